@@ -1,0 +1,163 @@
+"""The instruction model that the PTX and the SASS reader share.
+
+A listing becomes a `Module` of `Function`s; a function is a flat tuple of `Instruction`s whose branch
+targets are resolved to positions in that tuple, so that control-flow analysis is the same for both ISAs.
+All values are frozen; positions are 0-based indices into `Function.instructions`, lines are 1-based.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+Isa = Literal["ptx", "sass"]
+
+
+class InstructionClass(StrEnum):
+    """What an instruction does, with the same names for PTX and SASS."""
+
+    FMA = "fma"  # floating-point multiply-add, any width: fma.rn.f32, mad.f32; FFMA, DFMA, HFMA2
+    MMA = "mma"  # tensor cores: mma, wmma.mma, wgmma; HMMA, IMMA, DMMA, HGMMA
+    FLOAT = "float"  # other floating-point arithmetic: add, mul, min, max, neg, abs; FADD, FMUL, FMNMX
+    SPECIAL = "special"  # special function unit: ex2, lg2, rcp, sqrt, rsqrt, sin, cos, tanh; MUFU
+    INTEGER = "integer"  # integer and logic arithmetic, address arithmetic; IADD3, IMAD, LEA, LOP3, SHF
+    CONVERT = "convert"  # cvt; F2I, I2F, F2F
+    COMPARE = "compare"  # setp, set, selp, slct and predicate logic; ISETP, FSETP, SEL, PLOP3
+    MOVE = "move"  # mov, cvta; MOV, IMAD.MOV, CS2R, S2R, S2UR, R2UR, PRMT, vote-free register traffic
+    LD_GLOBAL = "ld.global"  # also generic loads: a pointer that the compiler could not place
+    ST_GLOBAL = "st.global"
+    LD_SHARED = "ld.shared"  # also ldmatrix
+    ST_SHARED = "st.shared"  # also stmatrix
+    LD_LOCAL = "ld.local"  # in SASS: spills and dynamically indexed arrays
+    ST_LOCAL = "st.local"
+    LD_CONST = "ld.const"  # constant bank and kernel parameters: ld.param, ld.const; LDC, ULDC
+    CP_ASYNC = "cp.async"  # global to shared copies and their groups; LDGSTS, LDGDEPBAR, UBLKCP, UTMALDG
+    ATOMIC = "atomic"  # atom, red; ATOM, ATOMS, RED
+    SHUFFLE = "shuffle"  # shfl, vote, match, redux; SHFL, VOTE, MATCH, REDUX
+    BARRIER = "barrier"  # bar, barrier, mbarrier, membar, fence; BAR, DEPBAR, MEMBAR, SYNCS, WARPSYNC
+    BRANCH = "branch"  # bra, brx, call, ret, exit; BRA, BRX, CALL, RET, EXIT, BSSY, BSYNC
+    OTHER = "other"  # nop, pragma-like, texture, surface and everything not named above
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where the compiler says an instruction came from (`.loc`, or nvdisasm's line table)."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction of a function.
+
+    Attributes:
+        index: Position in `Function.instructions`.
+        line: Line of the listing that was read, from 1.
+        opcode: With every modifier: ``fma.rn.f32``, ``LDS.128``.
+        operands: Split at top-level commas, white space removed at both ends: ``[%rd1+16]``, ``{%f1, %f2}``.
+            Registers of a nested PTX scope carry the reader's unique name.
+        predicate: Guard register without ``@`` and ``!``, or None.
+        negated: The guard is negated.
+        cls: From the one table in `lab.isa.classes`.
+        targets: Indices an instruction can branch to, resolved; empty for calls, returns and exits.
+        falls_through: Control can reach ``index + 1`` from here.
+        source: Source line, where the listing carries one.
+        address: Byte offset in the function (SASS), or None.
+        live_registers: Live general-purpose registers (SASS, where the disassembler counted), or None.
+    """
+
+    index: int
+    line: int
+    opcode: str
+    operands: tuple[str, ...]
+    predicate: str | None
+    negated: bool
+    cls: InstructionClass
+    targets: tuple[int, ...] = ()
+    falls_through: bool = True
+    source: SourceLocation | None = None
+    address: int | None = None
+    live_registers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A PTX variable, parameter or register declaration.
+
+    Attributes:
+        name: Unique within the function (nested scopes renamed), or within the module.
+        space: ``reg``, ``param``, ``shared``, ``local``, ``global``, ``const`` or ``tex``.
+        type: PTX type without the dot: ``f32``, ``b8``, ``pred``.
+        count: Number of elements: ``.b8 s[4224]`` has 4224, ``%r<39>`` has 39, an unsized array None.
+        align: Alignment in bytes; the type's own size where the listing does not say.
+        vector: Elements of a vector type (``.v4`` has 4), else 1.
+        initial: Initialiser elements as written, for module and constant arrays; numbers or symbol names.
+        parameterised: Registers only: declared as ``%r<n>``, so the names are ``%r0`` … ``%r(n-1)``.
+        external: Declared ``.extern`` (dynamic shared memory when the space is shared).
+    """
+
+    name: str
+    space: str
+    type: str
+    count: int | None = 1
+    align: int | None = None
+    vector: int = 1
+    initial: tuple[str, ...] = ()
+    parameterised: bool = False
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel or a device function.
+
+    Attributes:
+        name: Symbol, mangled as the compiler wrote it.
+        entry: True for a kernel.
+        instructions: In listing order.
+        labels: Label to index of the instruction that follows it (``len(instructions)`` at the end). In PTX,
+            labels of nested scopes carry the reader's unique name.
+        parameters: PTX: declared parameters in order. SASS: empty.
+        results: PTX device functions: return parameters.
+        variables: PTX: registers, shared and local variables declared inside.
+        directives: PTX performance directives, such as ``{"maxntid": (256, 1, 1)}``.
+        tables: PTX: `.branchtargets` and `.calltargets`, label to names.
+    """
+
+    name: str
+    entry: bool
+    instructions: tuple[Instruction, ...]
+    labels: dict[str, int] = field(default_factory=dict)
+    parameters: tuple[Variable, ...] = ()
+    results: tuple[Variable, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Everything that a reader took from one listing.
+
+    Attributes:
+        isa: ``ptx`` or ``sass``.
+        version: PTX ISA version (``9.0``) or nvdisasm's producer line.
+        target: ``sm_90``.
+        functions: Kernels and device functions in listing order.
+        variables: Module-scope PTX variables.
+        files: PTX `.file` table: number to path.
+    """
+
+    isa: Isa
+    version: str
+    target: str
+    functions: tuple[Function, ...]
+    variables: tuple[Variable, ...] = ()
+    files: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> tuple[Function, ...]:
+        """The entry functions."""
+        return tuple(function for function in self.functions if function.entry)

@@ -1,0 +1,157 @@
+"""Measured values: raw samples and the statistics derived from them.
+
+Frozen results keep what was observed; medians, quantiles and rates are derived. Times are in
+milliseconds, clocks in MHz, power in watts, temperature in degrees Celsius.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+
+class Kind(StrEnum):
+    """How a figure came to be. It travels with the figure to the page."""
+
+    STATIC = "static"  # read off the program text
+    PREDICTED = "predicted"  # computed from the text and the GPU's limits
+    EMULATED = "emulated"  # counted while executing the PTX on the CPU
+    MEASURED = "measured"  # observed on a GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Durations of one kernel launch, one per repetition.
+
+    Attributes:
+        ms: Milliseconds per launch, in the order taken.
+        batch: Launches timed together between two events; each entry of `ms` is their mean.
+    """
+
+    ms: tuple[float, ...]
+    batch: int = 1
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.ms)
+
+    @property
+    def median(self) -> float:
+        """Median time in ms."""
+        return float(np.median(self.ms))
+
+    def quantile(self, q: float) -> float:
+        """Linear-interpolated quantile in ms, 0 ≤ q ≤ 1."""
+        return float(np.quantile(self.ms, q))
+
+    @property
+    def p20(self) -> float:
+        """20th percentile in ms."""
+        return self.quantile(0.2)
+
+    @property
+    def p80(self) -> float:
+        """80th percentile in ms."""
+        return self.quantile(0.8)
+
+    @property
+    def spread(self) -> float:
+        """(p80 - p20) / median, a fraction."""
+        return (self.p80 - self.p20) / self.median
+
+
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """What NVML said about the GPU around one measurement; None where it would not say.
+
+    Attributes:
+        sm_clock_mhz: SM clock.
+        memory_clock_mhz: Memory clock.
+        power_w: Board power.
+        temperature_c: GPU temperature.
+        throttle_reasons: Names of the active clock-event reasons, idle excluded.
+    """
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    throttle_reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One comparison of a kernel's outputs with the NumPy float64 reference.
+
+    Attributes:
+        passed: Every output element is within tolerance.
+        max_error: Largest |output - reference| / tolerance-scale over all outputs; nan if any output is nan
+            where the reference is not.
+        tolerance: The limit that `max_error` was held against.
+        worst: Where the largest error is: ``C[12, 7]: got 1.5, expected 1.25``; empty when passed.
+        executed_on: The GPU's name, or ``emulator``.
+    """
+
+    passed: bool
+    max_error: float
+    tolerance: float
+    worst: str
+    executed_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One variant timed on a GPU beside its baseline.
+
+    Attributes:
+        samples: The variant.
+        baseline: The baseline, interleaved A B A B with the variant; None without a baseline.
+        baseline_name: Such as ``cublas``.
+        cache: ``cold`` (L2 flushed before each repetition) or ``warm``.
+        before: The card's state when the samples began.
+        after: The card's state when they ended.
+        remeasured: The winner's samples from a fresh process, else None.
+        notes: Anything a reader must know: a kernel too short for events, a noisy spread.
+    """
+
+    samples: Samples
+    baseline: Samples | None
+    baseline_name: str | None
+    cache: str
+    before: CardState
+    after: CardState
+    remeasured: Samples | None = None
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def ratio_to_baseline(self) -> float | None:
+        """Throughput of the variant over the baseline's: above 1 is faster. None without a baseline."""
+        return None if self.baseline is None else self.baseline.median / self.samples.median
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDescription:
+    """The GPU that a run used.
+
+    Attributes:
+        name: As the driver names it: ``NVIDIA H200``.
+        arch: ``sm_90``.
+        sms: Streaming multiprocessors.
+        sm_clock_mhz: Maximum SM clock.
+        memory_bytes: Device memory.
+        l2_bytes: L2 cache.
+        driver: Driver version, ``580.159.04``.
+        cuda: Highest CUDA version the driver supports, ``13.0``.
+    """
+
+    name: str
+    arch: str
+    sms: int
+    sm_clock_mhz: int
+    memory_bytes: int
+    l2_bytes: int
+    driver: str
+    cuda: str

@@ -1,0 +1,67 @@
+"""What an operator must provide.
+
+An operator says *what* is computed: the problem's own fields, its inputs, the NumPy reference and how
+close an output must come, and how many operations and bytes it takes at least. It knows nothing of
+kernels or GPUs. Buffers and scalars are named; a template's `arguments` refer to these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Scalar = int | float | str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything a launch needs.
+
+    Attributes:
+        scalars: Name to Python number: dimensions, leading dimensions, factors.
+        arrays: Name to host array, in the memory layout the kernel sees (1-D, the padding of leading
+            dimensions included). Outputs are present too, holding what they hold before the launch.
+        outputs: Names of the arrays that the kernel writes.
+    """
+
+    scalars: Mapping[str, Scalar]
+    arrays: Mapping[str, Array]
+    outputs: tuple[str, ...]
+
+
+class Operator(Protocol):
+    """One thing to compute, for any problem of its kind."""
+
+    name: str
+
+    def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+        """Check the fields of a problem and fill in defaults; also derives fields such as leading dimensions.
+
+        Raises:
+            UserError: an unknown field, a wrong type, a value out of range (`key` names the field).
+        """
+
+    def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
+        """Random normal inputs. Outputs that are only written are filled with NaN, as is all padding."""
+
+    def verify(self, problem: Mapping[str, Scalar], inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[float, float, str]:
+        """Compare outputs with the float64 reference.
+
+        Returns:
+            (max_error, tolerance, worst): see `lab.measurement.Verification`. Passed when
+            ``max_error <= tolerance`` (so NaN fails).
+        """
+
+    def flops(self, problem: Mapping[str, Scalar]) -> int:
+        """Floating-point operations that the problem needs (an fma is two)."""
+
+    def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
+        """Least bytes through DRAM: each input read once, each output written once."""
+
+    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
+        """The arithmetic type that decides which peak applies: float32, float64, float16."""

@@ -1,0 +1,331 @@
+"""The run directory: one crash-safe record a variant, and the files that go with it.
+
+::
+
+    reports/<experiment>/
+        run.sqlite            records and the run's own facts; the only source of the report
+        variants/<id>/        kernel.cu, kernel.ptx, kernel.sass, kernel.cubin, build.log, provenance.json
+
+A record is written once its variant is finished, in one transaction; whatever ends the process, every
+finished record is there afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from lab.errors import StoreError
+from lab.isa.mix import KernelMix
+from lab.limits.bounds import Prediction
+from lab.measurement import GpuDescription, Measurement, Verification
+from lab.toolchain.base import Resources
+
+Scalar = bool | int | float | str
+
+SCHEMA = 1
+"""Raised when a stored record's shape changes; an older store is refused, never misread."""
+
+
+class Status(StrEnum):
+    """How far a variant came."""
+
+    INSPECTED = "inspected"  # compiled and read; nothing executed it
+    VERIFIED = "verified"  # its outputs agree with the reference
+    COMPILE_FAILED = "compile failed"
+    LAUNCH_FAILED = "launch failed"
+    VERIFICATION_FAILED = "verification failed"
+    TIMED_OUT = "timed out"
+
+    @property
+    def failed(self) -> bool:
+        """The variant did not reach the end of the pipeline."""
+        return self not in (Status.INSPECTED, Status.VERIFIED)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """What a compiler made of a variant, without the texts (those are files).
+
+    Attributes:
+        toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
+        version: Compiler version.
+        command: As one could repeat it.
+        resources: Of the kernel that is launched.
+        sass_sha256: Hash of the machine code's instructions: equal hashes, equal code.
+        seconds: Compile time; from the cache, the time the first build took.
+        cached: Taken from the cache in this run.
+        disassembler: Version of nvdisasm.
+    """
+
+    toolchain: str
+    version: str
+    command: str
+    resources: Resources
+    sass_sha256: str
+    seconds: float
+    cached: bool
+    disassembler: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """How a variant is launched at the experiment's problem size.
+
+    Attributes:
+        grid: Blocks in x, y, z.
+        block: Threads in x, y, z.
+        dynamic_shared_bytes: Dynamic shared memory per block.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRecord:
+    """One variant's row. Stages that were not reached are None.
+
+    Attributes:
+        variant: Id, a short hash of everything that decides its machine code.
+        kernel: The kernel's name in the experiment (a ladder's rung), else the template's stem.
+        label: What tells this variant from its siblings, short: `unroll=4 padding=0`.
+        template: Template path.
+        parameters: Every parameter of the template with its value.
+        problem: The operator's problem, complete.
+        arch: `sm_90`.
+        status: How far it came.
+        reason: Why it stopped there, one line; empty when nothing failed.
+        launch: Geometry, where it could be computed.
+        build: Where it compiled.
+        ptx: Static mix of the PTX.
+        sass: Static mix of the SASS.
+        prediction: Occupancy and bounds.
+        verification: Comparison with NumPy.
+        measurement: Times.
+        flops: Floating-point operations of the problem.
+        bytes_moved: Least DRAM bytes of the problem.
+    """
+
+    variant: str
+    kernel: str
+    label: str
+    template: str
+    parameters: Mapping[str, Scalar]
+    problem: Mapping[str, Scalar]
+    arch: str
+    status: Status
+    reason: str
+    flops: int
+    bytes_moved: int
+    launch: LaunchRecord | None = None
+    build: BuildRecord | None = None
+    ptx: KernelMix | None = None
+    sass: KernelMix | None = None
+    prediction: Prediction | None = None
+    verification: Verification | None = None
+    measurement: Measurement | None = None
+
+    @property
+    def tflops(self) -> float | None:
+        """Measured median throughput in TFLOP/s, or None where nothing was measured."""
+        if self.measurement is None:
+            return None
+        return self.flops / self.measurement.samples.median / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The run's own facts: what was asked, where it ran, and what was not done and why.
+
+    Attributes:
+        experiment: Name, the experiment file's stem.
+        question: The experiment's question.
+        operator: Operator name.
+        problem: The operator's problem, complete.
+        source: The experiment file's text.
+        command: The command that repeats the run.
+        started: ISO 8601 with time zone.
+        lab_version: Version of this package.
+        commit: git commit of the working tree, with `+dirty` where it differs; empty outside git.
+        python: Python version and platform.
+        packages: Package to version, those that decide a figure.
+        gpu: The GPU that measured, else None.
+        not_measured: One sentence saying why nothing was measured; empty when something was.
+        baseline: Name, library and kernel of the baseline: `cublas (torch 2.11.0, sm80_xmma_gemm…)`; may be empty.
+        swept: Names of the parameters that take more than one value, in file order.
+        variants: How many variants the experiment has (records may be fewer after an interruption).
+        notes: Further sentences that a reader must see.
+    """
+
+    experiment: str
+    question: str
+    operator: str
+    problem: Mapping[str, Scalar]
+    source: str
+    command: str
+    started: str
+    lab_version: str
+    commit: str
+    python: str
+    packages: Mapping[str, str]
+    gpu: GpuDescription | None
+    not_measured: str
+    baseline: str
+    swept: tuple[str, ...]
+    variants: int
+    notes: tuple[str, ...] = ()
+
+
+_VARIANT = TypeAdapter(VariantRecord)
+_RUN = TypeAdapter(RunRecord)
+
+
+def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
+    """The record as plain JSON values, as `records.json` holds it."""
+    adapter: TypeAdapter[VariantRecord] | TypeAdapter[RunRecord]
+    adapter = _VARIANT if isinstance(record, VariantRecord) else _RUN
+    value: dict[str, object] = json.loads(adapter.dump_json(record))  # type: ignore[arg-type]
+    return value
+
+
+class Store:
+    """A run directory, opened for one process. Use as a context manager."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        """Open the directory.
+
+        Args:
+            folder: The run directory.
+            create: Make it, and the database, where they are missing.
+
+        Raises:
+            StoreError: it is missing, unreadable, or written by another schema of this program.
+        """
+        self.folder = folder
+        path = folder / "run.sqlite"
+        if not create and not path.is_file():
+            raise StoreError(f"{folder} holds no run: there is no run.sqlite; `lab run` makes one")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute("CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, json TEXT NOT NULL)")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS records (variant TEXT PRIMARY KEY, position INTEGER NOT NULL, "
+                "json TEXT NOT NULL)"
+            )
+            found = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if found == 0:
+                self._db.execute(f"PRAGMA user_version={SCHEMA}")
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{path} cannot be opened: {error}") from error
+        if found not in (0, SCHEMA):
+            raise StoreError(f"{path} has schema {found}, this program writes {SCHEMA}; remove {folder} and run again")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database; afterwards one file holds it all."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.close()
+
+    def clear(self) -> None:
+        """Forget every record: a new run of the experiment begins."""
+        self._write("DELETE FROM records", ())
+
+    def write_run(self, run: RunRecord) -> None:
+        """Store the run's facts, replacing what was there."""
+        self._write("INSERT OR REPLACE INTO run VALUES ('run', ?)", (_RUN.dump_json(run).decode(),))
+
+    def write(self, record: VariantRecord, position: int) -> None:
+        """Store one variant's record, replacing an earlier one.
+
+        Args:
+            record: The record.
+            position: The variant's place in the experiment, from 0; records are read in this order.
+        """
+        self._write(
+            "INSERT OR REPLACE INTO records VALUES (?, ?, ?)",
+            (record.variant, position, _VARIANT.dump_json(record).decode()),
+        )
+
+    def run(self) -> RunRecord:
+        """The run's facts.
+
+        Raises:
+            StoreError: there are none, or they cannot be read.
+        """
+        rows = self._read("SELECT json FROM run WHERE key='run'")
+        if not rows:
+            raise StoreError(f"{self.folder} holds no run: the database is empty")
+        try:
+            return _RUN.validate_json(rows[0])
+        except ValidationError as error:
+            raise StoreError(f"{self.folder}: the run's facts cannot be read: {error}") from error
+
+    def records(self) -> tuple[VariantRecord, ...]:
+        """Every finished record, in the experiment's order."""
+        try:
+            return tuple(
+                _VARIANT.validate_json(row) for row in self._read("SELECT json FROM records ORDER BY position")
+            )
+        except ValidationError as error:
+            raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+
+    def variant_folder(self, variant: str) -> Path:
+        """Where a variant's files are."""
+        return self.folder / "variants" / variant
+
+    def write_files(self, variant: str, files: Mapping[str, str | bytes]) -> None:
+        """Write a variant's files, each whole or not at all."""
+        folder = self.variant_folder(variant)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                write_atomically(folder / name, content)
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be written: {error}") from error
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> None:
+        try:
+            self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.folder / 'run.sqlite'} cannot be written: {error}") from error
+
+    def _read(self, statement: str) -> list[str]:
+        try:
+            return [row[0] for row in self._db.execute(statement)]
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

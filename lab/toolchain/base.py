@@ -1,0 +1,119 @@
+"""The seam between `lab` and any compiler: a request in, a build out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """One translation unit to compile.
+
+    Attributes:
+        source: CUDA C++.
+        name: File name that the compiler's messages and line tables carry (`kernel.cu`); no folder.
+        arch: `sm_90`.
+        options: Further compiler options, in order, such as `--use_fast_math`.
+    """
+
+    source: str
+    name: str
+    arch: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel of a build uses, as ptxas reports it.
+
+    Attributes:
+        registers: Registers per thread.
+        spill_store_bytes: Bytes of spill stores per thread.
+        spill_load_bytes: Bytes of spill loads per thread.
+        stack_bytes: Stack frame per thread.
+        shared_bytes: Static shared memory per block.
+        constant_bytes: Constant bank bytes (kernel parameters and compiler constants).
+        barriers: Named barriers used.
+    """
+
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    shared_bytes: int
+    constant_bytes: int
+    barriers: int
+
+    @property
+    def spill_bytes(self) -> int:
+        """Spill stores and loads together, bytes per thread."""
+        return self.spill_store_bytes + self.spill_load_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a compiler made of one request. The cubin here is the one that runs.
+
+    Attributes:
+        ptx: PTX text.
+        cubin: The ELF image.
+        resources: Kernel (symbol) name to its use of resources.
+        log: Everything the compiler printed.
+        command: The command or API call, as one could repeat it.
+        toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
+        version: Compiler version, `13.5.37`.
+        arch: `sm_90`.
+        seconds: Compile time, wall clock. From the cache: the time the first build took.
+    """
+
+    ptx: str
+    cubin: bytes
+    resources: dict[str, Resources]
+    log: str
+    command: str
+    toolchain: str
+    version: str
+    arch: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disassembly:
+    """What the disassembler printed for one cubin.
+
+    Attributes:
+        json: nvdisasm's `--emit-json` output.
+        text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
+        version: Disassembler version.
+    """
+
+    json: str
+    text: str
+    version: str
+
+
+class Toolchain(Protocol):
+    """A compiler.
+
+    Attributes:
+        name: `nvrtc`, `nvcc` or `pycuda-nvcc`.
+        version: As the compiler reports it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def supports(self, arch: str) -> bool:
+        """Whether this compiler version can target `arch`."""
+
+    def compile(self, request: CompileRequest) -> Build:
+        """Compile.
+
+        Raises:
+            CompileError: the source is refused.
+            MissingToolError: the compiler cannot run here.
+        """
