@@ -92,9 +92,7 @@ def occupancy(
     if threads_per_block < 1 or min(dynamic_shared_bytes, use.registers, use.shared_bytes, use.barriers) < 0:
         raise ValueError("a block has at least one thread, and no resource is negative")
     warps = -(-threads_per_block // WARP)
-    shared = _round_up(
-        use.shared_bytes + dynamic_shared_bytes + architecture.reserved_shared, architecture.shared_unit
-    )
+    shared = _round_up(use.shared_bytes + dynamic_shared_bytes + architecture.reserved_shared, architecture.shared_unit)
     refusals = _refusals(architecture, use, threads_per_block, use.shared_bytes + dynamic_shared_bytes)
     limits = _block_limits(architecture, use, warps, shared) | dict.fromkeys(refusals, 0)
     blocks = min(limits.values())
