@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError
+from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, UndefinedError
 from jinja2.exceptions import SecurityError
 from jinja2.nodes import Name
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -92,7 +92,7 @@ def names_in(expression: str, *, at: Location, key: str) -> frozenset[str]:
     return frozenset(n.name for n in tree.find_all(Name) if n.ctx == "load") - set(FUNCTIONS) - {"range"}
 
 
-def evaluate(expression: str | float, names: Mapping[str, object], *, at: Location, key: str) -> Any:  # noqa: ANN401
+def evaluate(expression: str | float, names: Mapping[str, object], *, at: Location, key: str) -> Scalar:
     """The value of an expression.
 
     Args:
@@ -102,7 +102,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
         key: Its key, for errors.
 
     Returns:
-        A Python value.
+        A number, a boolean or a word.
 
     Raises:
         UserError: a syntax error, an unknown name, or an operation that the sandbox refuses.
@@ -119,9 +119,20 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
             suggestion=did_you_mean(name, names),
         )
     try:
-        return _ENV.compile_expression(expression, undefined_to_none=False)(**names)
+        value = _ENV.compile_expression(expression, undefined_to_none=False)(**names)
+        if isinstance(value, Undefined):
+            str(value)  # a strict undefined says what is missing, or what the sandbox refused
     except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"the expression fails: {error}", at=at, key=key, found=expression) from error
+    if not isinstance(value, bool | int | float | str):
+        raise UserError(
+            "the expression yields no plain value",
+            at=at,
+            key=key,
+            found=expression,
+            accepted="a number, a boolean or a word",
+        )
+    return value
 
 
 def _parse(expression: str, at: Location, key: str) -> Any:  # noqa: ANN401 - jinja2.nodes.Template, untyped upstream

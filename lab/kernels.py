@@ -290,11 +290,13 @@ def _dimensions(
     expressions: list[str | int] = getattr(template.declares, key)
     at = template.document.at(key)
     values = [evaluate(e, names, at=at, key=f"{key}[{i}]") for i, e in enumerate(expressions)]
-    values += [1] * (3 - len(values))
-    for axis, value, limit in zip("xyz", values, most, strict=True):
+    sizes: list[int] = []
+    for axis, value, limit in zip("xyz", values, most, strict=False):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
             raise UserError(f"{key}.{axis} is no legal size", at=at, key=key, found=value, accepted=f"1 to {limit}")
-    return values[0], values[1], values[2]
+        sizes.append(value)
+    x, y, z = [*sizes, 1, 1][:3]
+    return x, y, z
 
 
 def _compile_time_names(

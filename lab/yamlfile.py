@@ -129,6 +129,8 @@ class _Plain:
         self.nodes += 1
         if self.nodes > _MOST_NODES or len(path) > _MOST_DEPTH:
             raise UserError("the document is too large once its aliases are expanded", at=Location(self.file))
+        if isinstance(node, CommentedMap | CommentedSeq) and node.tag.value is not None:
+            raise self._refused(node, path)
         if isinstance(node, CommentedMap):
             return {self._key(node, key, path): self.plain(value, (*path, key)) for key, value in node.items()}
         if isinstance(node, CommentedSeq):
@@ -141,7 +143,10 @@ class _Plain:
                 return kind(node)
         if node is None:
             return None
-        raise UserError(
+        raise self._refused(node, path)
+
+    def _refused(self, node: object, path: Key) -> UserError:
+        return UserError(
             "a value of a kind that is not used here",
             at=Location(self.file, self.lines.get(path)),
             key=dotted(path),
