@@ -14,12 +14,18 @@ from pathlib import Path
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
 
+_MACRO_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.MULTILINE)
 
 
 def roots(folder: Path) -> tuple[Path, ...]:
     """The include path that a CUDA header folder stands for: itself, and CCCL's where it lies there."""
     return tuple(root for root in (folder, folder / "cccl") if root.is_dir())
+
+
+def includes_any(source: str) -> bool:
+    """Whether a source has include lines, whatever they name."""
+    return bool(_INCLUDE.search(source) or _MACRO_INCLUDE.search(source))
 
 
 def embed(source: str, folder: Path) -> tuple[str, dict[str, str]]:
@@ -31,7 +37,9 @@ def embed(source: str, folder: Path) -> tuple[str, dict[str, str]]:
 
     Returns:
         The source, and virtual name to text of every header that it can reach. An include that is not
-        CUDA's, or whose name a macro makes, is left as it is.
+        CUDA's is left as it is. Where a header takes an include's name from a macro (parts of CCCL do), the
+        source is returned as it was, without headers: half of them from memory and half from the disk
+        would meet twice. It compiles from the disk alone, and line tables then name this machine's folders.
     """
     reached: dict[str, str] = {}
     text, pending = _rewrite(source, None, folder)
@@ -40,6 +48,8 @@ def embed(source: str, folder: Path) -> tuple[str, dict[str, str]]:
         name = f"{ROOT}/{relative}"
         if name not in reached:
             reached[name], further = _header(folder, relative)
+            if _MACRO_INCLUDE.search(reached[name]):
+                return source, {}
             pending.extend(further)
     return text, reached
 

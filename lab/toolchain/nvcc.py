@@ -102,13 +102,11 @@ class Nvcc:
     def _virtual(self, request: CompileRequest, folder: Path) -> Callable[[str], str]:
         """What the line table calls a file: the source and CUDA's headers get names that no machine owns."""
         compiled_as = _PYCUDA_SOURCE if self.through_pycuda else request.name
-        homes = "|".join(re.escape(nvcc.parent.parent.as_posix()) for nvcc in (self.path, self.path.resolve()))
-        cuda_header = re.compile(rf"(?:{homes})/(?:targets/[^/]+/)?include/(.+)")
 
         def name_of(path: str) -> str:
             path = posixpath.normpath(path.replace("\\", "/"))
-            if match := cuda_header.fullmatch(path):
-                return f"{headers.ROOT}/{match[1]}"
+            if (header := _cuda_header(path)) is not None:
+                return f"{headers.ROOT}/{header}"
             # PyCUDA makes a folder of its own, whose name it does not tell.
             ours = self.through_pycuda or Path(path).parent in (folder, folder.resolve(), Path())
             return f"/{request.name}" if ours and posixpath.basename(path) == compiled_as else path
@@ -132,6 +130,15 @@ def find_nvcc(*, through_pycuda: bool | None = None) -> Nvcc | None:
     listed = locate.tool_output(path, "--list-gpu-code") or ""
     architectures = sorted(set(re.findall(r"\bsm_\d+\b", listed)), key=lambda arch: int(arch[3:]))
     return Nvcc(path, version, tuple(architectures), with_pycuda)
+
+
+def _cuda_header(path: str) -> str | None:
+    """The part of a path below the folder of CUDA's headers, or None where it is no header of CUDA's.
+
+    The folder is told by what lies in it: nvcc is often a link or a wrapper far from its toolkit.
+    """
+    root, below = path.rpartition("/include/")[::2]
+    return below if root and Path(root, "include", "cuda_runtime_api.h").is_file() else None
 
 
 def relocate(ptx: str, name_of: Callable[[str], str]) -> str:

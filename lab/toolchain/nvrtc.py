@@ -69,10 +69,11 @@ class Nvrtc:
             "--ptxas-options=-v",
             *request.options,
         )
-        shown = [*options, *(["--include-path='<CUDA headers>'"] if included else []), request.name]
+        includes = headers.includes_any(source)
+        shown = [*options, *(["--include-path='<CUDA headers>'"] if includes else []), request.name]
         command = " ".join(["nvrtc", *shown])
-        # Macros can name headers that `embed` could not follow; the real folders catch those.
-        search = headers.roots(self.header_folder) if self.header_folder and included else ()
+        # For what `embed` leaves to the disk.
+        search = headers.roots(self.header_folder) if self.header_folder and includes else ()
         ok, ptx, cubin, log = _compile(
             source, f"/{request.name}", (*options, *(f"--include-path={root}" for root in search)), included
         )
