@@ -49,7 +49,7 @@ def disassemble(cubin: bytes) -> Disassembly:
 
 
 def _find() -> tuple[Path, str]:
-    tool = locate.nvdisasm()
+    tool = locate.tool("nvdisasm")
     if tool is None:
         raise MissingToolError(f"there is no nvdisasm; install it: {INSTALL}")
     version = locate.tool_version(tool)

@@ -36,16 +36,16 @@ def nvcc(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_
     return candidates[0] if candidates else None
 
 
-def nvdisasm() -> Path | None:
-    """nvdisasm: the wheel nvidia-cuda-nvdisasm, then a toolkit's, then PATH.
+def tool(name: str) -> Path | None:
+    """A command-line tool, such as nvdisasm: NVIDIA's wheels, then a toolkit's, then PATH.
 
     The wheel comes first because it is the newest on most machines, and a disassembler reads the cubins of
     its own and of older releases.
     """
-    on_path = shutil.which("nvdisasm")
+    on_path = shutil.which(name)
     candidates = [
-        *_in_wheels("nvdisasm"),
-        *_in_bin("nvdisasm", toolkits()),
+        *_in_wheels(name),
+        *_in_bin(name, toolkits()),
         *([Path(on_path)] if on_path else []),
     ]
     return candidates[0] if candidates else None
@@ -65,32 +65,32 @@ def headers_version(folder: Path) -> str:
     return f"{int(match[1]) // 1000}.{int(match[1]) % 1000 // 10}" if match else "unknown"
 
 
-def tool_version(tool: Path) -> str | None:
+def tool_version(path: Path) -> str | None:
     """Version of an NVIDIA command-line tool, `13.5.37`, or None where it cannot run or does not say."""
-    text = tool_output(tool, "--version")
+    text = tool_output(path, "--version")
     match = re.search(r"\bV(\d+(?:\.\d+)+)", text or "")
     return match[1] if match else None
 
 
-def tool_output(tool: Path, *arguments: str) -> str | None:
+def tool_output(path: Path, *arguments: str) -> str | None:
     """Standard output of a command that succeeds at once, or None."""
     try:
         run = subprocess.run(
-            [tool, *arguments], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+            [path, *arguments], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return run.stdout if run.returncode == 0 else None
 
 
-def _in_bin(tool: str, folders: Iterable[Path]) -> Iterator[Path]:
+def _in_bin(name: str, folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
-        found = shutil.which(tool, path=str(folder / "bin"))
+        found = shutil.which(name, path=str(folder / "bin"))
         if found:
             yield Path(found)
 
 
-def _in_wheels(tool: str) -> Iterator[Path]:
-    found = pathfinder.find_nvidia_binary_utility(tool)
+def _in_wheels(name: str) -> Iterator[Path]:
+    found = pathfinder.find_nvidia_binary_utility(name)
     if found:
         yield Path(found)
