@@ -114,7 +114,9 @@ def validate(model: type[Model], document: Document) -> Model:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        raise _user_error(error.errors()[0], model, document) from error
+        # a mistyped key is also a missing one; the former says more
+        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        raise _user_error(first, model, document) from error
 
 
 class _Plain:

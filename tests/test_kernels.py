@@ -13,11 +13,21 @@ from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchai
 
 ROOTS = kernels.search_path()
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
-RUNGS = {
-    "v5": {"block_m": 32, "block_n": 32, "block_k": 32, "thread_m": 4, "thread_n": 1, "double_buffer": False, "unroll": 32},
-    "64x64": {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4, "double_buffer": False, "unroll": 16},
-    "128x128": {},
-}
+
+
+def tile(m, n, k, thread_m, thread_n):
+    return {
+        "block_m": m,
+        "block_n": n,
+        "block_k": k,
+        "thread_m": thread_m,
+        "thread_n": thread_n,
+        "double_buffer": False,
+        "unroll": k,
+    }
+
+
+RUNGS = {"v5": tile(32, 32, 32, 4, 1), "64x64": tile(64, 64, 16, 4, 4), "128x128": {}}
 
 
 def gemm(**values):
