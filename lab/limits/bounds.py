@@ -89,6 +89,21 @@ class Prediction:
         return min(self.bounds, key=lambda bound: bound.tflops, default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What the limits need to know of a launch.
+
+    Attributes:
+        threads_per_block: Threads in a block.
+        dynamic_shared_bytes: Dynamic shared memory per block.
+        blocks: Blocks of the grid; None leaves out the `waves` bound.
+    """
+
+    threads_per_block: int
+    dynamic_shared_bytes: int = 0
+    blocks: int | None = None
+
+
 LEAST_WAVEFRONTS: Mapping[int, float] = MappingProxyType({4: 1.0, 8: 1.0, 16: 1.0})
 """Wavefronts of a warp's shared-memory access by bytes per lane, at the least: all lanes at one address.
 
@@ -140,13 +155,11 @@ def predict(
     gpu: Gpu,
     mix: KernelMix,
     use: ResourceUse,
+    launch: LaunchFacts,
     *,
-    threads_per_block: int,
     flops: int,
     bytes_moved: int,
     dtype: DTypeLike,
-    dynamic_shared_bytes: int = 0,
-    grid_blocks: int | None = None,
     wavefronts_per_access: Mapping[int, float] = LEAST_WAVEFRONTS,
 ) -> Prediction:
     """Occupancy and ceilings of one kernel on one GPU.
@@ -155,12 +168,10 @@ def predict(
         gpu: Where it would run.
         mix: Static mix of its SASS.
         use: Registers, static shared memory and barriers (`lab.toolchain.base.Resources`).
-        threads_per_block: Threads in a block.
+        launch: Threads and dynamic shared memory of a block, blocks of the grid.
         flops: Floating-point operations of the problem, an fma being two. With 0 there are no bounds.
         bytes_moved: Least bytes of the problem through DRAM.
         dtype: Arithmetic type that decides the peak: float32, float64 or float16.
-        dynamic_shared_bytes: Dynamic shared memory of the launch, bytes per block.
-        grid_blocks: Blocks of the launch; None leaves out the `waves` bound.
         wavefronts_per_access: Wavefronts of a warp's shared-memory access by bytes per lane (4, 8, 16).
 
     Returns:
@@ -174,7 +185,7 @@ def predict(
     """
     if mix.isa != "sass":
         raise ValueError(f"bounds are read off SASS, not {mix.isa}")
-    held = occupancy(gpu.architecture, use, threads_per_block, dynamic_shared_bytes)
+    held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes)
     counts = _hot(mix)
     peak = gpu.peak_tflops(dtype)
     bounds: list[Bound] = []
@@ -185,7 +196,7 @@ def predict(
         else:
             bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access)
             bounds += _problem_bounds(gpu, peak, flops, bytes_moved)
-            bounds += [_wave_bound(gpu, peak, grid_blocks)] if grid_blocks else []
+            bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
     return Prediction(
         gpu=gpu.name,
         occupancy=held.fraction,

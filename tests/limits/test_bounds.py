@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lab.errors import UserError
 from lab.isa.mix import Counts, KernelMix, LoopMix
-from lab.limits.bounds import predict
+from lab.limits.bounds import LaunchFacts, predict
 from lab.limits.gpus import PRODUCTS, gpu_for
 
 CLASSES = {
@@ -43,10 +43,10 @@ def _mix(hot, *others):
     return KernelMix("sass", "kernel", _counts({"IADD3": 500}), loops, None)
 
 
-def _predict(hot, gpu="H200", *, use=Use(), **changed):
-    facts = {"threads_per_block": 256, "flops": 2 * 4096**3, "bytes_moved": 4 * 3 * 4096**2, "dtype": "float32"}
+def _predict(hot, gpu="H200", *, use=Use(), launch=LaunchFacts(256), **changed):
+    facts = {"flops": 2 * 4096**3, "bytes_moved": 4 * 3 * 4096**2, "dtype": "float32"}
     mix = hot if isinstance(hot, KernelMix) else _mix(hot)
-    return predict(gpu_for(gpu), mix, use, **(facts | changed))
+    return predict(gpu_for(gpu), mix, use, launch, **(facts | changed))
 
 
 def _bounds(prediction):
@@ -127,11 +127,11 @@ def test_dram_and_roofline():
 
 def test_waves():
     # 1024 blocks on 132 SMs: 8 on the fullest, where 7.76 would be even
-    bounds = _bounds(_predict(GEMM_STEP, grid_blocks=1024))
+    bounds = _bounds(_predict(GEMM_STEP, launch=LaunchFacts(256, blocks=1024)))
     assert bounds["waves"].tflops == pytest.approx(66.9082 * 1024 / (8 * 132), rel=1e-5)
     assert "1024 blocks on 132 SMs, 8 on the fullest: 97.0 % of the peak" in bounds["waves"].explanation
     # a block an SM is no loss, however many an SM could hold
-    full = _predict(GEMM_STEP, grid_blocks=132)
+    full = _predict(GEMM_STEP, launch=LaunchFacts(256, blocks=132))
     assert full.blocks_per_sm == 2
     assert _bounds(full)["waves"].tflops == full.peak_tflops
     assert "waves" not in _bounds(_predict(GEMM_STEP))
@@ -156,15 +156,13 @@ def test_without_operations_nothing_bounds():
 
 
 def test_tensor_cores_are_not_held_to_the_ordinary_peak():
-    prediction = _predict({"HMMA.16816.F32": 16, "LDS": 4, "FFMA": 1}, grid_blocks=7)
+    prediction = _predict({"HMMA.16816.F32": 16, "LDS": 4, "FFMA": 1}, launch=LaunchFacts(256, blocks=7))
     assert set(_bounds(prediction)) == {"DRAM"}
 
 
 def test_unknown_bandwidth_leaves_out_dram():
     gpu = replace(gpu_for("H200"), dram_gb_s=None)
-    prediction = predict(
-        gpu, _mix(GEMM_STEP), Use(), threads_per_block=256, flops=100, bytes_moved=100, dtype="float32"
-    )
+    prediction = predict(gpu, _mix(GEMM_STEP), Use(), LaunchFacts(256), flops=100, bytes_moved=100, dtype="float32")
     bounds = _bounds(prediction)
     assert "DRAM" not in bounds
     assert bounds["roofline"].tflops == prediction.peak_tflops
@@ -178,13 +176,13 @@ def test_occupancy_comes_along():
 
 
 def test_what_cannot_be_launched_has_no_ceiling():
-    prediction = _predict(GEMM_STEP, threads_per_block=1024)
+    prediction = _predict(GEMM_STEP, launch=LaunchFacts(1024))
     assert (prediction.blocks_per_sm, prediction.occupancy, prediction.bounds) == (0, 0.0, ())
     assert prediction.limited_by == "128 registers x 1024 threads take 131072 registers per block; at most 65536"
 
 
 def test_dynamic_shared_memory_counts():
-    assert _predict(GEMM_STEP, dynamic_shared_bytes=150 * 1024).limited_by == "shared memory"
+    assert _predict(GEMM_STEP, launch=LaunchFacts(256, 150 * 1024)).limited_by == "shared memory"
 
 
 def test_refusals():
@@ -206,7 +204,9 @@ NAMES = st.sampled_from([gpu.name for gpu in PRODUCTS])
 
 @given(NAMES, LOOPS, st.integers(1, 10**13), st.integers(0, 10**11), st.integers(1, 10**5))
 def test_ceiling_is_the_least_bound_and_never_above_the_peak(name, loop, flops, moved, blocks):
-    prediction = _predict(loop, name, use=Use(32, 0, 1), flops=flops, bytes_moved=moved, grid_blocks=blocks)
+    prediction = _predict(
+        loop, name, use=Use(32, 0, 1), launch=LaunchFacts(256, 0, blocks), flops=flops, bytes_moved=moved
+    )
     bounds = _bounds(prediction)
     assert len(bounds) == len(prediction.bounds)
     assert all(bound.tflops > 0 for bound in prediction.bounds)
