@@ -33,7 +33,7 @@ class FakeLibrary:
 
         if name == "cublasGetStatusName":
 
-            def function(status):
+            def function(_status):
                 return b"CUBLAS_STATUS_INVALID_VALUE"
 
         self.__dict__[name] = function
