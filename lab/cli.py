@@ -15,6 +15,7 @@ from typing import Annotated, Literal, NoReturn
 
 import click
 import typer
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 
 from lab import __version__
@@ -89,7 +90,8 @@ def run(
         outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
-        _print_json(columns.rows(outcome.records))
+        chosen = columns.columns_for(outcome.run, outcome.records)
+        _print_json([columns.row(record, chosen) for record in outcome.records])
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
 
 
@@ -164,7 +166,8 @@ def schema(
 
 
 def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+    # JSON has no infinity; an error can be that
+    typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
 
 
 def main() -> NoReturn:

@@ -7,8 +7,6 @@ An operand is parsed without knowing the function's declarations. A name that be
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 import struct
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from lab.errors import Location, ReaderError
+from lab.isa.constants import WARP_SIZE, integer
 from lab.isa.ptx_text import IDENTIFIER, OperandReader
 
 
@@ -158,9 +157,6 @@ Operand = (
     | ParameterList
 )
 
-WARP_SIZE: Final = 32
-"""PTX ISA, `WARP_SZ`: the warp's size on every architecture so far."""
-
 SPECIAL_REGISTERS: Final = frozenset(
     {
         "%tid",
@@ -205,7 +201,6 @@ _NUMBERED_SPECIAL = re.compile(r"%(?:pm[0-7](?:_64)?|envreg\d{1,2}|reserved_smem
 _NAME = re.compile(rf"({IDENTIFIER})(?:\.([xyzwrgba]))?\Z", re.ASCII)
 _FLOAT_BITS = re.compile(r"(-?)0(?:[fF]([0-9a-fA-F]{8})|[dD]([0-9a-fA-F]{16}))\Z", re.ASCII)
 _DECIMAL = re.compile(r"-?(?:\d{1,400}\.\d{0,400}(?:[eE][+-]?\d{1,5})?|\d{1,400}[eE][+-]?\d{1,5})\Z", re.ASCII)
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,19}|0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|0[0-7]{1,22})U?\Z", re.ASCII)
 _WITH_OFFSET = re.compile(
     rf"(?P<base>{IDENTIFIER}(?:\.[xyzwrgba])?+|generic\s*+\(\s*+{IDENTIFIER}\s*+\)|0[xX][0-9a-fA-F]++\s*+\(\s*+{IDENTIFIER}\s*+\))"
     r"\s*+(?:(?P<sign>[+-])\s*+(?P<offset>.++))?+\Z",
@@ -332,72 +327,7 @@ def _number(text: str) -> Immediate:
 
 
 def _integer(text: str) -> int:
-    """An integer literal, or a constant expression of them."""
-    literal = text.strip()
-    return _literal(literal) if _INTEGER.match(literal) else _expression(literal)
-
-
-def _literal(text: str) -> int:
-    literal = text.removesuffix("U")
-    sign = -1 if literal.startswith("-") else 1
-    digits = literal.removeprefix("-")
-    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    return sign * int(digits, 8 if octal else 0)
-
-
-_LITERAL = re.compile(r"\w++", re.ASCII)
-_ALLOWED = re.compile(r"[\w\s+\-*/%&|^~<>()]++\Z", re.ASCII)
-_LONGEST = 200
-_UNARY: Final[dict[type[ast.unaryop], Callable[[int], int]]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Invert: operator.invert,
-}
-_BITS_64 = (1 << 64) - 1
-
-
-def _quotient(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # towards zero, as in C
-
-
-_BINARY: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: _quotient,
-    ast.Mod: lambda a, b: a - b * _quotient(a, b),
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: lambda a, b: (a << (b & 63)) & _BITS_64,
-    ast.RShift: lambda a, b: a >> (b & 63),
-}
-
-
-def _expression(text: str) -> int:
-    """A constant expression over integers. Python and PTX agree on the precedence of these operators."""
-    if len(text) > _LONGEST or not _ALLOWED.match(text):
-        raise _error(text)
-
-    def decimal(match: re.Match[str]) -> str:
-        if match[0] == "WARP_SZ":
-            return str(WARP_SIZE)
-        if not _INTEGER.match(match[0]):
-            raise _error(text)
-        return str(_literal(match[0]))
-
     try:
-        return _evaluate(ast.parse(_LITERAL.sub(decimal, text), mode="eval").body, text)
-    except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError) as error:
+        return integer(text)
+    except ValueError as error:
         raise _error(text) from error
-
-
-def _evaluate(node: ast.expr, text: str) -> int:
-    match node:
-        case ast.Constant(value=int(value)):
-            return value
-        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _UNARY:
-            return _UNARY[type(sign)](_evaluate(operand, text))
-        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _BINARY:
-            return _BINARY[type(operation)](_evaluate(left, text), _evaluate(right, text))
-    raise _error(text)
