@@ -72,7 +72,7 @@ def names(records: Sequence[VariantRecord]) -> dict[str, str]:
 
 
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
-    """One bar a variant, and the baseline's last where there is one."""
+    """One bar a variant, and the baseline's where there is one: last in a ladder, by its value in a sweep."""
     shown = shown_records(records, response)
     name, made = names(shown), []
     for record in shown:
@@ -99,6 +99,8 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
         title = next((r.measurement.baseline_name for r in records if r.measurement and r.measurement.baseline), None)
         made.append(Bar(title or run.baseline or "baseline", "", base, None, None, None,
                         base / peak if peak else None, "baseline"))  # fmt: skip
+    if not is_ladder(records):
+        made.sort(key=lambda bar: -bar.value)
     return tuple(made)
 
 

@@ -116,7 +116,7 @@ def ratio_chart(
         base = alt.Chart(alt.NamedData("records")).transform_filter(valid)
         x_axis = alt.X(
             field=axis.key, type="quantitative", title=f"{axis.header} of the hot loop ({axis.kind})",
-            axis=alt.Axis(format=axis.format.replace(".1%", "~%").replace(".3f", ".2~f").replace(".2f", "~g")),
+            axis=alt.Axis(format=".1~%" if axis.format.endswith("%") else ".3~f", tickCount=8),
             scale=alt.Scale(zero=False, padding=14, nice=False),
         )  # fmt: skip
         layers: list[Any] = []
@@ -154,8 +154,16 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     order = [bar.name for bar in bars]
     measured = response.kind is Kind.MEASURED
     base = alt.Chart(alt.NamedData("bars"))
-    y_axis = alt.Y(field="name", type="nominal", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False))
-    x_axis = alt.X(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
+    y_axis = alt.Y(
+        field="name",
+        type="nominal",
+        scale=alt.Scale(domain=order),
+        title=None,
+        axis=alt.Axis(ticks=False, domain=False),
+    )
+    x_axis = alt.X(
+        field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8)
+    )
     tooltip = [
         alt.Tooltip(field="name", type="nominal", title="variant"),
         alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} (TFLOP/s)", format=".2f"),
@@ -177,17 +185,25 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
             base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5).encode(
                 y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")
             ),
-            base.transform_filter("isValid(datum.ceiling)").mark_tick(thickness=2, color=style.ACCENT).encode(
+            base.transform_filter("isValid(datum.ceiling)").mark_tick(thickness=2, opacity=1, color=style.ACCENT).encode(
                 y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip
             ),
         ]  # fmt: skip
     text = alt.Text(field="text", type="nominal")
-    inside = base.mark_text(align="left", dx=6, color="white", fontSize=11)
-    wide = 0.3 * max((bar.value for bar in bars), default=1.0)
-    large, small = f"datum.value > {wide}", f"datum.value <= {wide}"
-    layers.append(inside.transform_filter(large).encode(y=y_axis, x=alt.datum(0), text=text))
-    outside = base.mark_text(align="left", dx=6, fontSize=11).transform_filter(small)
-    layers.append(outside.encode(y=y_axis, x=x_axis, text=text))
+    wide = f"datum.value > {0.3 * max((bar.value for bar in bars), default=1.0)}"
+    place = alt.X(field="place", type="quantitative")
+    words = base.transform_calculate(place=f"{wide} ? 0 : datum.value")
+    layers.append(
+        words.transform_filter(wide)
+        .mark_text(align="left", dx=6, color="white", fontSize=11)
+        .encode(y=y_axis, x=place, text=text)
+    )
+    if any(0.3 * max(b.value for b in bars) >= bar.value for bar in bars):
+        layers.append(
+            words.transform_filter(f"!({wide})")
+            .mark_text(align="left", dx=6, fontSize=11)
+            .encode(y=y_axis, x=place, text=text)
+        )
     spec = _finish(alt.layer(*layers), ROW_HEIGHT * len(bars))
     return Chart("bars", f"{response.kind} {response.title} of each variant", (Choice("", spec),))
 
@@ -209,7 +225,13 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
         scale_x = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
         chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.isa == '{isa}'")
         bar = chart.mark_bar(cursor="pointer", height={"band": 0.78}).encode(
-            y=alt.Y(field="name", type="nominal", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False)),
+            y=alt.Y(
+                field="name",
+                type="nominal",
+                scale=alt.Scale(domain=order),
+                title=None,
+                axis=alt.Axis(ticks=False, domain=False),
+            ),
             x=alt.X(field=field, type="quantitative", title=title, scale=scale_x, axis=alt.Axis(format=form)),
             color=alt.Color(field="cls", type="nominal", scale=scale, legend=None),
             order=alt.Order(field="order", type="quantitative"),
@@ -246,8 +268,14 @@ def effect_charts(effects: Sequence[Effect], columns: dict[str, Column], respons
         levels = alt.InlineData([asdict(level) for level in effect.levels])
         values = [level.value for level in effect.levels]
         column = columns[f"p.{effect.factor}" if effect.parameter else effect.factor]
-        x_level = alt.X(field="value", type="nominal", sort=values, title=effect.factor, axis=alt.Axis(labelAngle=0))
-        x_point = alt.X(field=column.key, type="nominal", sort=values)
+        x_level = alt.X(
+            field="value",
+            type="nominal",
+            scale=alt.Scale(domain=values),
+            title=effect.factor,
+            axis=alt.Axis(labelAngle=0),
+        )
+        x_point = alt.X(field=column.key, type="nominal", scale=alt.Scale(domain=values))
         scale = alt.Scale(domain=domain, zero=False, nice=False)
         y_title = f"{response.unit} ({response.kind})" if index == 0 else None
         y_mean = alt.Y(field="mean", type="quantitative", title=y_title, scale=scale)
@@ -281,7 +309,9 @@ def interaction_chart(interaction: Interaction, response: Response) -> Chart:
     """Mean response at each pair of values: parallel lines mean that the factors act independently."""
     rows = [{"a": a, "b": b, "mean": mean, "n": n} for a, b, mean, n in interaction.cells]
     firsts, seconds = (list(dict.fromkeys(cell[i] for cell in interaction.cells)) for i in (0, 1))
-    x_axis = alt.X(field="a", type="nominal", sort=firsts, title=interaction.first, axis=alt.Axis(labelAngle=0))
+    x_axis = alt.X(
+        field="a", type="nominal", scale=alt.Scale(domain=firsts), title=interaction.first, axis=alt.Axis(labelAngle=0)
+    )
     y_axis = alt.Y(
         field="mean", type="quantitative", title=f"mean {response.unit} ({response.kind})", scale=alt.Scale(zero=False)
     )

@@ -164,7 +164,7 @@ def _effect(factor: Factor, observed: Sequence[Observation]) -> Effect | None:
         return None
     groups = _groups([text(v) for v, _ in having], [response for _, response in having])
     levels = tuple(
-        Level(name, len(g := groups[name]), float(g.mean()), float(np.median(g)), float(g.min()), float(g.max()))
+        Level(value, len(g := groups[name]), float(g.mean()), float(np.median(g)), float(g.min()), float(g.max()))
         for name, value in values
     )
     return Effect(factor.name, factor.parameter, _share(groups.values()), levels)

@@ -9,6 +9,7 @@
   const records = data.rows.map((row) => Object.fromEntries(columns.map((column, i) => [column.key, row[i]])));
   const byVariant = new Map(data.rows.map((row) => [row[at.variant], row]));
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const broad = matchMedia("(min-width: 900px)");
 
   /** An element with properties and children; strings become text. */
   function make(tag, properties = {}, ...children) {
@@ -47,14 +48,15 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shownChoice = {};
 
-  function config(width) {
+  function config(id, width) {
+    const beside = id === "mix-sass" && broad.matches && "mix-ptx" in data.charts; // the rows are named by its neighbour
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     const label = { labelColor: ink, titleColor: ink, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
     return {
       background: "transparent", font, view: { stroke: null },
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
-      axisY: { labelLimit: Math.max(90, width * 0.38) },
+      axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
       legend: { ...label, labelLimit: 180, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
     };
@@ -63,10 +65,10 @@
   async function drawChart(element) {
     const id = element.dataset.chart;
     const { spec } = data.charts[id][shownChoice[id] ?? 0];
-    const datasets = { ...data.datasets, records };
+    const datasets = { ...spec.datasets, ...data.datasets, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
-      config: config(element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
+      config: config(id, element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
     });
     view.addEventListener("click", (_, item) => {
       const variant = item?.datum?.variant;
@@ -92,7 +94,7 @@
     for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
     drawChart($(`chart-${group.dataset.switch}`));
   });
-  dark.addEventListener("change", drawCharts);
+  for (const query of [dark, broad]) query.addEventListener("change", drawCharts);
 
   // ---- the table
 
@@ -187,8 +189,9 @@
   const TITLES = { source: "Source", ptx: "PTX", sass: "SASS" };
   const OPCODE = {
     ptx: /^(\s*(?:\{\s*)?(?:@!?%\w+\s+)?)([a-z][\w.:]*)/,
-    sass: /^(\s*\/\*[0-9a-f]+\*\/\s+(?:@!?U?P\w+\s+)?)([A-Z][\w.]*)/,
+    sass: /^(\/\*[0-9a-f]+\*\/ .{6} )([A-Z][\w.]*)/,
   };
+  const SASS = /^\s*(\/\*[0-9a-f]+\*\/)\s+(@!?U?P\w+)?\s*(.*)$/; // nvdisasm's columns are wider than a pane
   const LIVE = /\s*\/\/ [|+]\s*([\d.]*)[^]*$/; // nvdisasm's live-register columns; the first is the general-purpose count
   const hidden = new Set();
   let opened = null;
@@ -210,6 +213,8 @@
         line.dataset.live = /\d/.test(live[1]) ? live[1].padStart(3) : "   ";
         text = text.slice(0, live.index);
       }
+      const parts = SASS.exec(text);
+      if (parts) text = `${parts[1]} ${(parts[2] ?? "").padEnd(6)} ${parts[3]}`;
     }
     const found = OPCODE[isa]?.exec(text);
     const cls = found && data.opcodes[isa][found[2]];

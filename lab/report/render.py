@@ -76,7 +76,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
     varied = factors(run, records)
     effects = main_effects(varied, observed)
     bars = chartdata.bars(run, records, response)
-    last = bars[-1] if bars and bars[-1].group == "baseline" else None
+    baseline = next(((bar.name, bar.value) for bar in bars if bar.group == "baseline"), None)
     named = {column.name: column for column in columns}
     by = None
     if effects and not chartdata.is_ladder(records):
@@ -94,7 +94,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         chartdata.mix_slices(records, response),
         chartdata.ratio_columns(columns, records) if observed else (),
         by,
-        (last.name, last.value) if last else None,
+        baseline,
     )
 
 
