@@ -91,6 +91,6 @@ def _in_bin(name: str, folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _in_wheels(name: str) -> Iterator[Path]:
-    found = pathfinder.find_nvidia_binary_utility(name)
-    if found:
+    known = name in pathfinder.SUPPORTED_BINARY_UTILITIES
+    if known and (found := pathfinder.find_nvidia_binary_utility(name)):
         yield Path(found)

@@ -2,8 +2,10 @@
 
 One front end (CUDA C++ to PTX), then one assembler (`nvcc -cubin` on that PTX), rather than `nvcc -cubin
 --keep`: the PTX that is kept is then, to the letter, what ptxas assembled. In between the line table is freed
-of the temporary folder, so that the same request gives the same PTX and cubin everywhere. The front end takes
-over 90 % of the time either way, and ptxas's report is at hand in both (PyCUDA's own cubin target loses it).
+of the temporary folder, so that the same request gives the same PTX and cubin everywhere; only symbols of
+internal linkage, such as the functions of cuda_fp16.h, keep a hash of that folder in their names (which
+-frandom-seed does not change). The front end takes over 90 % of the time either way, and ptxas's report is at
+hand in both (PyCUDA's own cubin target loses it).
 """
 
 from __future__ import annotations
@@ -152,7 +154,11 @@ def relocate(ptx: str, name_of: Callable[[str], str]) -> str:
 def _nvcc_ptx(nvcc: Path, request: CompileRequest, options: tuple[str, ...], folder: Path) -> tuple[str, str]:
     (folder / request.name).write_text(request.source, encoding="utf-8")
     output = folder / "front.ptx"
-    log = _run([str(nvcc), "-ptx", f"-arch={request.arch}", *options, "-o", output.name, request.name], request, folder)
+    log = _run(
+        [str(nvcc), "-ptx", f"-arch={request.arch}", *options, "-o", output.name, request.name],
+        _shown(request, options),
+        folder,
+    )
     return output.read_text(encoding="utf-8"), log
 
 
@@ -162,12 +168,11 @@ def _assemble(
     (folder / "lab.ptx").write_text(ptx, encoding="utf-8")
     output = folder / "lab.cubin"
     arguments = ["-cubin", f"-arch={request.arch}", *options, "-Xptxas", "-v", "-o", output.name, "lab.ptx"]
-    log = _run([str(nvcc), *arguments], request, folder)
+    log = _run([str(nvcc), *arguments], _shown(request, options), folder)
     return output.read_bytes(), log
 
 
-def _run(arguments: list[str], request: CompileRequest, folder: Path) -> str:
-    command = _shown(request, ("-lineinfo", *request.options))
+def _run(arguments: list[str], command: str, folder: Path) -> str:
     try:
         run = subprocess.run(
             arguments, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
