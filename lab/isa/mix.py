@@ -253,4 +253,6 @@ def _counts_json(counts: Counts) -> dict[str, object]:
         "by_class": dict(counts.by_class),
         "by_opcode": dict(counts.by_opcode),
         "instructions": counts.instructions,
+        "load_bytes_shared": counts.load_bytes_shared,
+        "load_bytes_global": counts.load_bytes_global,
     }
