@@ -29,7 +29,8 @@ from lab.toolchain import headers, locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error
 from lab.toolchain.resources import resources
 
-INSTALL = "python -m pip install nvidia-cuda-nvcc"
+INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
+"""Under nvcc (not under NVRTC) cuda_fp16.h includes CCCL's `nv/target`."""
 INSTALL_HOST = "sudo apt-get install g++   (or use the toolchain nvrtc, which needs no host compiler)"
 TIMEOUT_S = 600.0
 

@@ -134,7 +134,7 @@ def _advice(name: str, version: str | None) -> str:
     major = version.split(".", maxsplit=1)[0]
     pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
     if int(major) >= 13:  # noqa: PLR2004 - CUDA 13 dropped the major version from its wheels' names
-        wheels = f"'nvidia-cuda-{'nvcc' if name == 'nvcc' else 'nvrtc'}{pin}'"
+        wheels = f"'nvidia-cuda-nvcc{pin}' nvidia-cuda-cccl" if name == "nvcc" else f"'nvidia-cuda-nvrtc{pin}'"
     elif name == "nvcc":
         return f"install CUDA Toolkit {version} from NVIDIA's archive and set CUDA_HOME to its folder"
     else:

@@ -65,7 +65,7 @@ def test_versions_that_are_here(machine, name):
         ("nvrtc==13.3", "'nvidia-cuda-nvrtc==13.3.*'"),
         ("nvrtc==13.5.3", "'nvidia-cuda-nvrtc==13.5.3'"),
         ("nvrtc==12.4", "'nvidia-cuda-nvrtc-cu12==12.4.*' 'cuda-bindings==12.*'"),
-        ("nvcc==13.1", "'nvidia-cuda-nvcc==13.1.*'"),
+        ("nvcc==13.1", "'nvidia-cuda-nvcc==13.1.*' nvidia-cuda-cccl"),
     ],
 )
 def test_versions_that_are_not_here(machine, name, command):
@@ -77,7 +77,9 @@ def test_versions_that_are_not_here(machine, name, command):
 
 def test_what_is_not_here(machine):
     machine(by_nvrtc=None)
-    with pytest.raises(MissingToolError, match=r"nvcc is not on this machine; .* pip install nvidia-cuda-nvcc$"):
+    with pytest.raises(
+        MissingToolError, match=r"nvcc is not on this machine; .* pip install nvidia-cuda-nvcc nvidia-cuda-cccl$"
+    ):
         toolchain("nvcc")
     with pytest.raises(MissingToolError, match="pip install nvidia-cuda-nvrtc"):
         toolchain("auto")
