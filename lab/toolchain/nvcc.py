@@ -208,17 +208,16 @@ def _pycuda_ptx(nvcc: Path, request: CompileRequest, options: tuple[str, ...], _
             )
         except OSError as error:
             raise MissingToolError(f"nvcc cannot be run ({error}); install it: {INSTALL}") from error
-        except Exception as error:
-            # pycuda.driver.CompileError, told by its parts: the class cannot be named without a driver.
-            if not hasattr(error, "stderr"):
-                raise
-            raise _refusal(f"{error.stdout or ''}{error.stderr or ''}", command) from error  # type: ignore[attr-defined]
+        except importlib.import_module("pycuda.driver").CompileError as error:
+            raise _refusal(f"{error.stdout or ''}{error.stderr or ''}", command) from error
     return ptx.decode(), "".join(f"{warning.message}\n" for warning in said)
 
 
 def _pycuda() -> Any:  # noqa: ANN401 - PyCUDA carries no types
     """`pycuda.compiler`, or None where it is not installed or finds no driver. Creates no context."""
     try:
+        # pycuda.compiler imports the driver only when it compiles: ask now.
+        importlib.import_module("pycuda.driver")
         return importlib.import_module("pycuda.compiler")
     except (ImportError, OSError):
         return None

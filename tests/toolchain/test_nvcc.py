@@ -192,9 +192,10 @@ def pycuda_compile(  # noqa: PLR0917 - PyCUDA's own signature
 
 @pytest.fixture
 def with_pycuda(compiler, monkeypatch):
-    package, module = types.ModuleType("pycuda"), types.ModuleType("pycuda.compiler")
-    module.compile = pycuda_compile
-    package.compiler = module
+    package, module, driver = map(types.ModuleType, ("pycuda", "pycuda.compiler", "pycuda.driver"))
+    module.compile, driver.CompileError = pycuda_compile, PycudaCompileError
+    package.compiler, package.driver = module, driver
+    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
     monkeypatch.setitem(sys.modules, "pycuda", package)
     monkeypatch.setitem(sys.modules, "pycuda.compiler", module)
     found = nvcc.find_nvcc()
@@ -240,8 +241,10 @@ def test_an_error_that_is_none_of_nvccs_is_not_hidden(with_pycuda, monkeypatch):
         with_pycuda.compile(CompileRequest(AXPY, "k.cu", "sm_80"))
 
 
-def test_pycuda_without_a_driver_is_left_out(compiler, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pycuda.compiler", None)  # importing it raises ImportError
+@pytest.mark.usefixtures("with_pycuda")
+@pytest.mark.parametrize("missing", ["pycuda.driver", "pycuda.compiler"])
+def test_pycuda_without_a_driver_is_left_out(compiler, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)  # importing it raises ImportError
     assert nvcc.find_nvcc() == compiler
     assert nvcc.find_nvcc(through_pycuda=True) is None
     with pytest.raises(MissingToolError, match="PyCUDA cannot be imported"):
