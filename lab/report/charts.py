@@ -6,7 +6,7 @@ left to the page's configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -22,6 +22,11 @@ from lab.report.figures import Response
 Spec = dict[str, Any]
 alt: Any = typed  # its annotations refuse values that are only known at run time
 OK: Final = "indexof(['verified', 'inspected'], datum.status) >= 0"
+SHORT_NAMES: Final = "containerSize()[0] < 500 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
+"""On a narrow page a sweep's names keep the values alone: `8 true 4`."""
+_ON_BAR: Final = alt.ExprRef("indexof(['variant', 'baseline', 'issue slots'], datum.group) >= 0 ? 'white' : '#1f2328'")
+"""White where the bar is dark enough, else ink."""
+_ROWS: Final = alt.Axis(ticks=False, domain=False, labelExpr=SHORT_NAMES)
 ROW_HEIGHT: Final = 22
 HEIGHT: Final = 380
 
@@ -95,7 +100,7 @@ def ratio_chart(
     by: tuple[Column, Sequence[Value]] | None,
     baseline: tuple[str, float] | None,
     *,
-    labelled: bool,
+    labels: Mapping[str, Sequence[tuple[float, float, str]]],
 ) -> Chart:
     """A ratio of the hot loop against the response; one choice for each ratio.
 
@@ -105,7 +110,7 @@ def ratio_chart(
         response: What stands on the vertical axis.
         by: Column that colours the points, and its values; None for one colour.
         baseline: Name and throughput of the baseline, drawn as a dashed line.
-        labelled: Write the kernel's name at each point (a ladder).
+        labels: Ratio column to the (x, y, text) of its labels (a ladder); empty for a sweep.
     """
     tooltip = _tooltip(columns, hover_names(columns, response))
     colour = _colour(*by) if by else _colour(None, ())
@@ -140,9 +145,17 @@ def ratio_chart(
                 x=x_axis, y=y_axis, color=colour, tooltip=tooltip
             )
         )
-        if labelled:
-            text = alt.Text(field="kernel", type="nominal")
-            layers.append(base.mark_text(dy=-12, fontSize=12).encode(x=x_axis, y=y_axis, text=text))
+        if axis.name in labels:
+            rows = alt.InlineData([{"x": x, "y": y, "text": text} for x, y, text in labels[axis.name]])
+            layers.append(
+                alt.Chart(rows)
+                .mark_text(dy=-13, fontSize=12)
+                .encode(
+                    x=alt.X(field="x", type="quantitative"),
+                    y=alt.Y(field="y", type="quantitative"),
+                    text=alt.Text(field="text", type="nominal"),
+                )
+            )
         return _finish(alt.layer(*layers))
 
     choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
@@ -159,7 +172,7 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
         type="nominal",
         scale=alt.Scale(domain=order),
         title=None,
-        axis=alt.Axis(ticks=False, domain=False),
+        axis=_ROWS,
     )
     x_axis = alt.X(
         field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8)
@@ -176,16 +189,15 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     legend = None if measured else alt.Legend(orient="top", title="binding bound")
     colour = alt.Color(field="group", type="nominal", scale=scale, legend=legend)
     mark = {"cursor": "pointer", "cornerRadiusEnd": 2, "height": {"band": 0.7}}
-    opacity = 1.0 if measured else 0.75
-    layers: list[Any] = [
-        base.mark_bar(opacity=opacity, **mark).encode(y=y_axis, x=x_axis, color=colour, tooltip=tooltip)
-    ]
+    layers: list[Any] = [base.mark_bar(**mark).encode(y=y_axis, x=x_axis, color=colour, tooltip=tooltip)]
     if measured:
         layers += [
             base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5).encode(
                 y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")
             ),
-            base.transform_filter("isValid(datum.ceiling)").mark_tick(thickness=2, opacity=1, color=style.ACCENT).encode(
+            base.transform_filter("isValid(datum.ceiling)")
+            .mark_tick(thickness=2, opacity=1, color=style.ACCENT)
+            .encode(
                 y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip
             ),
         ]  # fmt: skip
@@ -195,7 +207,7 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     words = base.transform_calculate(place=f"{wide} ? 0 : datum.value")
     layers.append(
         words.transform_filter(wide)
-        .mark_text(align="left", dx=6, color="white", fontSize=11)
+        .mark_text(align="left", dx=6, fontSize=11, color=_ON_BAR)
         .encode(y=y_axis, x=place, text=text)
     )
     if any(0.3 * max(b.value for b in bars) >= bar.value for bar in bars):
@@ -230,7 +242,7 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
                 type="nominal",
                 scale=alt.Scale(domain=order),
                 title=None,
-                axis=alt.Axis(ticks=False, domain=False),
+                axis=_ROWS,
             ),
             x=alt.X(field=field, type="quantitative", title=title, scale=scale_x, axis=alt.Axis(format=form)),
             color=alt.Color(field="cls", type="nominal", scale=scale, legend=None),

@@ -210,9 +210,8 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
     prediction = record.prediction
     if prediction is None:
         return []
-    occupancy = (
-        f"{prediction.occupancy:.0%}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
-    )
+    share = f"{prediction.occupancy * 100:.0f} %"
+    occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
     bounds = sorted(prediction.bounds, key=lambda bound: bound.tflops)
     return [
         ("GPU", prediction.gpu),

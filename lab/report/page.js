@@ -56,6 +56,7 @@
     return {
       background: "transparent", font, view: { stroke: null },
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
+      axisX: { titleAnchor: width < 500 ? "end" : "middle" },
       axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
       legend: { ...label, labelLimit: 180, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
@@ -275,7 +276,7 @@
       const folded = [["Build log", found.log], ["provenance.json", detail.provenance]].filter(([, text]) => text).map(([title, text]) =>
         make("details", { open: title === "Build log" && Boolean(detail.reason) }, make("summary", {}, title), make("pre", {}, text)));
       $("viewer").replaceChildren(...[
-        make("p", { class: "meta" }, `${detail.name} ${detail.label} · ${variant} · ${detail.status}`),
+        make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
         make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,

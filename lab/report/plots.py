@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from lab.measurement import Kind
 from lab.report import style
-from lab.report.chartdata import Bar, Slice
+from lab.report.chartdata import Bar, Slice, labelled_points, point_labels
 from lab.report.columns import Column, Value
 from lab.report.effects import Effect, text
 from lab.report.figures import Response
@@ -27,6 +27,8 @@ DPI: Final = 160
 WIDTH: Final = 7.5
 """Inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
 
+_DARK: Final = ("variant", "baseline", "issue slots")
+"""Groups of bars that are dark enough for white text."""
 INK, FAINT = "#1f2328", "#d0d7de"
 
 
@@ -83,15 +85,17 @@ def ratio(
         colour = style.series_colour(index)
         axis.scatter([p[0] for p in mine], [p[1] for p in mine], s=38, color=colour, alpha=0.85, linewidths=0,
                      label=_plain(label) if label else None)  # fmt: skip
-        for x, y, record in mine:
+        for x, _, record in mine:
             if response.kind is Kind.MEASURED and record.measurement:
                 low, high = (
                     record.flops / t / 1e9 for t in (record.measurement.samples.p80, record.measurement.samples.p20)
                 )
                 axis.plot([x, x], [low, high], color=colour, linewidth=1, alpha=0.6)
-            if labelled:
-                axis.annotate(_short(record.kernel, 20), (x, y), xytext=(0, 6), textcoords="offset points",
-                              ha="center", fontsize=8, color=INK)  # fmt: skip
+    if labelled:
+        for x, y, words in point_labels(labelled_points(records, axis_column, response)):
+            axis.annotate(
+                _short(words), (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8, color=INK
+            )
     if baseline:
         axis.axhline(baseline[1], color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
         axis.annotate(_plain(f"{baseline[0]} {baseline[1]:.1f}"), (0, baseline[1]), xycoords=("axes fraction", "data"),
@@ -122,7 +126,7 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
             axis.plot([bar.ceiling] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
         inside = bar.value > 0.3 * top
         axis.text(0.01 * top + (0 if inside else bar.value), place, bar.text.replace("%", "% of peak"), va="center",
-                  fontsize=8, color="white" if inside else INK)  # fmt: skip
+                  fontsize=8, color="white" if inside and bar.group in _DARK else INK)  # fmt: skip
     axis.set_yticks(range(len(rows)), [_short(bar.name) for bar in rows])
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(len(rows) - 0.4, -0.6)
@@ -134,7 +138,7 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
     else:
         for group in dict.fromkeys(bar.group for bar in rows):
             axis.barh(0, 0, color=colours.get(group, style.PREDICTED), label=f"bound by {group}")
-    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13 - 0.6 / len(rows)), ncols=4)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
     return _save(figure, path, title)
 
 
@@ -157,7 +161,7 @@ def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
         axis.set_xlim(0, 1)
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axis.set_xlabel(f"share of the {isa.upper()} hot loop (static)", fontsize=9, color=INK)
-        axis.set_yticks(range(len(names)), [_short(name, 34) for name in names])
+        axis.set_yticks(range(len(names)), [_short(name, 46) for name in names])
         axis.tick_params(axis="y", length=0)
         axis.set_ylim(len(names) - 0.4, -0.6)
     handles = [Patch(color=style.CLASS_COLOURS[cls], label=cls) for cls in used]

@@ -167,7 +167,9 @@ def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
     """The page's charts; those without data are left out."""
     a, made = analysis, []
     if a.axes:
-        made.append(charts.ratio_chart(a.columns, a.axes, a.response, a.by, a.baseline, labelled=a.ladder))
+        points = {axis.name: chartdata.labelled_points(a.records, axis, a.response) for axis in a.axes if a.ladder}
+        labels = {name: chartdata.point_labels(rows) for name, rows in points.items()}
+        made.append(charts.ratio_chart(a.columns, a.axes, a.response, a.by, a.baseline, labels=labels))
     if a.bars:
         made.append(charts.bars_chart(a.bars, a.response))
     if a.slices:
