@@ -68,7 +68,7 @@ def _by_first(table: dict[str, C | Rule], default: C) -> Rule:
     """The first modifier names the operation: `wmma.load`, `tcgen05.mma`."""
 
     def rule(modifiers: Modifiers) -> C:
-        found = table.get(modifiers[0], default) if modifiers else default
+        found = table.get(modifiers[0].partition("::")[0], default) if modifiers else default
         return found if isinstance(found, C) else found(modifiers[1:])
 
     return rule
