@@ -65,3 +65,18 @@ def test_the_headers_here_are_whole():
     folder = locate.headers()
     assert folder is not None
     assert (folder / "cuda_fp16.h").is_file()
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("Cuda compilation tools, release 13.5, V13.5.37\nBuild cuda_13.5", "13.5.37"),
+        ("NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 36398880)", "2025.3.1.0"),
+        ("nothing that looks like one", None),
+    ],
+)
+def test_versions_of_compilers_and_profilers(tmp_path, printed, version):
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+    tool.chmod(0o755)
+    assert locate.tool_version(tool) == version
