@@ -45,8 +45,9 @@ def control_flow(function: Function) -> ControlFlow:
     """Build the control-flow graph.
 
     A block begins at the first instruction, at every branch target, and behind every branch. Neither a call nor a
-    predicated exit ends a block: in the function both lead to the next instruction alone. Code that cannot be reached from the entry (subroutines behind a kernel in SASS, targets of an unresolved
-    `BRX`) hangs on `ROOT`, so that every block can be reached from there.
+    predicated exit ends a block: in the function both lead to the next instruction alone. Code that cannot be reached
+    from the entry (subroutines behind a kernel in SASS, targets of an unresolved `BRX`) hangs on `ROOT`, so that every
+    block can be reached from there.
     """
     instructions = function.instructions
     blocks = _blocks(instructions)

@@ -51,7 +51,7 @@ def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
     """
     latches = _latches(flow)
     bodies = {header: _body(flow.graph, header, tails) for header, tails in latches.items()}
-    parents = {header: _parent(header, bodies) for header in bodies}
+    parents = _parents(bodies)
     children: dict[int | None, list[int]] = {}
     for header in sorted(bodies):
         children.setdefault(parents[header], []).append(header)
@@ -106,10 +106,14 @@ def _body(graph: nx.DiGraph, header: int, tails: list[int]) -> set[int]:
     return body
 
 
-def _parent(header: int, bodies: dict[int, set[int]]) -> int | None:
-    """Header of the smallest loop around the one with this header."""
-    around = [other for other, body in bodies.items() if other != header and header in body]
-    return min(around, key=lambda other: len(bodies[other]), default=None)
+def _parents(bodies: dict[int, set[int]]) -> dict[int, int | None]:
+    """Header to the header of the smallest loop around it."""
+    parents: dict[int, int | None] = {}
+    innermost: dict[int, int] = {}  # block to the smallest loop, so far, that holds it
+    for header in sorted(bodies, key=lambda header: -len(bodies[header])):
+        parents[header] = innermost.get(header)
+        innermost.update(dict.fromkeys(bodies[header], header))
+    return parents
 
 
 _FMA = frozenset({InstructionClass.FMA, InstructionClass.MMA})

@@ -125,7 +125,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
     flow = control_flow(function)
     loops = natural_loops(flow)
     hot = hot_loop(function, flow, loops)
-    labels = [_label(isa, function, flow, loop) for loop in loops]
+    labels = _labels(isa, function, flow, loops)
     return KernelMix(
         isa=isa,
         name=function.name,
@@ -210,16 +210,20 @@ def _ranges(body: list[Instruction]) -> tuple[tuple[int, int], ...]:
     return tuple(ranges)
 
 
-def _label(isa: Isa, function: Function, flow: ControlFlow, loop: Loop) -> str:
-    """The header's label: the one a back edge names, where several stand there; without any, its place."""
-    start = flow.blocks[loop.header].start
-    here = [label for label, place in function.labels.items() if place == start]
-    named = {
-        operand for latch in loop.latches for operand in function.instructions[flow.blocks[latch].stop - 1].operands
-    }
-    header = function.instructions[start]
-    place = f"{header.address:#x}" if isa == "sass" and header.address is not None else f"line {header.line}"
-    return next((label for label in here if label in named), here[0] if here else place)
+def _labels(isa: Isa, function: Function, flow: ControlFlow, loops: Iterable[Loop]) -> list[str]:
+    """Each header's label: the one a back edge names, where several stand there; without any, its place."""
+    places: dict[int, list[str]] = {}
+    for label, place in function.labels.items():
+        places.setdefault(place, []).append(label)
+    labels: list[str] = []
+    for loop in loops:
+        header = function.instructions[flow.blocks[loop.header].start]
+        latches = [function.instructions[flow.blocks[latch].stop - 1] for latch in loop.latches]
+        named = {operand for latch in latches for operand in latch.operands}
+        here = places.get(header.index, [])
+        unlabelled = f"{header.address:#x}" if isa == "sass" and header.address is not None else f"line {header.line}"
+        labels.append(next((label for label in here if label in named), here[0] if here else unlabelled))
+    return labels
 
 
 def _kernel_json(kernel: KernelMix) -> dict[str, object]:

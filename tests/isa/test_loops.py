@@ -65,9 +65,8 @@ def test_dominators_against_their_definition(flow: ControlFlow) -> None:
     for block in flow.graph:
         expected = {other for other in flow.graph if dominates(flow.graph, other, block)}
         chain = {block}
-        while block != ROOT:
-            block = found[block]
-            chain.add(block)
+        while ROOT not in chain:
+            chain |= {found[one] for one in chain}
         assert chain == expected
 
 
