@@ -126,6 +126,8 @@ def test_operands_are_split_outside_brackets() -> None:
         ("BRA.U !UP0,0x0", (0,), True),
         ("BRA.DIV UR4,0x0", (0,), True),
         ("BRA.CONV ~URZ,0x0", (0,), True),
+        ("BRA.DIV 0x0", (0,), True),
+        ("BRA.CONV 0x0", (0,), True),
         ("JMP 0x10", (1,), False),
         ("BSSY B0,0x0", (), True),
         ("BSYNC B0", (), True),
