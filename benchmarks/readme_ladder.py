@@ -46,9 +46,8 @@ def table(csv: Path) -> str:
         measured = cublas if rung == "cuBLAS" else float(frame.loc[rung, "measured_tflops"])
         ratio = None if rung == "cuBLAS" else frame.loc[rung, "ptx_fma_per_ld_shared"]
         shown = "" if ratio is None or pd.isna(ratio) else f"{float(ratio):g} : 1"
-        lines.append(
-            f"| {rung} | {idea} | {shown} | {measured:.2f} | {measured / peak:.1%} | {known} | {known / V100_PEAK:.1%} |"
-        )
+        cells = [rung, idea, shown, f"{measured:.2f}", f"{measured / peak:.1%}", f"{known}", f"{known / V100_PEAK:.1%}"]
+        lines.append(f"| {' | '.join(cells)} |")
     note = f"Peaks: {peak:.1f} TFLOP/s (H200), {V100_PEAK / 1000:.1f} TFLOP/s (V100). FP32, 8192 x 8192 x 8192."
     return "\n".join([*lines, "", note, ""])
 

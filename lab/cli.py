@@ -11,9 +11,8 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-import click
 import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
@@ -30,6 +29,10 @@ app = typer.Typer(
 )
 
 _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+# typer brings a copy of click's exceptions in some versions and uses click's own in others; both derive BadParameter
+# from UsageError, and typer exports it
+_UsageError: Any = typer.BadParameter.__base__
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
@@ -174,10 +177,10 @@ def main() -> NoReturn:
     """Run the command line; the one place where errors become words and exit codes."""
     try:
         code = app(standalone_mode=False)
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+        code = _INPUT
+    except (typer.Abort, KeyboardInterrupt):
         typer.echo("interrupted", err=True)
         code = _INTERRUPTED
     except CompileError as error:

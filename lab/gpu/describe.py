@@ -51,7 +51,9 @@ def probe() -> GpuDescription | str:
     except (RuntimeError, ImportError, OSError) as error:
         return f"Nothing was measured: {_first_line(error)}."
     if importlib.util.find_spec("pycuda") is None:
-        return f"Nothing was measured: {description.name} is here, but PyCUDA is not installed; `{INSTALL}` installs it."
+        return (
+            f"Nothing was measured: {description.name} is here, but PyCUDA is not installed; `{INSTALL}` installs it."
+        )
     return description
 
 
