@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - the fakes have the signatures of what they stand for
+
 import ctypes
 
 import numpy as np

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, ARG005 - the fakes have the signatures of what they stand for
+
 import subprocess
 import sys
 
