@@ -1,4 +1,3 @@
-
 """A backend without a GPU: `Job.kernel` names what the "kernel" does, `Job.cubin` its time in ms as text."""
 
 import os

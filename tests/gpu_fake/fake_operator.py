@@ -1,4 +1,3 @@
-
 """y = 2 x, as an operator file of a user."""
 
 import numpy as np

@@ -1,4 +1,3 @@
-
 """The worker's loop, in this process."""
 
 from pathlib import Path
