@@ -145,21 +145,29 @@ def ratio_chart(
                 x=x_axis, y=y_axis, color=colour, tooltip=tooltip
             )
         )
-        if axis.name in labels:
-            rows = alt.InlineData([{"x": x, "y": y, "text": text} for x, y, text in labels[axis.name]])
+        layers += _beside(labels.get(axis.name, ()))
+        return _finish(alt.layer(*layers))
+
+    choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
+    return Chart("ratio", f"Ratios of the hot loop against {response.kind} {response.title}", choices)
+
+
+def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:
+    """Texts beside points: to the right of those in the left half, and the other way round."""
+    middle = sum((min(x for x, *_ in labels), max(x for x, *_ in labels))) / 2 if labels else 0.0
+    layers = []
+    for align, dx, side in (("left", 9, False), ("right", -9, True)):
+        rows = [{"x": x, "y": y, "text": text} for x, y, text in labels if (x > middle) is side]
+        if rows:
+            text = alt.Chart(alt.InlineData(rows)).mark_text(align=align, dx=dx, fontSize=12)
             layers.append(
-                alt.Chart(rows)
-                .mark_text(dy=-13, fontSize=12)
-                .encode(
+                text.encode(
                     x=alt.X(field="x", type="quantitative"),
                     y=alt.Y(field="y", type="quantitative"),
                     text=alt.Text(field="text", type="nominal"),
                 )
             )
-        return _finish(alt.layer(*layers))
-
-    choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
-    return Chart("ratio", f"Ratios of the hot loop against {response.kind} {response.title}", choices)
+    return layers
 
 
 def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
@@ -203,8 +211,9 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
         ]  # fmt: skip
     text = alt.Text(field="text", type="nominal")
     wide = f"datum.value > {0.3 * max((bar.value for bar in bars), default=1.0)}"
+    past = "max(datum.value, datum.ceiling || 0)" if measured else "datum.value"  # not across the ceiling's tick
     place = alt.X(field="place", type="quantitative")
-    words = base.transform_calculate(place=f"{wide} ? 0 : datum.value")
+    words = base.transform_calculate(place=f"{wide} ? 0 : {past}")
     layers.append(
         words.transform_filter(wide)
         .mark_text(align="left", dx=6, fontSize=11, color=_ON_BAR)

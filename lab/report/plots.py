@@ -78,19 +78,18 @@ def ratio(
         for record in records
         if (y := response.of(record)) is not None and isinstance(x := axis_column.get(record), int | float)
     ]
-    groups: list[Value] = list(by[1]) if by else [None]
+    groups: list[Value] = list(by[1]) if by else [None]  # at most eight: see `render.analyse`
     for index, group in enumerate(groups):
         mine = [p for p in points if by is None or text(by[0].get(p[2])) == text(group)]
         label = f"{by[0].title} = {text(group)}" if by else None
         colour = style.series_colour(index)
         axis.scatter([p[0] for p in mine], [p[1] for p in mine], s=38, color=colour, alpha=0.85, linewidths=0,
                      label=_plain(label) if label else None)  # fmt: skip
-        for x, _, record in mine:
-            if response.kind is Kind.MEASURED and record.measurement:
-                low, high = (
-                    record.flops / t / 1e9 for t in (record.measurement.samples.p80, record.measurement.samples.p20)
-                )
-                axis.plot([x, x], [low, high], color=colour, linewidth=1, alpha=0.6)
+        timed = [(x, record.flops, record.measurement.samples) for x, _, record in mine if record.measurement]
+        if response.kind is Kind.MEASURED and timed:
+            low = [flops / samples.p80 / 1e9 for _, flops, samples in timed]
+            high = [flops / samples.p20 / 1e9 for _, flops, samples in timed]
+            axis.vlines([x for x, *_ in timed], low, high, color=colour, linewidth=1, alpha=0.6)
     if labelled:
         for x, y, words in point_labels(labelled_points(records, axis_column, response)):
             axis.annotate(
@@ -125,7 +124,8 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
         if measured and bar.ceiling is not None:
             axis.plot([bar.ceiling] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
         inside = bar.value > 0.3 * top
-        axis.text(0.01 * top + (0 if inside else bar.value), place, bar.text.replace("%", "% of peak"), va="center",
+        past = max(bar.value, (bar.ceiling or 0.0) if measured else 0.0)  # not across the ceiling's tick
+        axis.text(0.01 * top + (0 if inside else past), place, bar.text.replace("%", "% of peak"), va="center",
                   fontsize=8, color="white" if inside and bar.group in _DARK else INK)  # fmt: skip
     axis.set_yticks(range(len(rows)), [_short(bar.name) for bar in rows])
     axis.tick_params(axis="y", length=0)
