@@ -96,18 +96,33 @@ class LoopMix:
 
 @dataclass(frozen=True, slots=True)
 class KernelMix:
-    """One kernel: its own counts and its loops, outermost first in listing order."""
+    """One kernel.
+
+    Attributes:
+        isa: `ptx` or `sass`.
+        name: Its symbol.
+        counts: Of the whole kernel.
+        loops: Its loops, outermost first in listing order.
+        live_registers: SASS: most live general-purpose registers; None in PTX.
+        lines: First and last listing line with an instruction; None in a kernel without instructions.
+    """
 
     isa: Isa
     name: str
     counts: Counts
     loops: tuple[LoopMix, ...]
     live_registers: int | None
+    lines: tuple[int, int] | None = None
 
     @property
     def hot_loop(self) -> LoopMix | None:
         """The loop marked hot; None in a kernel without loops."""
         return next((loop for loop in self.loops if loop.hot), None)
+
+
+def _extent(instructions: tuple[Instruction, ...]) -> tuple[int, int] | None:
+    lines = [instruction.line for instruction in instructions]
+    return (min(lines), max(lines)) if lines else None
 
 
 def module_mix(module: Module) -> tuple[KernelMix, ...]:
@@ -143,6 +158,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
             for position, loop in enumerate(loops)
         ),
         live_registers=_most_live(function.instructions),
+        lines=_extent(function.instructions),
     )
 
 

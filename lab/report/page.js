@@ -226,14 +226,14 @@
     return line;
   }
 
-  function listing(name, text, loops) {
+  function listing(name, text, loops, from = 1) {
     const hotLoop = loops?.find((loop) => loop.hot);
     const list = make("ol");
     if (name === "source") {
       list.innerHTML = text.replace(/\n$/, "").split("\n").map((line, i) => `<li data-n="${i + 1}">${line}</li>`).join("");
     } else {
       const inside = (n) => Boolean(hotLoop?.lines.some(([first, last]) => first <= n && n <= last));
-      text.replace(/\n$/, "").split("\n").forEach((line, i) => list.append(codeLine(line, name, inside(i + 1), i + 1)));
+      text.replace(/\n$/, "").split("\n").forEach((line, i) => list.append(codeLine(line, name, inside(from + i), from + i)));
     }
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
     const jump = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 48); };
@@ -270,7 +270,7 @@
       $("viewer").replaceChildren(make("p", {}, "The listings of this variant are not embedded."), files);
     } else {
       const detail = JSON.parse(found.detail);
-      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail.hot[name]));
+      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail.hot[name], detail.first[name]));
       const sections = detail.sections.map(([heading, kind, rows]) =>
         make("div", {}, make("h3", {}, `${heading} `, kind ? make("span", { class: `chip ${kind}` }, kind) : null), facts(rows)));
       const folded = [["Build log", found.log], ["provenance.json", detail.provenance]].filter(([, text]) => text).map(([title, text]) =>
