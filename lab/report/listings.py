@@ -21,6 +21,7 @@ from pygments.lexers import CudaLexer, YamlLexer
 
 from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
+from lab.report import sasstext
 from lab.store import Store, VariantRecord
 
 BUDGET: Final = 3_000_000
@@ -136,6 +137,8 @@ def _texts(store: Store, record: VariantRecord) -> dict[str, str]:
     texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
     if "source" in texts:
         texts["source"] = highlight_cuda(texts["source"])
+    if "sass" in texts:
+        texts["sass"] = sasstext.compact(texts["sass"])
     first = {}
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:

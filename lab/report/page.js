@@ -192,8 +192,6 @@
     ptx: /^(\s*(?:\{\s*)?(?:@!?%\w+\s+)?)([a-z][\w.:]*)/,
     sass: /^(\/\*[0-9a-f]+\*\/ .{6} )([A-Z][\w.]*)/,
   };
-  const SASS = /^\s*(\/\*[0-9a-f]+\*\/)\s+(@!?U?P\w+)?\s*(.*)$/; // nvdisasm's columns are wider than a pane
-  const LIVE = /\s*\/\/ [|+]\s*([\d.]*)[^]*$/; // nvdisasm's live-register columns; the first is the general-purpose count
   const hidden = new Set();
   let opened = null;
   let blobs = null;
@@ -205,19 +203,25 @@
     return Object.fromEntries(await Promise.all(Object.entries(ids).map(async ([name, id]) => [name, await inflate(blobs[id])])));
   }
 
-  function codeLine(text, isa, hot, number) {
+  /** Lines and live registers of the generator's compact form of a SASS listing (see lab/report/sasstext.py). */
+  function expandSass(text) {
+    const [body, counts] = text.split("\0");
+    let address = -16, live = 0;
+    const lines = body.split("\n").map((line) => {
+      const raw = /^\s*\/\*([0-9a-f]+)\*\/\s*(.*)$/.exec(line);
+      if (line[0] !== "\x01" && !raw) return line;
+      address = raw ? parseInt(raw[1], 16) : address + 16;
+      const [, predicate, rest] = /^(@!?U?P\w+)?\s*(.*)$/.exec(raw ? raw[2] : line.slice(1));
+      return `/*${address.toString(16).padStart(4, "0")}*/ ${(predicate ?? "").padEnd(6)} ${rest}`;
+    });
+    return { lines, live: counts.split(",").map((difference) => (live += Number(difference))) };
+  }
+
+  function codeLine(text, isa, hot, number, live) {
     const line = make("li", { class: hot ? "hot" : "" });
     line.dataset.n = number;
-    if (isa === "sass") {
-      const live = LIVE.exec(text);
-      if (live) {
-        line.dataset.live = /\d/.test(live[1]) ? live[1].padStart(3) : "   ";
-        text = text.slice(0, live.index);
-      }
-      const parts = SASS.exec(text);
-      if (parts) text = `${parts[1]} ${(parts[2] ?? "").padEnd(6)} ${parts[3]}`;
-    }
-    const found = OPCODE[isa]?.exec(text);
+    if (live !== undefined) line.dataset.live = (live ? String(live) : "").padStart(3);
+    const found = OPCODE[isa].exec(text);
     const cls = found && data.opcodes[isa][found[2]];
     if (!cls) { line.append(text); return line; }
     const opcode = make("b", { title: cls }, found[2]);
@@ -238,7 +242,7 @@
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
     const jump = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 48); };
     const note = hotLoop ? ` hot loop ${hotLoop.label}, ${hotLoop.instructions} instructions` : name === "source" ? "" : " no loop";
-    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", {}, note)),
+    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", { title: name === "sass" ? "beside the line number: live registers" : "" }, note)),
       hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: jump }) : null);
     const pane = make("div", { class: "pane", hidden: hidden.has(name) }, head, code);
     pane.dataset.name = name;
