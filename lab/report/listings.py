@@ -137,12 +137,12 @@ def _texts(store: Store, record: VariantRecord) -> dict[str, str]:
     texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
     if "source" in texts:
         texts["source"] = highlight_cuda(texts["source"])
-    if "sass" in texts:
-        texts["sass"] = sasstext.compact(texts["sass"])
     first = {}
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:
             texts[name], first[name] = of_kernel(texts[name], mix)
+    if "sass" in texts:
+        texts["sass"] = sasstext.compact(texts["sass"])
     detail = {**_detail(record, folder), "first": first}
     texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
     return texts
