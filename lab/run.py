@@ -18,7 +18,7 @@ from typing import Protocol
 from pebble import ProcessExpired, ProcessPool
 
 from lab import __version__, environment, report
-from lab.building import BuildFailure, BuildTask, Built, build
+from lab.building import BuildFailure, Built, build, build_task
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
 from lab.gpu.describe import probe
