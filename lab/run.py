@@ -176,8 +176,7 @@ def _variants(bench: _Bench, planned: tuple[Planned, ...], jobs: int) -> None:
     pool = ProcessPool(max_workers=min(jobs, len(planned)), context=get_context("spawn"))
     try:
         futures: dict[Future[Built | BuildFailure], Planned] = {
-            pool.schedule(build, args=[BuildTask(p.toolchain, p.request, p.launch.entry)], timeout=BUILD_TIMEOUT_S): p
-            for p in planned
+            pool.schedule(build, args=[build_task(p)], timeout=BUILD_TIMEOUT_S): p for p in planned
         }
         for future in as_completed(futures):
             _variant(bench, futures[future], _built(future))
