@@ -82,8 +82,9 @@ def test_tally_counts_failures_by_kind_and_what_is_missing(make):
     assert "3 not reached before the run ended" in text
 
 
-def test_a_failed_variant_never_wins(make):
-    store = make("sweep")
+@pytest.mark.parametrize("what", ["sweep", "no_gpu"])
+def test_a_failed_variant_never_wins(make, what):
+    store = make(what)
     records = store.records()
     best = ranked(records, response_of(records))[0]
     broken = replace(best, status=Status.VERIFICATION_FAILED)
