@@ -85,7 +85,8 @@ class Cublas:
         self._check("cublasCreate_v2", self._library.cublasCreate_v2(ctypes.byref(self._handle)))
         self._check("cublasSetMathMode", self._library.cublasSetMathMode(self._handle, _DEFAULT_MATH))
         self.use_stream(stream)
-        self.description = f"{found.name} {self._version()} ({found.parent})"
+        # the last folders tell a wheel from a toolkit; the rest would tell of the machine
+        self.description = f"{found.name} {self._version()} (…/{'/'.join(found.parent.parts[-3:])})"
 
     def use_stream(self, stream: int) -> None:
         """Queue further calls on this stream.
