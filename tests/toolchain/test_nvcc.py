@@ -152,7 +152,7 @@ class PycudaCompileError(Exception):
         self.msg, self.command_line, self.stdout, self.stderr = msg, command_line, stdout, stderr
 
 
-def pycuda_compile(  # noqa: PLR0917 - PyCUDA's own signature
+def pycuda_compile(
     source,
     nvcc="nvcc",
     options=None,
