@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.errors import StoreError
 from lab.isa.mix import KernelMix
@@ -188,6 +188,9 @@ class RunRecord:
     notes: tuple[str, ...] = ()
 
 
+# JSON has no infinity and no NaN; an error can be either, and null would lose which
+for _record in (VariantRecord, RunRecord):
+    _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
 _VARIANT = TypeAdapter(VariantRecord)
 _RUN = TypeAdapter(RunRecord)
 

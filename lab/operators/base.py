@@ -34,6 +34,19 @@ class Inputs:
     outputs: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The reference of one output.
+
+    Attributes:
+        values: float64, in the output's logical shape.
+        scale: What the error of each element is relative to; the same shape, never 0.
+    """
+
+    values: Array
+    scale: Array
+
+
 class Operator(Protocol):
     """One thing to compute, for any problem of its kind."""
 
@@ -49,8 +62,13 @@ class Operator(Protocol):
     def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
         """Random normal inputs. Outputs that are only written are filled with NaN, as is all padding."""
 
-    def verify(self, problem: Mapping[str, Scalar], inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[float, float, str]:
-        """Compare outputs with the float64 reference.
+    def reference(self, problem: Mapping[str, Scalar], inputs: Inputs) -> Mapping[str, Expected]:
+        """What each output must hold, computed in float64. Costly for large problems: computed once a problem."""
+
+    def verify(
+        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+    ) -> tuple[float, float, str]:
+        """Compare outputs with the reference.
 
         Returns:
             (max_error, tolerance, worst): see `lab.measurement.Verification`. Passed when

@@ -1,0 +1,27 @@
+"""Compilers behind one interface, the disassembler, and a cache of what they made.
+
+>>> from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchain
+>>> request = CompileRequest('extern "C" __global__ void k(float *x) { *x = 1; }', "k.cu", "sm_90")
+>>> built = build(toolchain("nvrtc"), request, Cache(default_folder()))
+"""
+
+from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
+from lab.toolchain.cache import Cache, default_folder
+from lab.toolchain.disassembler import disassemble
+from lab.toolchain.select import NAMES, Built, build, find_toolchains, toolchain
+
+__all__ = [
+    "NAMES",
+    "Build",
+    "Built",
+    "Cache",
+    "CompileRequest",
+    "Disassembly",
+    "Resources",
+    "Toolchain",
+    "build",
+    "default_folder",
+    "disassemble",
+    "find_toolchains",
+    "toolchain",
+]

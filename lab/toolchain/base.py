@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+_FIRST_WITH_SUFFIX = {"": 0, "a": 90, "f": 100}
+"""Oldest architecture that has architecture-specific (`sm_90a`) and family-specific (`sm_100f`) targets,
+CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +18,8 @@ class CompileRequest:
 
     Attributes:
         source: CUDA C++.
-        name: File name that the compiler's messages and line tables carry (`kernel.cu`); no folder.
+        name: File name that the compiler's messages carry (`kernel.cu`); no folder. Line tables carry it
+            below a root that is no machine's: `/kernel.cu`; CUDA's own headers stand there as `/cuda/cuda_fp16.h`.
         arch: `sm_90`.
         options: Further compiler options, in order, such as `--use_fast_math`.
     """
@@ -99,13 +106,27 @@ class Toolchain(Protocol):
     Attributes:
         name: `nvrtc`, `nvcc` or `pycuda-nvcc`.
         version: As the compiler reports it.
+        architectures: What it can target, oldest first, without suffixes: `sm_75`, `sm_80`; empty where an
+            old compiler does not list them.
+        identity: Whatever else decides what it makes (versions of its headers, flags in the environment);
+            part of the cache key.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """See the class."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """See the class."""
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """See the class."""
+
+    @property
+    def identity(self) -> str:
+        """See the class."""
 
     def supports(self, arch: str) -> bool:
         """Whether this compiler version can target `arch`."""
@@ -117,3 +138,23 @@ class Toolchain(Protocol):
             CompileError: the source is refused.
             MissingToolError: the compiler cannot run here.
         """
+
+
+def can_target(arch: str, architectures: Sequence[str]) -> bool:
+    """Whether `arch`, perhaps with a suffix (`sm_90a`, `sm_100f`), belongs to a compiler's list.
+
+    An empty list belongs to a compiler too old to give one: it gets the benefit of the doubt.
+    """
+    match = re.fullmatch(r"(sm_(\d+))([af]?)", arch)
+    if match is None or int(match[2]) < _FIRST_WITH_SUFFIX[match[3]]:
+        return False
+    return not architectures or match[1] in architectures
+
+
+def first_error(log: str) -> str:
+    """The line of a compiler's log that says what is wrong: the first with `error` or `fatal`, else the last."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    for line in lines:
+        if re.search(r"\b(error|fatal)\b", line, re.IGNORECASE):
+            return line
+    return lines[-1] if lines else "the compiler failed and said nothing"

@@ -1,0 +1,199 @@
+"""The command line: words to one call each, a printed result and an exit code. No logic.
+
+Exit codes: 0 all is well; 1 some variant failed; 2 usage or input error; 3 the environment lacks what was
+asked for; 70 a mistake of this program's own; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import click
+import typer
+from rich.console import Console
+
+from lab import __version__
+from lab.errors import CompileError, LabError, MissingToolError, StoreError
+
+app = typer.Typer(
+    name="lab",
+    help="A bench for CUDA kernels: what did this change do to the machine code, and did it pay?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    experiment: Annotated[Path, typer.Argument(help="An experiment file.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Run directory.", show_default="reports/<experiment>")
+    ] = None,
+    max_variants: Annotated[
+        int | None, typer.Option(min=1, help="Largest sweep to accept.", show_default="1000")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Build processes.", show_default="one a core")
+    ] = None,
+    arch: Annotated[
+        list[str] | None, typer.Option(help="Architecture in place of the experiment's: sm_90. May be repeated.")
+    ] = None,
+    toolchain: Annotated[
+        list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
+    ] = None,
+    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Compile, inspect, predict and, with a GPU, verify and measure every variant; write the report."""
+    from lab.report import columns
+    from lab.run import Options
+    from lab.run import run as run_experiment
+    from lab.terminal import RunProgress, print_outcome
+
+    console = Console(stderr=True)
+    options = Options(
+        output=output,
+        max_variants=max_variants,
+        jobs=jobs,
+        measure=gpu,
+        archs=tuple(arch or ()),
+        toolchains=tuple(toolchain or ()),
+        command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
+    )
+    with RunProgress(console) as progress:
+        outcome = run_experiment(experiment, options, progress)
+    print_outcome(console, outcome)
+    if as_json:
+        _print_json(columns.rows(outcome.records))
+    raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A .ptx, .cubin or .cu file, or an experiment.", show_default=False)],
+    variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
+    arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
+    toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
+    isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Which listing, with --json.")] = None,
+    hot: Annotated[bool, typer.Option("--hot", help="Show nothing of the listings but the hot loop.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
+    from lab import inspection, terminal
+
+    console = Console()
+    if file.suffix in (".yaml", ".yml") and variant is None:
+        terminal.print_variants(console, inspection.variants(file))
+        return
+    if file.suffix in (".yaml", ".yml") and variant is not None:
+        shown = inspection.inspect_variant(file, variant)
+    else:
+        shown = inspection.inspect_file(file, arch=arch, toolchain_name=toolchain)
+    if as_json:
+        _print_json(shown.to_json(isa))
+    else:
+        terminal.print_inspection(console, shown, hot_only=hot)
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]) -> None:
+    """Draw the report of a run directory again, from its records alone."""
+    from lab.report import render
+    from lab.store import Store
+
+    with Store(folder) as store:
+        for page in render(store):
+            typer.echo(page)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine has, and for each thing missing what it would add and how to install it."""
+    from dataclasses import asdict
+
+    from lab.doctor import examine
+    from lab.terminal import print_findings
+
+    findings = examine()
+    if as_json:
+        _print_json([asdict(finding) for finding in findings])
+    else:
+        print_findings(Console(), findings)
+
+
+@app.command()
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of experiment files, which editors complete and check them with."""
+    from lab.experiment import json_schema
+    from lab.store import write_atomically
+
+    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(output, text)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def main() -> NoReturn:
+    """Run the command line; the one place where errors become words and exit codes."""
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        typer.echo("interrupted", err=True)
+        code = _INTERRUPTED
+    except CompileError as error:
+        typer.echo(f"error: {error}\n{error.log}", err=True)
+        code = _INPUT
+    except (MissingToolError, StoreError) as error:
+        typer.echo(f"error: {error}", err=True)
+        code = _ENVIRONMENT
+    except LabError as error:
+        typer.echo(f"error: {error}", err=True)
+        code = _INPUT
+    except BrokenPipeError:
+        # whoever read our output has gone, as `head` does; nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _OK
+    except Exception as error:
+        if os.environ.get("LAB_TRACEBACK"):
+            raise
+        typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+        typer.echo("This is a mistake of lab's own; set LAB_TRACEBACK=1 to see where.", err=True)
+        code = _BUG
+    raise SystemExit(code if isinstance(code, int) else _OK)

@@ -1,0 +1,269 @@
+"""From an experiment file to a checked `Experiment`: every name, type and value in it is known to be good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import kernels, yamlfile
+from lab.errors import Location, UserError, did_you_mean
+from lab.experiment.schema import ExperimentFile, KernelModel
+from lab.expressions import names_in
+from lab.operators import Operator, operator
+
+Scalar = bool | int | float | str
+
+BASELINES = ("cublas",)
+"""Baselines by name; `lab.gpu.baselines` runs them."""
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One kernel of an experiment.
+
+    Attributes:
+        name: Its name in the report.
+        template: The template.
+        axes: Every parameter of the template, in the file's order and then the template's, with the values it
+            takes; one value means fixed.
+        constraints: Expressions with the line where each stands.
+    """
+
+    name: str
+    template: kernels.Template
+    axes: Mapping[str, tuple[Scalar, ...]]
+    constraints: tuple[tuple[str, Location], ...]
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Parameters with more than one value."""
+        return tuple(name for name, values in self.axes.items() if len(values) > 1)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment.
+
+    Attributes:
+        name: The file's stem.
+        file: The file.
+        text: Its text.
+        question: What it asks.
+        operator: What is computed.
+        operator_reference: The operator as the file names it, a path made absolute.
+        problem: The problem, complete.
+        emulate: The problem at the size that is executed on the CPU, complete; None where the file has none.
+        kernels: In file order.
+        baselines: Names.
+        toolchains: Names, `auto` unresolved.
+        archs: Architectures, `native` unresolved.
+        options: Compiler options.
+        gpu: The GPU to predict for, or None.
+        seed: Of the inputs.
+    """
+
+    name: str
+    file: Path
+    text: str
+    question: str
+    operator: Operator
+    operator_reference: str
+    problem: Mapping[str, Scalar]
+    emulate: Mapping[str, Scalar] | None
+    kernels: tuple[KernelEntry, ...]
+    baselines: tuple[str, ...]
+    toolchains: tuple[str, ...]
+    archs: tuple[str, ...]
+    options: tuple[str, ...]
+    gpu: str | None
+    seed: int
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Parameters that take more than one value in some kernel, in file order."""
+        return tuple(dict.fromkeys(name for kernel in self.kernels for name in kernel.swept))
+
+
+def load(file: Path) -> Experiment:
+    """Read and check an experiment file.
+
+    Raises:
+        UserError: anything that is wrong with it or with a template it names, with file and line.
+    """
+    return from_text(yamlfile.read_text(file), file)
+
+
+def from_text(text: str, file: Path) -> Experiment:
+    """Check an experiment that was read already; `file` names it and anchors relative paths."""
+    document = yamlfile.parse(text, file)
+    raw = yamlfile.validate(ExperimentFile, document)
+    computed = operator(raw.operator, file.parent, at=document.at("operator"))
+    problem = _problem(computed, raw.problem, document, "problem")
+    emulate = None if raw.emulate is None else _problem(computed, {**raw.problem, **raw.emulate}, document, "emulate")
+    for i, name in enumerate(raw.baselines):
+        if name not in BASELINES:
+            raise UserError(
+                "unknown baseline",
+                at=document.at("baselines", i),
+                key=f"baselines[{i}]",
+                found=name,
+                accepted=BASELINES,
+                suggestion=did_you_mean(name, BASELINES),
+            )
+    return Experiment(
+        name=file.name.split(".")[0] or "experiment",
+        file=file,
+        text=text,
+        question=raw.question.strip(),
+        operator=computed,
+        operator_reference=_absolute(raw.operator, file),
+        problem=problem,
+        emulate=emulate,
+        kernels=_kernels(raw, problem, document),
+        baselines=tuple(raw.baselines),
+        toolchains=tuple(dict.fromkeys(raw.toolchains)),
+        archs=tuple(dict.fromkeys(raw.archs)),
+        options=tuple(raw.options),
+        gpu=raw.gpu,
+        seed=raw.seed,
+    )
+
+
+def _absolute(reference: str, file: Path) -> str:
+    if ":" not in reference:
+        return reference
+    path, _, name = reference.rpartition(":")
+    return f"{(file.parent / path).resolve()}:{name}"
+
+
+def _problem(
+    computed: Operator, values: Mapping[str, object], document: yamlfile.Document, section: str
+) -> Mapping[str, Scalar]:
+    scalars: dict[str, Scalar] = {}
+    for key, value in values.items():
+        if not isinstance(value, bool | int | float | str):
+            raise UserError(
+                "wrong type",
+                at=document.at(section, key),
+                key=f"{section}.{key}",
+                found=value,
+                accepted="a single value",
+            )
+        scalars[key] = value
+    try:
+        return computed.problem(scalars)
+    except UserError as error:
+        field = (error.key or "").removeprefix("problem").lstrip(".")
+        path = (section, field) if field else (section,)
+        raise UserError(
+            error.message,
+            at=document.at(*path),
+            key=yamlfile.dotted(path),
+            found=error.found,
+            accepted=error.accepted,
+            suggestion=error.suggestion,
+        ) from error
+
+
+def _kernels(
+    raw: ExperimentFile, problem: Mapping[str, Scalar], document: yamlfile.Document
+) -> tuple[KernelEntry, ...]:
+    entries = tuple(_kernel(i, raw, problem, document) for i in range(len(raw.kernels)))
+    seen: dict[str, int] = {}
+    for i, entry in enumerate(entries):
+        if entry.name in seen:
+            raise UserError(
+                "two kernels have one name",
+                at=document.at("kernels", i),
+                key=f"kernels[{i}].name",
+                found=entry.name,
+                accepted=f"a name of its own; kernels[{seen[entry.name]}] is called so already",
+            )
+        seen[entry.name] = i
+    return entries
+
+
+def _kernel(i: int, raw: ExperimentFile, problem: Mapping[str, Scalar], document: yamlfile.Document) -> KernelEntry:
+    entry, place = raw.kernels[i], ("kernels", i)
+    template = kernels.load(
+        entry.template,
+        kernels.search_path(Path(document.file).parent),
+        at=document.at(*place, "template"),
+        key=yamlfile.dotted((*place, "template")),
+    )
+    if template.declares.operator != raw.operator:
+        raise UserError(
+            f"the template computes {template.declares.operator!r}",
+            at=document.at(*place, "template"),
+            key=yamlfile.dotted((*place, "template")),
+            found=entry.template,
+            accepted=f"a template for the operator {raw.operator!r}",
+        )
+    refused = kernels.unsupported(template, problem)
+    if refused:
+        field, values = refused
+        raise UserError(
+            f"the template {entry.template} does not support this problem",
+            at=document.at("problem", field),
+            key=f"problem.{field}",
+            found=problem.get(field),
+            accepted=values,
+        )
+    return KernelEntry(
+        name=entry.name or template.stem,
+        template=template,
+        axes=_axes(entry, template, document, place),
+        constraints=_constraints(entry, template, document, place),
+    )
+
+
+def _axes(
+    entry: KernelModel, template: kernels.Template, document: yamlfile.Document, place: tuple[str, int]
+) -> Mapping[str, tuple[Scalar, ...]]:
+    declared = template.declares.parameters
+    axes: dict[str, tuple[Scalar, ...]] = {}
+    for name, given in entry.parameters.items():
+        at = document.at(*place, "parameters", name)
+        key = yamlfile.dotted((*place, "parameters", name))
+        if name not in declared:
+            raise UserError(
+                f"the template {template.name} has no such parameter",
+                at=at,
+                key=key,
+                accepted=list(declared) or "none: the template has no parameters",
+                suggestion=did_you_mean(name, declared),
+            )
+        values = given if isinstance(given, list) else [given]
+        if not values:
+            raise UserError("an empty list sweeps nothing", at=at, key=key, accepted="at least one value")
+        for value in values:
+            accepted = declared[name].refuses(value)
+            if accepted:
+                raise UserError(
+                    f"wrong value for {name} ({declared[name].help})", at=at, key=key, found=value, accepted=accepted
+                )
+        # 1 and true are equal to Python but are no duplicates; types were checked above
+        axes[name] = tuple(dict.fromkeys(values))
+    for name, parameter in declared.items():
+        axes.setdefault(name, (parameter.default,))
+    return axes
+
+
+def _constraints(
+    entry: KernelModel, template: kernels.Template, document: yamlfile.Document, place: tuple[str, int]
+) -> tuple[tuple[str, Location], ...]:
+    known = list(template.declares.parameters)
+    for i, expression in enumerate(entry.constraints):
+        at, key = document.at(*place, "constraints", i), yamlfile.dotted((*place, "constraints", i))
+        for name in sorted(names_in(expression, at=at, key=key)):
+            if name not in known:
+                raise UserError(
+                    f"unknown name {name!r} in a constraint",
+                    at=at,
+                    key=key,
+                    found=expression,
+                    accepted=known,
+                    suggestion=did_you_mean(name, known),
+                )
+    return tuple((text, document.at(*place, "constraints", i)) for i, text in enumerate(entry.constraints))

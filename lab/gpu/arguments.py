@@ -1,0 +1,97 @@
+"""Kernel arguments: from names and C types to the packed values of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from lab.gpu.backend import RefusedError
+from lab.gpu.job import Argument
+from lab.operators.base import Inputs, Scalar
+
+SCALAR_TYPES = (
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
+_CODES = {"bool": "B", "float16": "H"}
+"""`struct` codes that differ from NumPy's own characters: a half travels as the 16-bit pattern that it is."""
+
+
+def marshal(
+    arguments: Iterable[Argument], inputs: Inputs, pointers: Mapping[str, int]
+) -> tuple[str, tuple[int | float, ...]]:
+    """Resolve the arguments of a launch.
+
+    Args:
+        arguments: In the kernel's order.
+        inputs: The operator's scalars and host arrays; the arrays only for their element types.
+        pointers: Device address of every array.
+
+    Returns:
+        A format in the notation of `struct` with native alignment, which is that of kernel parameters, and one
+        number a field.
+
+    Raises:
+        RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type.
+    """
+    codes, values = "", []
+    for argument in arguments:
+        code, value = (
+            _pointer(argument, inputs, pointers) if argument.c_type.endswith("*") else _scalar(argument, inputs.scalars)
+        )
+        codes += code
+        values.append(value)
+    return codes, tuple(values)
+
+
+def _pointer(argument: Argument, inputs: Inputs, pointers: Mapping[str, int]) -> tuple[str, int]:
+    element = argument.c_type[:-1].strip()
+    if argument.name not in inputs.arrays:
+        raise RefusedError(
+            f"argument {argument.name}: the operator has no such array; it has {', '.join(inputs.arrays)}"
+        )
+    dtype = inputs.arrays[argument.name].dtype
+    if element != dtype.name:
+        raise RefusedError(
+            f"argument {argument.name}: the kernel takes {argument.c_type}, the array holds {dtype.name}"
+        )
+    return "P", pointers[argument.name]
+
+
+def _scalar(argument: Argument, scalars: Mapping[str, Scalar]) -> tuple[str, int | float]:
+    name, c_type = argument.name, argument.c_type
+    if c_type not in SCALAR_TYPES:
+        raise RefusedError(
+            f"argument {name}: unknown type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}, "
+            "and these with * for arrays"
+        )
+    if name not in scalars:
+        raise RefusedError(f"argument {name}: the operator has no such scalar; it has {', '.join(scalars)}")
+    value = scalars[name]
+    if isinstance(value, str):
+        raise RefusedError(f"argument {name}: {value!r} is text, the kernel takes {c_type}")
+    dtype = np.dtype(c_type)
+    if dtype.kind in "iub":
+        return _CODES.get(c_type, dtype.char), _integer(name, value, dtype)
+    rounded = dtype.type(value)
+    bits: int | float = rounded.view(np.uint16).item() if c_type == "float16" else rounded.item()
+    return _CODES.get(c_type, dtype.char), bits
+
+
+def _integer(name: str, value: float, dtype: np.dtype[np.generic]) -> int:
+    limits = None if dtype.kind == "b" else np.iinfo(dtype.name)
+    low, high = (int(limits.min), int(limits.max)) if limits else (0, 1)
+    if value != int(value) or not low <= value <= high:
+        raise RefusedError(f"argument {name}: {value!r} is no {dtype.name} ({low} to {high})")
+    return int(value)

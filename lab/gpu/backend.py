@@ -1,0 +1,133 @@
+"""The seam between the worker's loop and the GPU: what timing and checking need of a device.
+
+`lab.gpu.cuda` is the one that ships; tests drive the same loop with a backend that has no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from lab.errors import LabError
+from lab.gpu.job import Job
+from lab.measurement import CardState, GpuDescription
+from lab.operators.base import Array, Inputs, Scalar
+
+Launch = Callable[[], None]
+"""Queues one launch on the backend's stream and returns at once."""
+
+
+class RefusedError(LabError):
+    """This job cannot be launched; the device was not touched and the worker stays usable."""
+
+
+class DeviceError(LabError):
+    """CUDA or a CUDA library reported an error; the context may be lost and the worker must be replaced."""
+
+
+class BaselineMissingError(LabError):
+    """The baseline is not there, or does not apply to this operator; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One timed batch.
+
+    Attributes:
+        ms: Device time per launch.
+        enqueue_ms: Host time that queueing one launch took.
+        starved: The device reached the first event before the host had queued the last launch, so host time may
+            be part of `ms`.
+    """
+
+    ms: float
+    enqueue_ms: float
+    starved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A library routine that computes the same thing on the same device buffers.
+
+    Attributes:
+        name: ``cublas``.
+        library: File, version and folder.
+        kernel: Names of the kernels that it launches; empty when they could not be read.
+        note: What must be known about it; may be empty.
+        launch: Queues one call.
+    """
+
+    name: str
+    library: str
+    kernel: str
+    note: str
+    launch: Launch
+
+
+class Backend(Protocol):
+    """One GPU, one context, one stream.
+
+    Attributes:
+        errors: What its methods, and the launches that it makes, raise when the device reports an error.
+    """
+
+    errors: tuple[type[Exception], ...]
+
+    def describe(self) -> GpuDescription:
+        """The GPU."""
+
+    def load(self, inputs: Inputs) -> None:
+        """Make room for these arrays, reusing buffers of the same size."""
+
+    def upload(self) -> None:
+        """Copy every array of the loaded inputs to the device: outputs hold again what they hold before a launch."""
+
+    def kernel(self, job: Job) -> Launch:
+        """Load the cubin and resolve the arguments.
+
+        Raises:
+            RefusedError: the launch would be refused: too many threads, too much shared memory, a bad argument.
+        """
+
+    def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
+        """The named baseline on the loaded inputs.
+
+        Raises:
+            BaselineMissingError: it is not there or does not apply.
+        """
+
+    def outputs(self) -> dict[str, Array]:
+        """Copy the outputs to the host."""
+
+    def overrun(self) -> str:
+        """Which buffer was written past its end since the upload, in words; empty when none was."""
+
+    def run(self, launches: tuple[Launch, ...]) -> None:
+        """Queue these, untimed, and wait for them."""
+
+    def calibrate(self) -> None:
+        """Measure what `time` needs to know of the device at its present clocks."""
+
+    def time(self, launch: Launch, *, batch: int, lead_ms: float, rewarm: bool) -> Timing:
+        """Time `batch` launches between two events.
+
+        A memset larger than twice the L2 cache, repeated until it takes at least `lead_ms`, goes ahead: it
+        evicts the data, and keeps the device busy while the host queues events and launches, so that host
+        time stays out of the figure.
+
+        Args:
+            launch: What to time.
+            batch: Launches between the events.
+            lead_ms: Least device time of the memsets.
+            rewarm: Queue one more launch, untimed, between the memsets and the first event.
+        """
+
+    def sm_clock(self) -> int | None:
+        """SM clock in MHz, if it can be read."""
+
+    def card_state(self) -> CardState:
+        """Clocks, power, temperature and throttle reasons."""
+
+    def close(self) -> None:
+        """Release the context."""

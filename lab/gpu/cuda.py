@@ -1,0 +1,265 @@
+"""The backend that ships: PyCUDA on the first visible GPU. Only the worker process imports this module."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pycuda.driver as cuda
+
+from lab.gpu.arguments import marshal
+from lab.gpu.backend import (
+    Baseline,
+    BaselineMissingError,
+    DeviceError,
+    Launch,
+    RefusedError,
+    Timing,
+)
+from lab.gpu.baselines import Cublas
+from lab.gpu.describe import Card, describe_device, pci_bus_id
+from lab.gpu.driver import kernel_names
+from lab.gpu.job import Job
+from lab.measurement import CardState, GpuDescription
+from lab.operators.base import Array, Inputs, Scalar
+
+GUARD_BYTES = 4096
+"""Room behind every buffer that no kernel may write; its bytes are 0xFF, which reads as NaN."""
+_GUARD = 0xFF
+LEAST_SCRATCH_BYTES = 64 << 20
+"""On a card with a small L2 the memset must still last longer than the host takes to queue a launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """One device array: `bytes` of data, then the guard."""
+
+    allocation: Any
+    bytes: int
+
+    @property
+    def address(self) -> int:
+        return int(self.allocation)
+
+    @property
+    def guard(self) -> int:
+        return self.address + self.bytes
+
+
+class CudaBackend:
+    """One GPU through PyCUDA, in the primary context, which CUDA's libraries use too."""
+
+    errors: tuple[type[Exception], ...] = (cuda.Error, DeviceError)
+
+    def __init__(self) -> None:
+        """Take the first visible GPU.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        self._description = describe_device(0)
+        self._card = Card(pci_bus_id(0))
+        cuda.init()
+        self._device = cuda.Device(0)
+        self._context = self._device.retain_primary_context()
+        self._context.push()
+        self._open = True
+        atexit.register(self.close)
+        self._stream = cuda.Stream()
+        self._events = (cuda.Event(), cuda.Event())
+        self._scratch_bytes = max(2 * self._description.l2_bytes + (1 << 20), LEAST_SCRATCH_BYTES)
+        self._scratch = cuda.mem_alloc(self._scratch_bytes)
+        self._memset_ms = 0.0
+        self._buffers: dict[str, _Buffer] = {}
+        self._inputs: Inputs | None = None
+        self._cublas: Cublas | None = None
+        self.calibrate()
+
+    def describe(self) -> GpuDescription:
+        """The GPU."""
+        return self._description
+
+    def load(self, inputs: Inputs) -> None:
+        """Make room for these arrays; buffers of the same size are kept."""
+        wanted = {name: array.nbytes for name, array in inputs.arrays.items()}
+        kept = {name: buffer for name, buffer in self._buffers.items() if wanted.get(name) == buffer.bytes}
+        self._buffers = kept  # the others are freed here, before anything new is allocated
+        for name, size in wanted.items():
+            if name not in kept:
+                self._buffers[name] = _Buffer(cuda.mem_alloc(size + GUARD_BYTES), size)
+        self._inputs = inputs
+
+    def upload(self) -> None:
+        """Every array as the operator made it, and fresh guards behind them."""
+        for name, array in self._loaded.arrays.items():
+            buffer = self._buffers[name]
+            if buffer.bytes:
+                cuda.memcpy_htod(buffer.address, np.ascontiguousarray(array))
+            cuda.memset_d8(buffer.guard, _GUARD, GUARD_BYTES)
+        cuda.Context.synchronize()
+
+    def kernel(self, job: Job) -> Launch:
+        """Load the cubin, check that the launch is one this GPU can do, resolve the arguments."""
+        codes, values = marshal(job.arguments, self._loaded, self._pointers)
+        self._check_grid(job)
+        module = cuda.module_from_buffer(job.cubin)
+        function = module.get_function(job.kernel)
+        self._check_block(job, function)
+        if job.dynamic_shared_bytes:
+            # above 48 KB a kernel must ask for it (CUDA C++ Programming Guide, shared memory)
+            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, job.dynamic_shared_bytes)
+        function.prepare(codes)
+        grid, block = tuple(map(int, job.grid)), tuple(map(int, job.block))  # PyCUDA takes no NumPy integers
+        shared, stream = job.dynamic_shared_bytes, self._stream
+        queue = function.prepared_async_call
+
+        def launch(_module: object = module) -> None:  # the default keeps the module loaded
+            queue(grid, block, stream, *values, shared_size=shared)
+
+        return launch
+
+    def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
+        """cuBLAS, for gemm."""
+        if name != "cublas":
+            raise BaselineMissingError(f"there is no baseline {name!r}; accepted: cublas")
+        if operator != "gemm":
+            raise BaselineMissingError(f"the baseline cublas computes gemm, not {operator}")
+        if self._cublas is None:
+            self._cublas = Cublas(self._stream.handle)
+        cublas = self._cublas
+        launch = cublas.gemm(problem, self._loaded, self._pointers)
+        launch()  # loads the kernels, which a capture must not
+        self._stream.synchronize()
+        kernel, note = self._baseline_kernels(cublas, launch)
+        return Baseline(name, cublas.description, kernel, note, launch)
+
+    def outputs(self) -> dict[str, Array]:
+        """The outputs, downloaded."""
+        downloaded: dict[str, Array] = {}
+        for name in self._loaded.outputs:
+            host = np.empty_like(self._loaded.arrays[name], order="C")
+            if host.nbytes:
+                cuda.memcpy_dtoh(host, self._buffers[name].address)
+            downloaded[name] = host
+        return downloaded
+
+    def overrun(self) -> str:
+        """Compare the guards with what `upload` put there."""
+        for name, buffer in self._buffers.items():
+            guard = np.empty(GUARD_BYTES, np.uint8)
+            cuda.memcpy_dtoh(guard, buffer.guard)
+            written = np.flatnonzero(guard != _GUARD)
+            if len(written):
+                return f"{name}: written {int(written[0])} bytes past its end of {buffer.bytes} bytes"
+        return ""
+
+    def run(self, launches: tuple[Launch, ...]) -> None:
+        """Queue and wait."""
+        for launch in launches:
+            launch()
+        self._stream.synchronize()
+
+    def calibrate(self) -> None:
+        """Time the memset."""
+        durations = []
+        start, stop = self._events
+        for _ in range(5):
+            self._memset()
+            start.record(self._stream)
+            self._memset()
+            stop.record(self._stream)
+            stop.synchronize()
+            durations.append(float(stop.time_since(start)))
+        self._memset_ms = max(min(durations), 1e-3)
+
+    def time(self, launch: Launch, *, batch: int, lead_ms: float, rewarm: bool) -> Timing:
+        """Memsets, perhaps an untimed launch, an event, the launches, an event."""
+        start, stop = self._events
+        for _ in range(math.ceil(max(lead_ms, 1e-3) / self._memset_ms)):
+            self._memset()
+        if rewarm:
+            launch()
+        start.record(self._stream)
+        began = time.perf_counter()
+        for _ in range(batch):
+            launch()
+        enqueue = time.perf_counter() - began
+        stop.record(self._stream)
+        starved = bool(start.query())
+        stop.synchronize()
+        return Timing(float(stop.time_since(start)) / batch, enqueue * 1e3 / batch, starved)
+
+    def sm_clock(self) -> int | None:
+        """SM clock, MHz."""
+        return self._card.sm_clock()
+
+    def card_state(self) -> CardState:
+        """The card as NVML sees it."""
+        return self._card.state()
+
+    def close(self) -> None:
+        """Take the context off the stack; PyCUDA complains at exit about one that is left."""
+        if self._open:
+            self._open = False
+            self._buffers = {}
+            self._context.pop()
+
+    @property
+    def _loaded(self) -> Inputs:
+        if self._inputs is None:
+            raise RefusedError("no inputs are loaded")
+        return self._inputs
+
+    @property
+    def _pointers(self) -> dict[str, int]:
+        return {name: buffer.address for name, buffer in self._buffers.items()}
+
+    def _memset(self) -> None:
+        cuda.memset_d32_async(self._scratch, 0x7FC00000, self._scratch_bytes // 4, self._stream)
+
+    def _attribute(self, name: str) -> int:
+        return int(self._device.get_attribute(getattr(cuda.device_attribute, name)))
+
+    def _check_grid(self, job: Job) -> None:
+        for axis, blocks in zip("XYZ", job.grid, strict=True):
+            most = self._attribute(f"MAX_GRID_DIM_{axis}")
+            if not 1 <= blocks <= most:
+                raise RefusedError(f"a grid of {blocks} blocks in {axis.lower()}; this GPU takes 1 to {most}")
+        for axis, threads in zip("XYZ", job.block, strict=True):
+            most = self._attribute(f"MAX_BLOCK_DIM_{axis}")
+            if not 1 <= threads <= most:
+                raise RefusedError(f"a block of {threads} threads in {axis.lower()}; this GPU takes 1 to {most}")
+
+    def _check_block(self, job: Job, function: cuda.Function) -> None:
+        of = cuda.function_attribute
+        threads = math.prod(job.block)
+        most = int(function.get_attribute(of.MAX_THREADS_PER_BLOCK))
+        if threads > most:
+            registers = int(function.get_attribute(of.NUM_REGS))
+            raise RefusedError(
+                f"a block of {threads} threads; with its {registers} registers a thread this kernel takes "
+                f"at most {most}"
+            )
+        static = int(function.get_attribute(of.SHARED_SIZE_BYTES))
+        shared, room = static + job.dynamic_shared_bytes, self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        if shared > room:
+            raise RefusedError(f"{shared} bytes of shared memory per block; this GPU has {room}")
+
+    def _baseline_kernels(self, cublas: Cublas, launch: Launch) -> tuple[str, str]:
+        """The kernels' names; where they cannot be had, an empty name and the reason."""
+
+        def queue(stream: int) -> None:
+            cublas.use_stream(stream)
+            launch()
+
+        try:
+            return kernel_names(queue), ""
+        except (RuntimeError, AttributeError, TypeError, DeviceError) as error:
+            return "", f"the names of cuBLAS's kernels could not be read: {error}"
+        finally:
+            cublas.use_stream(self._stream.handle)

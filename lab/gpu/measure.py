@@ -1,0 +1,184 @@
+"""Timing one variant beside its baseline: pilot, plan, warm-up, interleaved samples.
+
+Launches repeat on the same buffers without restoring the outputs between them: with β ≠ 0 a gemm's C
+accumulates, which changes values but not the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lab.gpu import plan
+from lab.gpu.backend import Backend, Launch, Timing
+from lab.gpu.job import Policy
+from lab.measurement import Measurement, Samples
+
+LONG_MS = 100.0
+"""A launch this long is piloted once, and is no part of the warm-up: it warms the card by itself."""
+
+
+@dataclass(slots=True)
+class Clockwork:
+    """What one worker remembers between measurements.
+
+    Attributes:
+        run_clock: Highest median SM clock of any measurement so far, MHz.
+        warmed: The first, longer warm-up is over.
+    """
+
+    run_clock: int | None = None
+    warmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One side of a pair.
+
+    Attributes:
+        name: For remarks: `kernel` or the baseline's name.
+        launch: Queues one launch.
+    """
+
+    name: str
+    launch: Launch
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What sampling yields, a list a side."""
+
+    timings: tuple[list[Timing], ...]
+    clocks: list[int | None] = field(default_factory=list)
+
+
+def measure(
+    backend: Backend,
+    contenders: Sequence[Contender],
+    policy: Policy,
+    clockwork: Clockwork,
+    alive: Callable[[], None],
+) -> Measurement:
+    """Time a variant, alone or beside a baseline.
+
+    Args:
+        backend: The device, with outputs in the state that launches expect.
+        contenders: The variant and, after it, the baseline if there is one.
+        policy: Limits.
+        clockwork: The worker's memory; updated.
+        alive: Called between launches: the parent must know that the worker does not hang.
+    """
+    bench = _Bench(backend, contenders, alive)
+    pilots = bench.pilots()
+    least_ms = policy.rewarm_ms if clockwork.warmed else policy.warmup_ms
+    bench.warm_up(pilots, least_ms, policy.warmup_limit_ms)
+    clockwork.warmed = True
+    backend.calibrate()
+    # a pilot on a card that idled is slow; the plan is made from one at the clocks that count
+    pilots = bench.pilots(pilots)
+    layout = plan.make_plan([pilot.ms for pilot in pilots], [pilot.enqueue_ms for pilot in pilots], policy)
+    before = backend.card_state()
+    taken = bench.sample(layout)
+    after = backend.card_state()
+    samples = [
+        Samples(tuple(timing.ms for timing in timings), side.batch)
+        for timings, side in zip(taken.timings, layout.sides, strict=True)
+    ]
+    _remember_clock(clockwork, taken.clocks)
+    notes = (
+        *_starved_notes(contenders, taken),
+        *(
+            note
+            for contender, one in zip(contenders, samples, strict=True)
+            for note in plan.spread_notes(contender.name, one)
+        ),
+        *plan.clock_notes(taken.clocks, clockwork.run_clock),
+    )
+    has_baseline = len(contenders) > 1
+    return Measurement(
+        samples=samples[0],
+        baseline=samples[1] if has_baseline else None,
+        baseline_name=contenders[1].name if has_baseline else None,
+        cache=layout.cache,
+        before=before,
+        after=after,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The device with everything that is timed on it."""
+
+    backend: Backend
+    contenders: Sequence[Contender]
+    alive: Callable[[], None]
+
+    def pilots(self, known: Sequence[Timing] = ()) -> list[Timing]:
+        """A first estimate of each side's launch; of `known` ones, those that are long are kept."""
+        return [
+            known[index] if known and known[index].ms >= LONG_MS else self._pilot(contender.launch)
+            for index, contender in enumerate(self.contenders)
+        ]
+
+    def _pilot(self, launch: Launch) -> Timing:
+        """The shorter of two, or one when it is long."""
+        timings = []
+        for _ in range(2):
+            self.alive()
+            timings.append(self.backend.time(launch, batch=1, lead_ms=plan.LEAST_LEAD_MS, rewarm=False))
+            if timings[-1].ms >= LONG_MS:
+                break
+        return min(timings, key=lambda timing: timing.ms)
+
+    def warm_up(self, pilots: Sequence[Timing], least_ms: float, limit_ms: float) -> None:
+        """Launch all sides for a while, and on until the SM clock is steady or the limit is reached."""
+        short = [
+            (contender.launch,) * plan.warmup_repeats(pilot.ms)
+            for contender, pilot in zip(self.contenders, pilots, strict=True)
+            if pilot.ms < LONG_MS
+        ]
+        clocks: list[int | None] = []
+        start = time.perf_counter()
+        while short and ((passed_ms := (time.perf_counter() - start) * 1e3) < least_ms or not plan.is_steady(clocks)):
+            if passed_ms > limit_ms:
+                break
+            for launches in short:
+                self.alive()
+                self.backend.run(launches)
+            clocks.append(self.backend.sm_clock())
+
+    def sample(self, layout: plan.Plan) -> _Taken:
+        """Interleaved: one sample of each side in turn, n times."""
+        taken = _Taken(tuple([] for _ in self.contenders))
+        for _ in range(layout.n):
+            for contender, side, timings in zip(self.contenders, layout.sides, taken.timings, strict=True):
+                self.alive()
+                timings.append(
+                    self.backend.time(contender.launch, batch=side.batch, lead_ms=side.lead_ms, rewarm=not layout.cold)
+                )
+            taken.clocks.append(self.backend.sm_clock())
+        return taken
+
+
+def _remember_clock(clockwork: Clockwork, clocks: Sequence[int | None]) -> None:
+    known = [clock for clock in clocks if clock is not None]
+    if known:
+        clockwork.run_clock = max(clockwork.run_clock or 0, int(np.median(known)))
+
+
+def _starved_notes(contenders: Sequence[Contender], taken: _Taken) -> tuple[str, ...]:
+    return tuple(
+        f"{contender.name}: in {starved} of {len(timings)} repetitions the host may have queued launches more "
+        "slowly than the GPU ran them, so that the time may hold host overhead"
+        for contender, timings in zip(contenders, taken.timings, strict=True)
+        if (starved := sum(_host_matters(timing) for timing in timings))
+    )
+
+
+def _host_matters(timing: Timing) -> bool:
+    """Queueing late costs at most the queueing time: 1 % of the launch or less is no matter."""
+    return timing.starved and timing.enqueue_ms > 0.01 * timing.ms

@@ -1,0 +1,280 @@
+"""The parent's side: start the worker, hand it jobs, replace it when it hangs or dies.
+
+::
+
+    with GpuSession() as session:
+        gpu = session.start()
+        for job in jobs:
+            result = session.run(job, policy)
+        best = remeasure(session, best_job, best_result, policy)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Self
+
+from lab.errors import MissingToolError
+from lab.gpu.backend import Backend
+from lab.gpu.job import Failure, Job, JobResult, Policy, Stage
+from lab.gpu.worker import Answer, Order, Progress, Ready, Unusable, cuda_backend, main
+from lab.measurement import GpuDescription
+
+START_TIMEOUT_S = 120.0
+"""Importing PyCUDA, initialising CUDA and creating a context take seconds on a cold machine."""
+_KILL_TIMEOUT_S = 30.0
+"""The driver stops a running kernel before the process is gone."""
+_STOP_TIMEOUT_S = 5.0
+
+
+class _EndedError(Exception):
+    """The worker is gone; the message says how it ended."""
+
+
+class _SilentError(Exception):
+    """The worker gave no sign of life within the limit."""
+
+
+class GpuSession:
+    """A worker on the first visible GPU, replaced whenever a job costs it. Use as a context manager.
+
+    Starting a process re-imports the main module, as `multiprocessing` does: a script that uses this class keeps
+    its own work under ``if __name__ == "__main__":``.
+    """
+
+    def __init__(self, backend: Callable[[], Backend] = cuda_backend) -> None:
+        """Prepare; nothing starts yet.
+
+        Args:
+            backend: Called in the worker to open the device. Must be importable there: a function or class of a
+                module.
+        """
+        self._backend = backend
+        self._context = multiprocessing.get_context("spawn")
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
+        self._description: GpuDescription | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._kill()  # an interrupted job may never return
+
+    @property
+    def process_id(self) -> int | None:
+        """The worker's process id, while there is a worker."""
+        return None if self._process is None else self._process.pid
+
+    def start(self, timeout: float = START_TIMEOUT_S) -> GpuDescription:
+        """Start the worker, unless it runs.
+
+        Args:
+            timeout: Seconds to wait for it.
+
+        Raises:
+            MissingToolError: there is no usable GPU or PyCUDA is missing; the message says what installs it.
+        """
+        if self._process is not None and self._process.is_alive() and self._description is not None:
+            return self._description
+        self._kill()
+        connection, theirs = self._context.Pipe()
+        process = self._context.Process(target=main, args=(theirs, self._backend), name="lab-gpu", daemon=True)
+        with _ignoring_interrupts():
+            process.start()
+        theirs.close()  # so that the worker's end is the last one and its death closes the pipe
+        self._process, self._connection = process, connection
+        self._description = self._await_ready(timeout)
+        return self._description
+
+    def run(self, job: Job, policy: Policy) -> JobResult:
+        """Run one job, in a new worker if the last job cost the old one.
+
+        Whatever the job does, a result comes back: a hang, a crash or a CUDA error is this job's failure and costs
+        no other.
+
+        Raises:
+            MissingToolError: no worker has run yet and none can start.
+        """
+        known = self._description is not None
+        try:
+            self.start()
+        except MissingToolError as error:
+            if not known:
+                raise
+            return _failed(job, Stage.CRASH, f"a new worker could not start: {error}")
+        try:
+            answer = self._exchange(Order(job, policy))
+        except _SilentError as error:
+            self._kill()
+            return _failed(job, Stage.TIMEOUT, str(error))
+        except _EndedError as error:
+            self._kill()
+            return _failed(job, Stage.CRASH, str(error))
+        except BaseException:  # Ctrl-C: the worker must not go on
+            self._kill()
+            raise
+        if not answer.usable:
+            self._kill()
+        return answer.result
+
+    def restart(self) -> GpuDescription:
+        """End the worker and start a fresh one.
+
+        Raises:
+            MissingToolError: it cannot start.
+        """
+        self.close()
+        return self.start()
+
+    def close(self) -> None:
+        """End the worker in order; kill it where it does not answer."""
+        if self._process is not None and self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.send(None)
+            self._process.join(_STOP_TIMEOUT_S)
+        self._kill()
+
+    def _await_ready(self, timeout: float) -> GpuDescription:
+        try:
+            message = self._receive(timeout, "starting")
+        except (_SilentError, _EndedError) as error:
+            self._kill()
+            raise MissingToolError(f"the GPU worker did not start: {error}") from error
+        except BaseException:
+            self._kill()
+            raise
+        if isinstance(message, Ready):
+            return message.description
+        self._kill()
+        reason = message.reason if isinstance(message, Unusable) else f"unexpected message {message!r}"
+        raise MissingToolError(reason)
+
+    def _exchange(self, order: Order) -> Answer:
+        assert self._connection is not None  # noqa: S101 - `start` has run
+        try:
+            self._connection.send(order)
+        except OSError as error:
+            raise _EndedError(self._ending()) from error
+        limit, activity = order.policy.host_timeout_s, "inputs"
+        while True:
+            message = self._receive(limit, activity)
+            if isinstance(message, Answer):
+                return message
+            if isinstance(message, Progress):
+                activity = message.activity
+                limit = order.policy.host_timeout_s if message.on_host else order.policy.timeout_s
+
+    def _receive(self, limit: float, activity: str) -> object:
+        """The worker's next message.
+
+        Raises:
+            _SilentError: none came in time.
+            _EndedError: the worker is gone.
+        """
+        assert self._connection is not None  # noqa: S101 - `start` has run
+        assert self._process is not None  # noqa: S101
+        deadline = time.monotonic() + limit
+        while not self._connection.poll():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise _SilentError(f"timed out after {limit:g} s ({activity})")
+            ready = wait([self._connection, self._process.sentinel], left)
+            if ready == [self._process.sentinel] and not self._connection.poll():
+                raise _EndedError(f"{self._ending()} ({activity})")
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise _EndedError(f"{self._ending()} ({activity})") from error
+
+    def _ending(self) -> str:
+        """How the worker ended, in words."""
+        assert self._process is not None  # noqa: S101 - `start` has run
+        self._process.join(_STOP_TIMEOUT_S)
+        code = self._process.exitcode
+        if code is None:
+            return "worker closed its pipe"
+        if code >= 0:
+            return f"worker ended with exit code {code}"
+        try:
+            return f"worker ended by signal {-code} ({signal.Signals(-code).name})"
+        except ValueError:
+            return f"worker ended by signal {-code}"
+
+    def _kill(self) -> None:
+        """End the worker at once, whatever it does."""
+        process, connection = self._process, self._connection
+        self._process = self._connection = None
+        if connection is not None:
+            connection.close()
+        if process is None:
+            return
+        if process.is_alive():
+            process.kill()
+        process.join(_KILL_TIMEOUT_S)
+        with contextlib.suppress(ValueError):  # the driver still holds it: nothing more can be done here
+            process.close()
+
+
+def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy) -> JobResult:
+    """Measure a sweep's winner again in a fresh process.
+
+    Args:
+        session: Its worker is replaced.
+        job: The winner.
+        result: Its first result, with a measurement.
+        policy: As for the first time.
+
+    Returns:
+        `result` with the new samples in `Measurement.remeasured`, or with a note saying why there are none.
+    """
+    if result.measurement is None:
+        return result
+    first = result.measurement
+    try:
+        session.restart()
+        again = session.run(job, policy)
+    except MissingToolError as error:
+        again = _failed(job, Stage.CRASH, str(error))
+    if again.measurement is None:
+        reason = again.failure.reason if again.failure else "no measurement"
+        note = f"measured once only: the repetition in a fresh process failed: {reason}"
+        return replace(result, measurement=replace(first, notes=(*first.notes, note)))
+    second = again.measurement
+    change = second.samples.median / first.samples.median - 1
+    note = f"in a fresh process: median {second.samples.median:.6g} ms ({change:+.1%})"
+    if second.ratio_to_baseline is not None:
+        note += f", {second.ratio_to_baseline:.3f} of {second.baseline_name}'s throughput there"
+    notes = (*first.notes, note, *(f"in the fresh process: {text}" for text in second.notes))
+    return replace(result, measurement=replace(first, remeasured=second.samples, notes=notes))
+
+
+def _failed(job: Job, stage: Stage, reason: str) -> JobResult:
+    return JobResult(job.variant, failure=Failure(stage, " ".join(reason.split())))
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """A process started meanwhile ignores SIGINT from its first instruction on, since exec keeps that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers; the worker sets its own a moment later
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,145 @@
+"""What `lab inspect` shows of a file or of one variant: the texts, and the mix of every kernel in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import toolchain, yamlfile
+from lab.errors import Location, UserError, did_you_mean
+from lab.experiment import expand, load
+from lab.isa.mix import KernelMix, module_mix, to_json
+from lab.isa.model import Isa, Module
+from lab.isa.ptx import read_ptx
+from lab.isa.sass import read_sass
+from lab.plan import Planned, plan
+from lab.toolchain.base import CompileRequest
+
+SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
+DEFAULT_ARCH = "sm_90"
+"""Target of a bare `.cu` file where none is named."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One text with what was read off it.
+
+    Attributes:
+        isa: `ptx` or `sass`.
+        text: The listing.
+        kernels: Mix of every kernel in it; `lines` of their loops refer to `text`.
+    """
+
+    isa: Isa
+    text: str
+    kernels: tuple[KernelMix, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What there is to show.
+
+    Attributes:
+        title: The file, or the variant with its parameters.
+        source: CUDA source, where there is one.
+        listings: PTX before SASS, as far as they exist.
+        log: The compiler's log; may be empty.
+    """
+
+    title: str
+    source: str | None
+    listings: tuple[Listing, ...]
+    log: str = ""
+
+    def to_json(self, isa: Isa | None = None) -> dict[str, object]:
+        """The mix as plain values.
+
+        Args:
+            isa: Which listing; the first by default.
+
+        Raises:
+            UserError: there is no such listing.
+        """
+        for listing in self.listings:
+            if isa in (None, listing.isa):
+                return to_json(self.title, listing.isa, listing.kernels)
+        raise UserError(f"{self.title} has no {isa}", accepted=[listing.isa for listing in self.listings])
+
+
+def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = "auto") -> Inspection:
+    """Inspect a `.ptx`, `.cubin` or `.cu` file.
+
+    Raises:
+        UserError: no such file, or of another kind.
+        CompileError: the source is refused.
+        ReaderError: the listing cannot be read.
+        MissingToolError: no compiler, or no disassembler.
+    """
+    if file.suffix not in SUFFIXES[:3]:
+        raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
+    if file.suffix == ".cubin":
+        return Inspection(str(file), None, (_sass(toolchain.disassemble(_read_bytes(file)), str(file)),))
+    text = yamlfile.read_text(file)
+    if file.suffix == ".ptx":
+        return Inspection(str(file), None, (_ptx(text, str(file)),))
+    return _compile(str(file), toolchain_name, CompileRequest(text, file.name, arch))
+
+
+def inspect_variant(file: Path, variant: str) -> Inspection:
+    """Inspect one variant of an experiment, by its id or the beginning of it.
+
+    Raises:
+        UserError: the experiment is wrong, or has no such variant.
+        CompileError: the variant does not compile.
+    """
+    found = [planned for planned in variants(file) if planned.variant.startswith(variant)]
+    if len(found) != 1:
+        known = [f"{p.variant} {p.point.kernel.name} {p.label}".strip() for p in variants(file)]
+        raise UserError(
+            "no such variant" if not found else "more than one variant begins so",
+            at=Location(file),
+            found=variant,
+            accepted="\n    ".join(["", *known[:50], *(["…"] if len(known) > 50 else [])]),  # noqa: PLR2004 - a screenful
+            suggestion=did_you_mean(variant, [p.variant for p in variants(file)]),
+        )
+    planned = found[0]
+    title = f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
+    return _compile(title, planned.toolchain, planned.request, only=planned.launch.entry)
+
+
+def variants(file: Path) -> tuple[Planned, ...]:
+    """Every variant of an experiment, `native` taken for its first named architecture or `DEFAULT_ARCH`."""
+    experiment = load(file)
+    tools = tuple(dict.fromkeys(toolchain.toolchain(name) for name in experiment.toolchains))
+    archs = [arch for arch in experiment.archs if arch != "native"] or [DEFAULT_ARCH]
+    return plan(experiment, expand(experiment).points, tools, archs)
+
+
+def _compile(title: str, name: str, request: CompileRequest, only: str | None = None) -> Inspection:
+    built = toolchain.build(toolchain.toolchain(name), request)
+    listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
+    if only:
+        listings = tuple(  # type: ignore[assignment]
+            Listing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name == only))
+            for listing in listings
+        )
+    return Inspection(title, request.source, listings, built.build.log)
+
+
+def _ptx(text: str, file: str) -> Listing:
+    return _listing(read_ptx(text, file), text)
+
+
+def _sass(disassembly: toolchain.Disassembly, file: str) -> Listing:
+    return _listing(read_sass(disassembly.json, disassembly.text, file), disassembly.text)
+
+
+def _listing(module: Module, text: str) -> Listing:
+    return Listing(module.isa, text, module_mix(module))
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"the file cannot be read: {error.strerror}", at=Location(file)) from error

@@ -1,0 +1,279 @@
+"""The one table that says what a PTX or SASS opcode does.
+
+A table maps an opcode's root (`ld` of `ld.global.f32`, `IMAD` of `IMAD.MOV.U32`) to an `InstructionClass`, or to
+a rule that looks at the modifiers behind the root. Sources: PTX ISA 9.x, chapter "Instruction Set"; CUDA Binary
+Utilities 13.x, chapter "Instruction Set Reference" (Volta to Blackwell).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from lab.isa.model import InstructionClass as C
+from lab.isa.model import Isa
+
+Modifiers = tuple[str, ...]
+Rule = Callable[[Modifiers], C]
+
+_FLOAT_TYPE = re.compile(r"(?:b?f16(?:x2)?|tf32|f32(?:x2)?|f64|e\dm\d(?:x\d)?)\Z")
+
+
+def _is_float(modifiers: Modifiers) -> bool:
+    return any(_FLOAT_TYPE.match(modifier) for modifier in modifiers)
+
+
+def _by_type(floating: C) -> Rule:
+    """Floating-point types give `floating`, all others integer arithmetic."""
+
+    def rule(modifiers: Modifiers) -> C:
+        return floating if _is_float(modifiers) else C.INTEGER
+
+    return rule
+
+
+def _logic(modifiers: Modifiers) -> C:
+    return C.COMPARE if "pred" in modifiers else C.INTEGER
+
+
+def _space(modifiers: Modifiers) -> str:
+    """State space of a memory instruction; `shared::cluster` counts as shared, none as generic."""
+    for modifier in modifiers:
+        space = modifier.partition("::")[0]
+        if space in {"shared", "local", "const", "param", "global"}:
+            return space
+    return "generic"
+
+
+_LOADS: Final = {"shared": C.LD_SHARED, "local": C.LD_LOCAL, "const": C.LD_CONST, "param": C.LD_CONST}
+# A store to a call's parameter is a register move once the calling convention is applied.
+_STORES: Final = {"shared": C.ST_SHARED, "local": C.ST_LOCAL, "param": C.MOVE}
+
+
+def _load(modifiers: Modifiers) -> C:
+    return _LOADS.get(_space(modifiers), C.LD_GLOBAL)
+
+
+def _store(modifiers: Modifiers) -> C:
+    # st.async and st.bulk write shared memory whether or not they say so.
+    if modifiers and modifiers[0] in {"async", "bulk"}:
+        return C.ST_SHARED
+    return _STORES.get(_space(modifiers), C.ST_GLOBAL)
+
+
+def _by_first(table: dict[str, C | Rule], default: C) -> Rule:
+    """The first modifier names the operation: `wmma.load`, `tcgen05.mma`."""
+
+    def rule(modifiers: Modifiers) -> C:
+        found = table.get(modifiers[0], default) if modifiers else default
+        return found if isinstance(found, C) else found(modifiers[1:])
+
+    return rule
+
+
+def _cp(modifiers: Modifiers) -> C:
+    return C.CP_ASYNC if "async" in modifiers else C.OTHER
+
+
+def _roots(names: str, target: C | Rule) -> dict[str, C | Rule]:
+    return dict.fromkeys(names.split(), target)
+
+
+_PTX: Final[dict[str, C | Rule]] = {
+    **_roots("fma", C.FMA),
+    **_roots("mad", _by_type(C.FMA)),
+    **_roots("mma", C.MMA),
+    **_roots("wmma", _by_first({"mma": C.MMA, "load": _load, "store": _store}, C.OTHER)),
+    **_roots("wgmma", _by_first({"mma_async": C.MMA}, C.BARRIER)),
+    **_roots(
+        "tcgen05",
+        _by_first({"mma": C.MMA, "wait": C.BARRIER, "fence": C.BARRIER, "commit": C.BARRIER}, C.OTHER),
+    ),
+    **_roots("add sub mul div min max neg abs", _by_type(C.FLOAT)),
+    **_roots("copysign", C.FLOAT),
+    **_roots("ex2 lg2 rcp rsqrt sqrt sin cos tanh", C.SPECIAL),
+    **_roots("and or xor not", _logic),
+    **_roots("lop3 cnot shl shr shf bfe bfi bfind brev bmsk szext clz popc fns", C.INTEGER),
+    **_roots("rem sad mad24 mul24 addc subc madc dp2a dp4a clmad", C.INTEGER),
+    **_roots("vadd vsub vabsdiff vmin vmax vshl vshr vmad", C.INTEGER),
+    **_roots("vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4", C.INTEGER),
+    **_roots("cvt", C.CONVERT),
+    **_roots("set setp selp slct testp isspacep istypep vset vset2 vset4", C.COMPARE),
+    **_roots("mov cvta prmt mapa getctarank movmatrix", C.MOVE),
+    **_roots("ld ldu", _load),
+    **_roots("st", _store),
+    **_roots("ldmatrix", C.LD_SHARED),
+    **_roots("stmatrix", C.ST_SHARED),
+    **_roots("multimem", _by_first({"ld_reduce": C.LD_GLOBAL, "st": C.ST_GLOBAL, "cp": _cp}, C.ATOMIC)),
+    **_roots("cp", _cp),
+    **_roots("atom red", C.ATOMIC),
+    **_roots("shfl vote match redux activemask elect", C.SHUFFLE),
+    **_roots("bar barrier mbarrier membar fence griddepcontrol", C.BARRIER),
+    **_roots("bra brx call ret exit trap", C.BRANCH),
+    **_roots("tensormap", _by_first({"cp_fenceproxy": C.BARRIER}, C.OTHER)),
+    # Named so that the table is complete; an unknown opcode is OTHER too.
+    **_roots("nanosleep pmevent brkpt setmaxnreg alloca stacksave stackrestore clusterlaunchcontrol", C.OTHER),
+    **_roots("prefetch prefetchu discard applypriority createpolicy", C.OTHER),
+    **_roots("tex tld4 txq suld sust sured suq", C.OTHER),
+}
+
+
+def _imad(modifiers: Modifiers) -> C:
+    return C.MOVE if modifiers and modifiers[0] == "MOV" else C.INTEGER
+
+
+_SASS: Final[dict[str, C | Rule]] = {
+    **_roots("FFMA FFMA32I FFMA2 DFMA HFMA2 HFMA2_32I FHFMA UFFMA", C.FMA),
+    **_roots("HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA", C.MMA),
+    **_roots("UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA", C.MMA),
+    **_roots("FADD FADD32I FADD2 FMUL FMUL32I FMUL2 FMNMX FMNMX3 FSWZADD FHADD DADD DMUL DMNMX", C.FLOAT),
+    **_roots("HADD2 HADD2_32I HMUL2 HMUL2_32I HMNMX2 VHMNMX UFADD UFMUL UFMNMX", C.FLOAT),
+    **_roots("MUFU", C.SPECIAL),
+    **_roots("IADD IADD3 IADD32I IADD64 IMUL IMUL32I IMNMX IMNMX3 IABS IDP IDP4A ISCADD ISCADD32I", C.INTEGER),
+    **_roots("LEA LOP LOP3 LOP32I SHF SHL SHR BMSK BREV FLO POPC SGXT BFE BFI XMAD", C.INTEGER),
+    **_roots("VABSDIFF VABSDIFF4 VIADD VIADD2 VIADDMNMX VIMNMX VIMNMX3", C.INTEGER),
+    **_roots("UIADD3 UIADD64 UIMAD UIABS UIMNMX UVIADD UVIMNMX UVIADDMNMX ULEA UCLEA", C.INTEGER),
+    **_roots("ULOP ULOP3 ULOP32I USHF USHL USHR UBMSK UBREV UFLO UPOPC USGXT UVIRTCOUNT", C.INTEGER),
+    **_roots("IMAD", _imad),
+    **_roots("F2F F2I I2F I2I I2IP I2FP F2IP F2FP FRND UF2F UF2I UI2F UF2FP UF2IP UI2FP UI2I UI2IP UFRND", C.CONVERT),
+    **_roots("FSET FSETP FSEL FCMP FCHK DSET DSETP HSET2 HSETP2 ISET ISETP SEL PLOP3 PSETP PSET CSETP", C.COMPARE),
+    **_roots("UFSET UFSETP UFSEL UISETP USEL UPLOP3 UPSETP QSPC", C.COMPARE),
+    **_roots("MOV MOV32I MOV64IUR MOVM PRMT CS2R S2R S2UR CS2UR R2UR UMOV UPRMT", C.MOVE),
+    **_roots("P2R R2P UP2UR UR2UP B2R R2B LEPC RPCMOV BMOV GETLMEMBASE SETLMEMBASE UMOV32I", C.MOVE),
+    **_roots("LDG LD LDGMC", C.LD_GLOBAL),
+    **_roots("STG ST", C.ST_GLOBAL),
+    **_roots("LDS LDSM ULDS", C.LD_SHARED),
+    **_roots("STS STSM STAS USTS", C.ST_SHARED),
+    **_roots("LDL", C.LD_LOCAL),
+    **_roots("STL", C.ST_LOCAL),
+    **_roots("LDC LDCU ULDC", C.LD_CONST),
+    **_roots("LDGSTS LDGDEPBAR ARRIVES UBLKCP UBLKRED UBLKPF", C.CP_ASYNC),
+    **_roots("UTMALDG UTMASTG UTMAREDG UTMAPF UTMACMDFLUSH", C.CP_ASYNC),
+    **_roots("ATOM ATOMS ATOMG RED REDG REDAS REDS UREDGR UATOMG", C.ATOMIC),
+    **_roots("SHFL VOTE VOTEU MATCH REDUX CREDUX ELECT", C.SHUFFLE),
+    **_roots("BAR DEPBAR UDEPBAR MEMBAR ERRBAR CGAERRBAR FENCE SYNCS WARPSYNC WARPGROUP WARPARRIVE", C.BARRIER),
+    **_roots("UCGABAR_ARV UCGABAR_WAIT UTCBAR UTMACCTL ACQBULK PREEXIT ACQSHMINIT CCTLBAR ENDCOLLECTIVE", C.BARRIER),
+    **_roots("BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BREAK BSSY BSYNC KILL RTT BPT", C.BRANCH),
+    # Named so that the table is complete; an unknown opcode is OTHER too.
+    **_roots("NOP YIELD NANOSLEEP PMTRIG WARPGROUPSET USETMAXREG USETSHMSZ SETCTAID UGETNEXTWORKID", C.OTHER),
+    **_roots("CCTL CCTLL CCTLT UMEMSETS LDT LDTM STT STTM UTCCP UTCSHIFT UTCATOMSWS", C.OTHER),
+    **_roots("TEX TLD TLD4 TMML TXD TXQ SULD SUST SURED SUATOM SUQUERY FOOTPRINT PIXLD", C.OTHER),
+    **_roots("AL2P ALD AST IPA ISBERD ISBEWR OUT", C.OTHER),
+}
+
+TABLES: Final[dict[Isa, dict[str, C | Rule]]] = {"ptx": _PTX, "sass": _SASS}
+"""Root of an opcode to its class, or to the rule that decides by the modifiers behind the root."""
+
+
+@lru_cache(maxsize=65536)
+def _by_opcode(isa: Isa, opcode: str) -> C:
+    root, *modifiers = opcode.split(".")
+    found = TABLES[isa].get(root, C.OTHER)
+    return found if isinstance(found, C) else found(tuple(modifiers))
+
+
+_HALF_FMA = ("HFMA2", "HFMA2.MMA")
+_ZEROS = {"RZ", "-RZ"}
+
+
+def _is_constant_move(operands: tuple[str, ...]) -> bool:
+    """`HFMA2 R5, -RZ, RZ, 0, 0`: both multiplicands are zero, so the constant behind them is moved."""
+    return len(operands) > 3 and operands[1] in _ZEROS and operands[2] in _ZEROS  # noqa: PLR2004 -- D, A, B, C
+
+
+def classify(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> C:
+    """The class of one instruction.
+
+    Args:
+        isa: ``ptx`` or ``sass``.
+        opcode: With every modifier: ``ld.global.v4.f32``, ``IMAD.MOV.U32``.
+        operands: The instruction's operands. They matter to SASS `HFMA2` alone, which the compiler also uses to
+            load a constant.
+
+    Returns:
+        The class; `InstructionClass.OTHER` for an opcode that the table does not know.
+    """
+    if isa == "sass" and opcode.startswith(_HALF_FMA) and _is_constant_move(operands):
+        return C.MOVE
+    return _by_opcode(isa, opcode)
+
+
+_PTX_WIDTH = re.compile(r"(?:[usbf]|bf|tf)(8|16|32|64|128)(?:x(\d))?\Z")
+_SASS_WIDTH = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
+_WARP = 32
+
+
+def load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> int:
+    """Bytes that one thread loads with one instruction.
+
+    Loads and matrix loads are read off the opcode: type width times vector length; a matrix load's bytes are
+    shared evenly by the 32 threads of a warp. A non-bulk `cp.async` counts with its size operand. Bulk and tensor
+    copies have no static size and count 0, as does everything that loads nothing.
+
+    Args:
+        isa: ``ptx`` or ``sass``.
+        opcode: With every modifier.
+        operands: Needed for PTX `cp.async`, whose size is an operand.
+    """
+    if isa == "sass":
+        return _sass_load_bytes(opcode)
+    if opcode.startswith("cp.async.c"):
+        size = operands[2] if len(operands) > 2 else ""  # noqa: PLR2004 -- destination, source, size
+        return int(size) if size in {"4", "8", "16"} else 0
+    return _ptx_load_bytes(opcode)
+
+
+@lru_cache(maxsize=65536)
+def _ptx_load_bytes(opcode: str) -> int:
+    root, *modifiers = opcode.split(".")
+    if root == "ldmatrix":
+        return _matrix_bytes(modifiers)
+    width = _type_bytes(modifiers)
+    if root == "wmma" and modifiers[:1] == ["load"]:
+        return _fragment_bytes(modifiers, width)
+    lanes = next((int(modifier[1:]) for modifier in modifiers if modifier in {"v2", "v4", "v8"}), 1)
+    return lanes * width if root in {"ld", "ldu"} or modifiers[:1] == ["ld_reduce"] else 0
+
+
+def _type_bytes(modifiers: list[str]) -> int:
+    """Width of the last type named: `ld.global.v4.f32` has 4."""
+    for modifier in reversed(modifiers):
+        if match := _PTX_WIDTH.match(modifier):
+            return int(match[1]) // 8 * int(match[2] or 1)
+    return 0
+
+
+def _matrix_bytes(modifiers: list[str]) -> int:
+    """`ldmatrix`: an 8x8 matrix of 16-bit elements is 128 bytes, a 16x16 one of bytes 256 (8x16: 128)."""
+    count = next((int(modifier[1:]) for modifier in modifiers if modifier in {"x1", "x2", "x4"}), 1)
+    return count * (256 if "m16n16" in modifiers else 128) // _WARP
+
+
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)\Z")
+_BITS = {"s4": 4, "u4": 4, "b1": 1}
+
+
+def _fragment_bytes(modifiers: list[str], width: int) -> int:
+    """`wmma.load.{a,b,c}`: m x k, k x n or m x n elements, spread over a warp."""
+    shape = next((match for modifier in modifiers if (match := _SHAPE.match(modifier))), None)
+    if shape is None or len(modifiers) < 2:  # noqa: PLR2004 -- load, then the matrix's letter
+        return 0
+    m, n, k = (int(shape[position]) for position in (1, 2, 3))
+    elements = {"a": m * k, "b": k * n, "c": m * n}.get(modifiers[1], 0)
+    return elements * _BITS.get(modifiers[-1], width * 8) // (8 * _WARP)
+
+
+_SASS_LOADS = {"LD", "LDG", "LDS", "LDGMC", "LDGSTS", "LDL", "LDC", "LDCU", "ULDC", "ULDS"}
+
+
+@lru_cache(maxsize=65536)
+def _sass_load_bytes(opcode: str) -> int:
+    root, *modifiers = opcode.split(".")
+    if root == "LDSM":  # LDSM.16.M88.4: four 8x8 matrices of 16-bit elements
+        count = int(modifiers[-1]) if modifiers and modifiers[-1] in {"2", "4"} else 1
+        return count * 128 // _WARP
+    if root not in _SASS_LOADS:
+        return 0
+    return next((_SASS_WIDTH[modifier] for modifier in modifiers if modifier in _SASS_WIDTH), 4)

@@ -1,0 +1,105 @@
+"""From an experiment to the variants that will be built: rendered, hashed, with their launches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab import kernels
+from lab.errors import Location, UserError
+from lab.experiment import Experiment, Point
+from lab.toolchain.base import CompileRequest, Toolchain
+
+Scalar = bool | int | float | str
+
+SOURCE_NAME = "kernel.cu"
+"""Name of every variant's source in messages and line tables; a fixed one keeps builds equal everywhere."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One variant, ready to be built.
+
+    Attributes:
+        variant: Id, a short hash of everything that decides its machine code.
+        position: Place in the experiment, from 0.
+        point: Kernel and parameters.
+        label: What tells it from its siblings.
+        toolchain: Toolchain name, `auto` resolved.
+        request: What to compile.
+        launch: How it is launched for the experiment's problem.
+    """
+
+    variant: str
+    position: int
+    point: Point
+    label: str
+    toolchain: str
+    request: CompileRequest
+    launch: kernels.Launch
+
+
+def plan(
+    experiment: Experiment, points: Sequence[Point], toolchains: Sequence[Toolchain], archs: Sequence[str]
+) -> tuple[Planned, ...]:
+    """Render every point for every toolchain and architecture.
+
+    Args:
+        experiment: The experiment.
+        points: Its points.
+        toolchains: Toolchains, resolved.
+        archs: Architectures, `native` resolved.
+
+    Raises:
+        UserError: a template fails, a geometry is illegal, or no toolchain targets an architecture.
+    """
+    for arch in archs:
+        for tool in toolchains:
+            if not tool.supports(arch):
+                raise UserError(
+                    f"{tool.name} {tool.version} cannot target {arch}",
+                    at=Location(experiment.file),
+                    key="archs",
+                    found=arch,
+                    suggestion="leave the architecture out, or name a toolchain that knows it",
+                )
+    planned: list[Planned] = []
+    for point in points:
+        template, problem = point.kernel.template, experiment.problem
+        source = kernels.render(template, point.parameters, problem)
+        launch = kernels.launch(template, point.parameters, problem)
+        for tool in toolchains:
+            for arch in archs:
+                request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
+                label = [point.label] if point.label else []
+                label += [tool.name] if len(toolchains) > 1 else []
+                label += [arch] if len(archs) > 1 else []
+                planned.append(
+                    Planned(
+                        variant=variant_id(point, request, tool),
+                        position=len(planned),
+                        point=point,
+                        label=" ".join(label),
+                        toolchain=tool.name,
+                        request=request,
+                        launch=launch,
+                    )
+                )
+    return tuple(planned)
+
+
+def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
+    """Ten hexadecimal digits over everything that decides a variant's machine code."""
+    facts: Mapping[str, object] = {
+        "kernel": point.kernel.name,
+        "template": point.kernel.template.name,
+        "parameters": dict(sorted(point.parameters.items())),
+        "source": request.source,
+        "options": request.options,
+        "arch": request.arch,
+        "toolchain": tool.name,
+        "version": tool.version,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]

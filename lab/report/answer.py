@@ -1,0 +1,190 @@
+"""The page's opening: a paragraph made from the records, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy import stats
+
+from lab.measurement import Kind
+from lab.report import figures
+from lab.report.effects import factors, main_effects, observations
+from lab.report.figures import Response
+from lab.store import RunRecord, Status, VariantRecord
+
+FEWEST = 5
+"""A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Spearman's rank correlation of the SASS FMA share with the response.
+
+    Attributes:
+        n: Variants that have both.
+        rho: The coefficient, or None where it is not defined or `n` is below `FEWEST`.
+        p: Two-sided p-value (t approximation, as scipy computes it), or None.
+        sentence: The finding in words, with n.
+    """
+
+    n: int
+    rho: float | None
+    p: float | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Sentences of the paragraph, in order; `headline` is the figure that the page sets large, if there is one."""
+
+    headline: str
+    sentences: tuple[str, ...]
+    correlation: Correlation
+
+    @property
+    def text(self) -> str:
+        """The paragraph."""
+        return " ".join(self.sentences)
+
+
+def name_of(record: VariantRecord) -> str:
+    """How a sentence names a variant: kernel, then what tells it from its siblings."""
+    label = record.label
+    return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.873 → `87.3 %`."""
+    return f"{share * 100:.{digits}f} %"
+
+
+def correlate(records: Sequence[VariantRecord], response: Response) -> Correlation:
+    """Rank correlation of the SASS FMA share with the response over the variants that have both."""
+    pairs = [
+        (share, value)
+        for record in records
+        if (share := figures.fma_share(record.sass)) is not None and (value := response.of(record)) is not None
+        if response.kind is Kind.PREDICTED or record.status is Status.VERIFIED
+    ]
+    n, what = len(pairs), f"{response.kind} {response.title}"
+    over = f"n = {n} " + ("verified variants" if response.kind is Kind.MEASURED else "variants")
+    if n < FEWEST:
+        return Correlation(n, None, None, f"{over} are too few to correlate the SASS FMA share with {what}.")
+    shares, values = zip(*pairs, strict=True)
+    for name, column in (("the SASS FMA share", shares), (f"the {what}", values)):
+        if math.isclose(min(column), max(column), rel_tol=1e-9):
+            return Correlation(
+                n, None, None, f"{name[0].upper()}{name[1:]} is the same for all {over}: no correlation."
+            )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        found = stats.spearmanr(shares, values)
+    rho, p = float(found.statistic), float(found.pvalue)
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"  # noqa: PLR2004 - the customary least p that is printed
+    sentence = (
+        f"The rank correlation (Spearman) of the SASS FMA share with {what} is ρ = {rho:+.2f} over {over} ({shown})."
+    )
+    return Correlation(n, rho, p, sentence)
+
+
+def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> Answer:
+    """The opening paragraph."""
+    correlation = correlate(records, response)
+    best = figures.ranked(records, response)
+    if not best:
+        headline, sentences = "", ["No variant came far enough to be compared."]
+    elif response.kind is Kind.MEASURED:
+        headline, sentences = _measured(run, best, response)
+        sentences.append(correlation.sentence)
+    else:
+        headline, sentences = _predicted(run, records, best, response)
+    if run.not_measured:
+        sentences.append(f"Nothing was measured: {_sentence(run.not_measured, capital=False)}")
+    sentences.append(tally(run, records))
+    return Answer(headline, tuple(sentences), correlation)
+
+
+def _sentence(text: str, *, capital: bool = True) -> str:
+    text = text.strip().rstrip(".")
+    lower_safe = len(text) > 1 and text[0].isupper() and text[1].islower() and text.split()[0] in {"No", "There", "The"}
+    return (text if capital or not lower_safe else text[0].lower() + text[1:]) + "."
+
+
+def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
+    first = best[0]
+    rate = response.of(first) or 0.0
+    gpu = run.gpu.name if run.gpu else "the GPU"
+    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} TFLOP/s"
+    headline = f"{rate:.2f} TFLOP/s"
+    if first.prediction and first.prediction.peak_tflops:
+        share = percent(rate / first.prediction.peak_tflops)
+        text += f", {share} of the {first.prediction.peak_tflops:.1f} TFLOP/s peak"
+        headline += f" · {share} of peak"
+    measurement = first.measurement
+    ratio = measurement.ratio_to_baseline if measurement else None
+    if measurement and ratio is not None:
+        name = measurement.baseline_name or "the baseline"
+        text += f" and {ratio:.3f} times the throughput of {name}"
+        headline += f" · {ratio:.3f} × {name}"
+    sentences = [f"{text}."]
+    if measurement and measurement.remeasured:
+        again = first.flops / measurement.remeasured.median / 1e9
+        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} TFLOP/s.")
+    return headline, sentences
+
+
+def _predicted(
+    run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
+) -> tuple[str, list[str]]:
+    first = best[0]
+    rate = response.of(first) or 0.0
+    ties = sum(math.isclose(response.of(record) or 0.0, rate, rel_tol=1e-6) for record in best)
+    gpu = first.prediction.gpu if first.prediction else "the GPU"
+    bound = first.prediction.ceiling if first.prediction else None
+    text = f"The best predicted ceiling on {gpu} is {rate:.2f} TFLOP/s"
+    headline = f"≤ {rate:.2f} TFLOP/s predicted"
+    if first.prediction and first.prediction.peak_tflops:
+        share = percent(rate / first.prediction.peak_tflops)
+        text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
+    if bound:
+        text += f", set by {bound.name}"
+    held = f"{ties} of {len(best)} variants share it" if ties > 1 else f"{name_of(first)} alone reaches it"
+    return headline, [f"{text}; {held}.", *_shares(run, records)]
+
+
+def _shares(run: RunRecord, records: tuple[VariantRecord, ...]) -> list[str]:
+    """Range of the SASS FMA share and the parameter that moves it most."""
+    observed = observations(records, lambda record: figures.fma_share(record.sass))
+    if not observed:
+        return []
+    low, high = min(value for _, value in observed), max(value for _, value in observed)
+    if math.isclose(low, high, rel_tol=1e-9):
+        return [f"The SASS FMA share of the hot loop is {percent(low)} in all {len(observed)} variants."]
+    text = f"The SASS FMA share of the hot loop runs from {percent(low)} to {percent(high)}"
+    effects = main_effects(factors(run, records), observed)
+    if effects:
+        most = effects[0]
+        text += f"; {most.factor} explains most of that ({percent(most.share, 0)} of the variance)"
+    return [f"{text}."]
+
+
+def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
+    """How many variants were verified, inspected only, failed (and why), or are missing."""
+    counts = Counter(record.status for record in records)
+    parts = [f"{counts[Status.VERIFIED]} verified"] if counts[Status.VERIFIED] else []
+    if counts[Status.INSPECTED]:
+        parts.append(f"{counts[Status.INSPECTED]} compiled and inspected without being executed")
+    failed = {status: count for status, count in counts.items() if status.failed}
+    if failed:
+        why = ", ".join(f"{count} {status}" for status, count in failed.items())
+        parts.append(f"{sum(failed.values())} failed ({why})")
+    else:
+        parts.append("none failed")
+    missing = run.variants - len(records)
+    if missing > 0:
+        parts.append(f"{missing} not reached before the run ended")
+    return f"Of {max(run.variants, len(records))} variants: {'; '.join(parts)}."

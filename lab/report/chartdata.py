@@ -1,0 +1,161 @@
+"""Rows behind the charts; the page's charts and the PNGs draw the same ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from lab.measurement import Kind
+from lab.report import figures, style
+from lab.report.answer import name_of
+from lab.report.columns import Column
+from lab.report.figures import Response
+from lab.store import RunRecord, VariantRecord
+
+MOST_BARS: Final = 40
+"""A chart with one bar a variant shows at most so many; the table has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of the ladder or the sweep.
+
+    Attributes:
+        name: Unique on the chart.
+        variant: Variant id; empty for the baseline.
+        value: The response, in TFLOP/s.
+        low: Throughput at the 80th percentile of the time, or None.
+        high: Throughput at the 20th percentile of the time, or None.
+        ceiling: Predicted ceiling in TFLOP/s, or None.
+        share: `value` over the peak, or None.
+        group: What colours the bar: `variant`, `baseline`, or the binding bound's name where nothing was measured.
+    """
+
+    name: str
+    variant: str
+    value: float
+    low: float | None
+    high: float | None
+    ceiling: float | None
+    share: float | None
+    group: str
+
+    @property
+    def text(self) -> str:
+        """`46.31 · 69 %`."""
+        return f"{self.value:.2f}" + (f" · {self.share:.0%}".replace("%", " %") if self.share is not None else "")
+
+
+def is_ladder(records: Sequence[VariantRecord]) -> bool:
+    """More than one kernel: rungs to climb, shown in their order; else a sweep, shown best first."""
+    return len({record.kernel for record in records}) > 1
+
+
+def shown_records(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
+    """The variants that have a bar: a ladder's in order, else the best, best first."""
+    best = figures.ranked(records, response)[:MOST_BARS]
+    if not is_ladder(records):
+        return best
+    chosen = {record.variant for record in best}
+    return tuple(record for record in records if record.variant in chosen)
+
+
+def names(records: Sequence[VariantRecord]) -> dict[str, str]:
+    """Variant to a name that is unique among these: the label, with the kernel in a ladder, the id where needed."""
+    ladder = is_ladder(records)
+    plain = {r.variant: name_of(r) if ladder or not r.label else r.label for r in records}
+    often = Counter(plain.values())
+    return {key: name if often[name] == 1 else f"{name} ({key})" for key, name in plain.items()}
+
+
+def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
+    """One bar a variant, and the baseline's last where there is one."""
+    shown = shown_records(records, response)
+    name, made = names(shown), []
+    for record in shown:
+        value = response.of(record) or 0.0
+        measured = response.kind is Kind.MEASURED and record.measurement is not None
+        samples = record.measurement.samples if record.measurement and measured else None
+        ceiling = record.prediction.ceiling if record.prediction else None
+        peak = record.prediction.peak_tflops if record.prediction else None
+        made.append(
+            Bar(
+                name[record.variant],
+                record.variant,
+                value,
+                record.flops / samples.p80 / 1e9 if samples else None,
+                record.flops / samples.p20 / 1e9 if samples else None,
+                ceiling.tflops if ceiling else None,
+                value / peak if peak else None,
+                "variant" if measured or ceiling is None else ceiling.name,
+            )
+        )
+    base = baseline_tflops(records) if response.kind is Kind.MEASURED else None
+    if base is not None:
+        peak = peak_tflops(records)
+        title = next((r.measurement.baseline_name for r in records if r.measurement and r.measurement.baseline), None)
+        made.append(Bar(title or run.baseline or "baseline", "", base, None, None, None,
+                        base / peak if peak else None, "baseline"))  # fmt: skip
+    return tuple(made)
+
+
+def baseline_tflops(records: Sequence[VariantRecord]) -> float | None:
+    """Median over the variants of the baseline's median throughput beside each; None without a baseline."""
+    rates = [r.flops / r.measurement.baseline.median / 1e9 for r in records if r.measurement and r.measurement.baseline]
+    return median(rates) if rates else None
+
+
+def peak_tflops(records: Sequence[VariantRecord]) -> float | None:
+    """The peak, if all variants share one."""
+    peaks = {record.prediction.peak_tflops for record in records if record.prediction}
+    return peaks.pop() if len(peaks) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One class in one variant's hot loop."""
+
+    name: str
+    variant: str
+    isa: str
+    cls: str
+    count: int
+    share: float
+    order: int
+
+
+def mix_slices(records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
+    """The hot loops' instructions by class, in the order of the bars; every variant that was read if none ranks."""
+    shown = shown_records(records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
+    name = names(shown)
+    made: list[Slice] = []
+    for record in shown:
+        for isa, mix in (("ptx", record.ptx), ("sass", record.sass)):
+            counts = figures.hot_counts(mix)
+            if counts is None or not counts.instructions:
+                continue
+            made.extend(
+                Slice(name[record.variant], record.variant, isa, cls, count, count / counts.instructions, order)
+                for order, cls in enumerate(style.CLASS_COLOURS)
+                if (count := counts.by_class.get(cls, 0))
+            )
+    return tuple(made)
+
+
+RATIOS: Final = (
+    "ptx_fma_over_fma_plus_ld_shared",
+    "ptx_fma_share",
+    "sass_fma_share",
+    "ptx_fma_per_ld_shared",
+    "sass_fma_over_fma_plus_ld_shared",
+)
+"""What can stand on the axis of the ratio chart, the first one first."""
+
+
+def ratio_columns(columns: Sequence[Column], records: Sequence[VariantRecord]) -> tuple[Column, ...]:
+    """The ratio columns that have a value in any record."""
+    known = {column.name: column for column in columns}
+    return tuple(known[name] for name in RATIOS if any(known[name].get(record) is not None for record in records))

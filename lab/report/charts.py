@@ -1,0 +1,302 @@
+"""The page's interactive charts, as Vega-Lite specifications without data of their own.
+
+Data come from the page's named datasets, so that a record is on the page once. Colours that depend on light or dark are
+left to the page's configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
+
+from lab.measurement import Kind
+from lab.report import style
+from lab.report.chartdata import Bar, Slice
+from lab.report.columns import Column, Value
+from lab.report.effects import Effect, Interaction
+from lab.report.figures import Response
+
+Spec = dict[str, Any]
+alt: Any = typed  # its annotations refuse values that are only known at run time
+OK: Final = "indexof(['verified', 'inspected'], datum.status) >= 0"
+ROW_HEIGHT: Final = 22
+HEIGHT: Final = 380
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to see a chart; a chart with several gets a switch."""
+
+    label: str
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart of the page.
+
+    Attributes:
+        id: HTML id.
+        label: What it shows, in words, for those who do not see it.
+        choices: One specification or more.
+    """
+
+    id: str
+    label: str
+    choices: tuple[Choice, ...]
+
+
+def _finish(chart: Any, height: int = HEIGHT) -> Spec:  # noqa: ANN401 - altair's classes share no base that types well
+    spec: Spec = chart.properties(width="container", height=height).to_dict(validate=False)
+    for key in ("$schema", "config"):
+        spec.pop(key, None)
+    return spec
+
+
+def _tooltip(columns: Sequence[Column], names: Sequence[str]) -> list[alt.Tooltip]:
+    known = {column.name: column for column in columns}
+    made = []
+    for name in names:
+        column = known[name]
+        kind = "quantitative" if column.format else "nominal"
+        extra = {"format": column.format} if column.format else {}
+        made.append(alt.Tooltip(field=column.key, type=kind, title=column.header, **extra))
+    return made
+
+
+HOVER: Final = (
+    "registers", "spill_bytes", "shared_bytes", "occupancy", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share",
+    "predicted_tflops", "predicted_bound",
+)  # fmt: skip
+HOVER_MEASURED: Final = ("measured_tflops", "measured_peak_share", "measured_ms", "ratio_to_baseline")
+
+
+def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
+    """Columns of a point's tooltip: who it is, its swept parameters, its figures."""
+    parameters = [column.name for column in columns if column.name.startswith("p.") and column.shown]
+    measured = HOVER_MEASURED if response.kind is Kind.MEASURED else ()
+    return ["variant", "kernel", *parameters, *measured, *HOVER]
+
+
+def _colour(by: Column | None, values: Sequence[Value]) -> Any:  # noqa: ANN401 - as in _finish
+    if by is None or len(values) > len(style.SERIES):
+        return alt.value(style.MEASURED)
+    scale = alt.Scale(domain=list(values), range=list(style.SERIES[: len(values)]))
+    return alt.Color(field=by.key, type="nominal", title=by.title, scale=scale, legend=alt.Legend(orient="top"))
+
+
+def ratio_chart(
+    columns: Sequence[Column],
+    axes: Sequence[Column],
+    response: Response,
+    by: tuple[Column, Sequence[Value]] | None,
+    baseline: tuple[str, float] | None,
+    *,
+    labelled: bool,
+) -> Chart:
+    """A ratio of the hot loop against the response; one choice for each ratio.
+
+    Args:
+        columns: The registry.
+        axes: Ratio columns to choose from.
+        response: What stands on the vertical axis.
+        by: Column that colours the points, and its values; None for one colour.
+        baseline: Name and throughput of the baseline, drawn as a dashed line.
+        labelled: Write the kernel's name at each point (a ladder).
+    """
+    tooltip = _tooltip(columns, hover_names(columns, response))
+    colour = _colour(*by) if by else _colour(None, ())
+    y_axis = alt.Y(field=response.column, type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
+
+    def spec(axis: Column) -> Spec:
+        valid = f"{OK} && isValid(datum.{axis.key}) && isValid(datum.{response.column})"
+        base = alt.Chart(alt.NamedData("records")).transform_filter(valid)
+        x_axis = alt.X(
+            field=axis.key, type="quantitative", title=f"{axis.header} of the hot loop ({axis.kind})",
+            axis=alt.Axis(format=axis.format.replace(".1%", "~%").replace(".3f", ".2~f").replace(".2f", "~g")),
+            scale=alt.Scale(zero=False, padding=14, nice=False),
+        )  # fmt: skip
+        layers: list[Any] = []
+        if baseline:
+            name, value = baseline
+            data = alt.InlineData([{"y": value, "text": f"{name} {value:.1f}"}])
+            rule = alt.Chart(data).encode(y=alt.Y(field="y", type="quantitative"))
+            layers += [
+                rule.mark_rule(strokeDash=[5, 4], color=style.BASELINE),
+                rule.mark_text(align="left", baseline="bottom", dx=4, dy=-3).encode(
+                    x=alt.value(0), text=alt.Text(field="text", type="nominal")
+                ),
+            ]
+        if response.kind is Kind.MEASURED:
+            low = alt.Y(field="tflops_p20", type="quantitative")
+            layers.append(
+                base.mark_rule(opacity=0.5).encode(x=x_axis, y=low, y2=alt.Y2(field="tflops_p80"), color=colour)
+            )
+        layers.append(
+            base.mark_circle(size=95, opacity=0.85, cursor="pointer").encode(
+                x=x_axis, y=y_axis, color=colour, tooltip=tooltip
+            )
+        )
+        if labelled:
+            text = alt.Text(field="kernel", type="nominal")
+            layers.append(base.mark_text(dy=-12, fontSize=12).encode(x=x_axis, y=y_axis, text=text))
+        return _finish(alt.layer(*layers))
+
+    choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
+    return Chart("ratio", f"Ratios of the hot loop against {response.kind} {response.title}", choices)
+
+
+def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
+    """One bar a variant with its share of peak, p20 to p80 and predicted ceiling."""
+    order = [bar.name for bar in bars]
+    measured = response.kind is Kind.MEASURED
+    base = alt.Chart(alt.NamedData("bars"))
+    y_axis = alt.Y(field="name", type="nominal", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False))
+    x_axis = alt.X(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
+    tooltip = [
+        alt.Tooltip(field="name", type="nominal", title="variant"),
+        alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} (TFLOP/s)", format=".2f"),
+        alt.Tooltip(field="share", type="quantitative", title="of peak", format=".1%"),
+        alt.Tooltip(field="ceiling", type="quantitative", title="predicted ceiling (TFLOP/s)", format=".2f"),
+    ]
+    groups = list(dict.fromkeys(bar.group for bar in bars))
+    known = {"variant": style.MEASURED, "baseline": style.BASELINE, **style.BOUND_COLOURS}
+    scale = alt.Scale(domain=groups, range=[known.get(group, style.PREDICTED) for group in groups])
+    legend = None if measured else alt.Legend(orient="top", title="binding bound")
+    colour = alt.Color(field="group", type="nominal", scale=scale, legend=legend)
+    mark = {"cursor": "pointer", "cornerRadiusEnd": 2, "height": {"band": 0.7}}
+    opacity = 1.0 if measured else 0.75
+    layers: list[Any] = [
+        base.mark_bar(opacity=opacity, **mark).encode(y=y_axis, x=x_axis, color=colour, tooltip=tooltip)
+    ]
+    if measured:
+        layers += [
+            base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5).encode(
+                y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")
+            ),
+            base.transform_filter("isValid(datum.ceiling)").mark_tick(thickness=2, color=style.ACCENT).encode(
+                y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip
+            ),
+        ]  # fmt: skip
+    text = alt.Text(field="text", type="nominal")
+    inside = base.mark_text(align="left", dx=6, color="white", fontSize=11)
+    wide = 0.3 * max((bar.value for bar in bars), default=1.0)
+    large, small = f"datum.value > {wide}", f"datum.value <= {wide}"
+    layers.append(inside.transform_filter(large).encode(y=y_axis, x=alt.datum(0), text=text))
+    outside = base.mark_text(align="left", dx=6, fontSize=11).transform_filter(small)
+    layers.append(outside.encode(y=y_axis, x=x_axis, text=text))
+    spec = _finish(alt.layer(*layers), ROW_HEIGHT * len(bars))
+    return Chart("bars", f"{response.kind} {response.title} of each variant", (Choice("", spec),))
+
+
+def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
+    """Stacked bars of the PTX and the SASS hot loop: share of the loop, or instructions."""
+    order = list(dict.fromkeys(part.name for part in slices))
+    used = {part.cls for part in slices}
+    classes = [cls for cls in style.CLASS_COLOURS if cls in used]
+    scale = alt.Scale(domain=classes, range=[style.CLASS_COLOURS[cls] for cls in classes])
+    tooltip = [
+        alt.Tooltip(field="name", type="nominal", title="variant"),
+        alt.Tooltip(field="cls", type="nominal", title="class"),
+        alt.Tooltip(field="count", type="quantitative", title="instructions", format=",d"),
+        alt.Tooltip(field="share", type="quantitative", title="of the hot loop", format=".1%"),
+    ]
+
+    def spec(isa: str, field: str, title: str, form: str, domain: tuple[float, float] | None) -> Spec:
+        scale_x = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
+        chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.isa == '{isa}'")
+        bar = chart.mark_bar(cursor="pointer", height={"band": 0.78}).encode(
+            y=alt.Y(field="name", type="nominal", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False)),
+            x=alt.X(field=field, type="quantitative", title=title, scale=scale_x, axis=alt.Axis(format=form)),
+            color=alt.Color(field="cls", type="nominal", scale=scale, legend=None),
+            order=alt.Order(field="order", type="quantitative"),
+            tooltip=tooltip,
+        )
+        return _finish(bar, ROW_HEIGHT * len(order))
+
+    made = []
+    for isa in dict.fromkeys(part.isa for part in slices):
+        name = isa.upper()
+        choices = (
+            Choice("share", spec(isa, "share", f"share of the {name} hot loop (static)", "~%", (0, 1))),
+            Choice("count", spec(isa, "count", f"instructions in the {name} hot loop (static)", "~s", None)),
+        )
+        made.append(Chart(f"mix-{isa}", f"Instruction classes of the {name} hot loop", choices))
+    return tuple(made)
+
+
+def effect_domain(effects: Sequence[Effect]) -> tuple[float, float]:
+    """One vertical range for all main effects, so that they can be compared."""
+    low = min(level.low for effect in effects for level in effect.levels)
+    high = max(level.high for effect in effects for level in effect.levels)
+    pad = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return max(0.0, low - pad), high + pad
+
+
+def effect_charts(effects: Sequence[Effect], columns: dict[str, Column], response: Response) -> tuple[Chart, ...]:
+    """One small chart a factor: every variant, the range and the mean at each value."""
+    if not effects:
+        return ()
+    domain = list(effect_domain(effects))
+    made = []
+    for index, effect in enumerate(effects):
+        levels = alt.InlineData([asdict(level) for level in effect.levels])
+        values = [level.value for level in effect.levels]
+        column = columns[f"p.{effect.factor}" if effect.parameter else effect.factor]
+        x_level = alt.X(field="value", type="nominal", sort=values, title=effect.factor, axis=alt.Axis(labelAngle=0))
+        x_point = alt.X(field=column.key, type="nominal", sort=values)
+        scale = alt.Scale(domain=domain, zero=False, nice=False)
+        y_title = f"{response.unit} ({response.kind})" if index == 0 else None
+        y_mean = alt.Y(field="mean", type="quantitative", title=y_title, scale=scale)
+        tooltip = [
+            alt.Tooltip(field="value", type="nominal", title=effect.factor),
+            *(
+                alt.Tooltip(field=f, type="quantitative", title=f, format=".2f")
+                for f in ("mean", "median", "low", "high")
+            ),
+            alt.Tooltip(field="n", type="quantitative", title="variants"),
+        ]
+        base = alt.Chart(levels)
+        points = alt.Chart(alt.NamedData("records")).transform_filter(
+            f"{OK} && isValid(datum.{response.column}) && isValid(datum.{column.key})"
+        )
+        chart = alt.layer(
+            base.mark_rule(opacity=0.35, strokeWidth=6, color=style.PREDICTED).encode(
+                x=x_level, y=alt.Y(field="low", type="quantitative", scale=scale), y2=alt.Y2(field="high")
+            ),
+            points.mark_circle(size=22, opacity=0.45, color=style.BASELINE).encode(
+                x=x_point, y=alt.Y(field=response.column, type="quantitative", scale=scale)
+            ),
+            base.mark_line(color=style.MEASURED, strokeWidth=2).encode(x=x_level, y=y_mean),
+            base.mark_circle(color=style.MEASURED, size=110, opacity=1).encode(x=x_level, y=y_mean, tooltip=tooltip),
+        )
+        made.append(Chart(f"effect-{index}", f"Main effect of {effect.factor}", (Choice("", _finish(chart, 220)),)))
+    return tuple(made)
+
+
+def interaction_chart(interaction: Interaction, response: Response) -> Chart:
+    """Mean response at each pair of values: parallel lines mean that the factors act independently."""
+    rows = [{"a": a, "b": b, "mean": mean, "n": n} for a, b, mean, n in interaction.cells]
+    firsts, seconds = (list(dict.fromkeys(cell[i] for cell in interaction.cells)) for i in (0, 1))
+    x_axis = alt.X(field="a", type="nominal", sort=firsts, title=interaction.first, axis=alt.Axis(labelAngle=0))
+    y_axis = alt.Y(
+        field="mean", type="quantitative", title=f"mean {response.unit} ({response.kind})", scale=alt.Scale(zero=False)
+    )
+    colours = [style.series_colour(index) for index in range(len(seconds))]
+    scale = alt.Scale(domain=seconds, range=colours)
+    colour = alt.Color(
+        field="b", type="nominal", scale=scale, title=interaction.second, legend=alt.Legend(orient="top")
+    )
+    tooltip = [
+        alt.Tooltip(field="a", type="nominal", title=interaction.first),
+        alt.Tooltip(field="b", type="nominal", title=interaction.second),
+        alt.Tooltip(field="mean", type="quantitative", format=".2f"),
+        alt.Tooltip(field="n", type="quantitative", title="variants"),
+    ]
+    base = alt.Chart(alt.InlineData(rows)).encode(x=x_axis, y=y_axis, color=colour)
+    chart = alt.layer(base.mark_line(strokeWidth=2), base.mark_circle(size=80, opacity=1).encode(tooltip=tooltip))
+    label = f"Interaction of {interaction.first} and {interaction.second}"
+    return Chart("interaction", label, (Choice("", _finish(chart, 240)),))

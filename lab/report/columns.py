@@ -1,0 +1,362 @@
+"""The one registry of columns: CSV, JSON, the page's table and its charts are drawn from it.
+
+A column has a name (its CSV header), a title with a unit, the kind of its figures, a getter and a format. The
+format is a format specification that Python and d3 read alike (``.3f``, ``,d``, ``.1%``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from lab.isa.model import InstructionClass
+from lab.measurement import CardState, Kind, Measurement
+from lab.report import figures
+from lab.store import BuildRecord, RunRecord, VariantRecord
+
+Value = bool | int | float | str | None
+Getter = Callable[[VariantRecord], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: CSV header.
+        title: Header on the page, without the unit.
+        kind: Kind of the figures; None for what identifies a variant rather than describes its code.
+        get: Value of a record, None for an empty cell.
+        unit: Unit of the figures; empty for counts, shares and text.
+        format: Format specification, empty for text.
+        shown: In the page's table without asking.
+        field: Name that charts use; free of characters that a chart language would interpret.
+        about: One line: what exactly the figure is.
+    """
+
+    name: str
+    title: str
+    kind: Kind | None
+    get: Getter
+    unit: str = ""
+    format: str = ""
+    shown: bool = False
+    field: str = ""
+    about: str = ""
+
+    @property
+    def key(self) -> str:
+        """Field name in chart data."""
+        return self.field or self.name
+
+    @property
+    def header(self) -> str:
+        """Title with its unit in parentheses."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    def text(self, value: Value) -> str:
+        """A value of this column as the page shows it; empty for None."""
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return str(value).lower()
+        return format(value, self.format) if self.format and not isinstance(value, str) else str(value)
+
+
+def _build(getter: Callable[[BuildRecord], Value]) -> Getter:
+    return lambda record: None if record.build is None else getter(record.build)
+
+
+def _timed(getter: Callable[[Measurement], Value]) -> Getter:
+    return lambda record: None if record.measurement is None or record.status.failed else getter(record.measurement)
+
+
+def _card(getter: Callable[[CardState], Value]) -> Getter:
+    return _timed(lambda measurement: getter(measurement.after))
+
+
+def _rate(record: VariantRecord, quantile: str) -> float | None:
+    """Throughput in TFLOP/s at a quantile of the time: operations / s / 10^12."""
+    if record.measurement is None or record.status.failed:
+        return None
+    samples = record.measurement.samples
+    return record.flops / (samples.p20 if quantile == "p20" else samples.p80) / 1e9
+
+
+def _share_of_peak(record: VariantRecord, tflops: float | None) -> float | None:
+    peak = record.prediction.peak_tflops if record.prediction else 0.0
+    return None if tflops is None or not peak else tflops / peak
+
+
+def _label(record: VariantRecord, isa: str) -> str | None:
+    mix = record.ptx if isa == "ptx" else record.sass
+    if mix is None:
+        return None
+    loop = figures.hot_loop(mix)
+    return loop.label if loop else "whole kernel"
+
+
+def _live(record: VariantRecord) -> int | None:
+    loop = figures.hot_loop(record.sass)
+    return loop.live_registers if loop else record.sass.live_registers if record.sass else None
+
+
+def _ceiling_name(record: VariantRecord) -> str | None:
+    ceiling = record.prediction.ceiling if record.prediction else None
+    return ceiling.name if ceiling else None
+
+
+S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED
+
+IDENTITY: Final = (
+    Column("variant", "variant", None, lambda r: r.variant, shown=True, about="short hash of what decides the code"),
+    Column("kernel", "kernel", None, lambda r: r.kernel, shown=True),
+    Column("label", "label", None, lambda r: r.label, about="what tells the variant from its siblings"),
+    Column("status", "status", None, lambda r: str(r.status), shown=True),
+    Column("reason", "reason", None, lambda r: r.reason or None),
+)
+
+FIGURES: Final = (
+    Column(
+        "ptx_fma_per_ld_shared",
+        "PTX fma : ld.shared",
+        S,
+        lambda r: figures.fma_per_ld_shared(r.ptx),
+        format=".2f",
+        shown=True,
+        about="hot loop; empty without a load from shared memory",
+    ),
+    Column(
+        "ptx_fma_share",
+        "PTX FMA share",
+        S,
+        lambda r: figures.fma_share(r.ptx),
+        format=".1%",
+        shown=True,
+        about="fma over all instructions of the hot loop",
+    ),
+    Column(
+        "sass_fma_share",
+        "SASS FMA share",
+        S,
+        lambda r: figures.fma_share(r.sass),
+        format=".1%",
+        shown=True,
+        about="fma over all instructions of the hot loop",
+    ),
+    Column(
+        "registers",
+        "registers",
+        S,
+        _build(lambda b: b.resources.registers),
+        format=",d",
+        shown=True,
+        about="per thread, as ptxas allocated them",
+    ),
+    Column(
+        "spill_bytes",
+        "spills",
+        S,
+        _build(lambda b: b.resources.spill_bytes),
+        "B",
+        ",d",
+        shown=True,
+        about="spill stores and loads per thread",
+    ),
+    Column(
+        "shared_bytes",
+        "shared memory",
+        S,
+        figures.shared_bytes,
+        "B",
+        ",d",
+        shown=True,
+        about="per block, static and dynamic",
+    ),
+    Column(
+        "occupancy",
+        "occupancy",
+        P,
+        lambda r: r.prediction.occupancy if r.prediction else None,
+        format=".0%",
+        shown=True,
+        about="resident warps over the most that an SM holds",
+    ),
+    Column(
+        "predicted_tflops",
+        "predicted ceiling",
+        P,
+        figures.predicted_tflops,
+        "TFLOP/s",
+        ".2f",
+        shown=True,
+        about="the least of the bounds",
+    ),
+    Column("predicted_bound", "binding bound", P, _ceiling_name, shown=True, about="the bound that is least"),
+    Column(
+        "predicted_peak_share",
+        "ceiling / peak",
+        P,
+        lambda r: _share_of_peak(r, figures.predicted_tflops(r)),
+        format=".1%",
+    ),
+    Column("measured_ms", "median time", M, _timed(lambda m: m.samples.median), "ms", ".4f", shown=True),
+    Column(
+        "measured_tflops",
+        "throughput",
+        M,
+        figures.measured_tflops,
+        "TFLOP/s",
+        ".2f",
+        shown=True,
+        about="operations of the problem over the median time",
+    ),
+    Column(
+        "measured_peak_share",
+        "throughput / peak",
+        M,
+        lambda r: _share_of_peak(r, figures.measured_tflops(r)),
+        format=".1%",
+        shown=True,
+    ),
+    Column(
+        "ratio_to_baseline",
+        "ratio to baseline",
+        M,
+        _timed(lambda m: m.ratio_to_baseline),
+        format=".3f",
+        shown=True,
+        about="throughput over the baseline's, interleaved; above 1 is faster",
+    ),
+    Column(
+        "baseline_ms", "baseline median", M, _timed(lambda m: m.baseline.median if m.baseline else None), "ms", ".4f"
+    ),
+    Column("p20_ms", "time p20", M, _timed(lambda m: m.samples.p20), "ms", ".4f"),
+    Column("p80_ms", "time p80", M, _timed(lambda m: m.samples.p80), "ms", ".4f"),
+    Column("samples", "samples", M, _timed(lambda m: m.samples.n), format=",d"),
+    Column(
+        "tflops_p20",
+        "throughput at p80 time",
+        M,
+        lambda r: _rate(r, "p80"),
+        "TFLOP/s",
+        ".2f",
+    ),
+    Column(
+        "tflops_p80",
+        "throughput at p20 time",
+        M,
+        lambda r: _rate(r, "p20"),
+        "TFLOP/s",
+        ".2f",
+    ),
+    Column(
+        "max_error",
+        "largest error",
+        None,
+        lambda r: r.verification.max_error if r.verification else None,
+        format=".3g",
+        about="largest scaled difference from the float64 reference",
+    ),
+    Column("sm_clock_mhz", "SM clock", M, _card(lambda c: c.sm_clock_mhz), "MHz", ",d"),
+    Column(
+        "ptx_fma_over_fma_plus_ld_shared",
+        "PTX fma/(fma+ld.shared)",
+        S,
+        lambda r: figures.fma_over_fma_plus_ld_shared(r.ptx),
+        format=".3f",
+    ),
+    Column(
+        "sass_fma_over_fma_plus_ld_shared",
+        "SASS fma/(fma+ld.shared)",
+        S,
+        lambda r: figures.fma_over_fma_plus_ld_shared(r.sass),
+        format=".3f",
+    ),
+    Column(
+        "sass_fma_per_ld_shared", "SASS fma : ld.shared", S, lambda r: figures.fma_per_ld_shared(r.sass), format=".2f"
+    ),
+    Column(
+        "sass_shared_bytes_per_fma",
+        "shared bytes per fma",
+        S,
+        lambda r: figures.bytes_per_fma_shared(r.sass),
+        "B",
+        ".2f",
+    ),
+    Column("ptx_fma", "PTX fma", S, lambda r: figures.class_count(r.ptx, InstructionClass.FMA), format=",d"),
+    Column(
+        "ptx_ld_shared",
+        "PTX ld.shared",
+        S,
+        lambda r: figures.class_count(r.ptx, InstructionClass.LD_SHARED),
+        format=",d",
+    ),
+    Column(
+        "ptx_instructions",
+        "PTX hot-loop length",
+        S,
+        lambda r: c.instructions if (c := figures.hot_counts(r.ptx)) else None,
+        format=",d",
+    ),
+    Column(
+        "sass_instructions",
+        "SASS hot-loop length",
+        S,
+        lambda r: c.instructions if (c := figures.hot_counts(r.sass)) else None,
+        format=",d",
+    ),
+    Column(
+        "sass_live_registers",
+        "live registers",
+        S,
+        _live,
+        format=",d",
+        about="most live general-purpose registers in the SASS hot loop",
+    ),
+    Column("ptx_hot_loop", "PTX hot loop", S, lambda r: _label(r, "ptx")),
+    Column("sass_hot_loop", "SASS hot loop", S, lambda r: _label(r, "sass")),
+    Column("limited_by", "occupancy limited by", P, lambda r: r.prediction.limited_by if r.prediction else None),
+    Column(
+        "peak_tflops",
+        "peak",
+        P,
+        lambda r: r.prediction.peak_tflops if r.prediction else None,
+        "TFLOP/s",
+        ".1f",
+        about="of the GPU, for the kernel's arithmetic type",
+    ),
+    Column("toolchain", "toolchain", None, _build(lambda b: b.toolchain)),
+    Column("toolchain_version", "toolchain version", None, _build(lambda b: b.version)),
+    Column("arch", "arch", None, lambda r: r.arch),
+    Column("compile_seconds", "compile time", None, _build(lambda b: b.seconds), "s", ".2f"),
+    Column("sass_sha256", "SASS hash", S, _build(lambda b: b.sass_sha256)),
+    Column("folder", "folder", None, lambda r: f"variants/{r.variant}"),
+)
+
+
+def _parameter(name: str, index: int, *, swept: bool) -> Column:
+    return Column(
+        f"p.{name}",
+        name,
+        None,
+        lambda r: r.parameters.get(name),
+        shown=swept,
+        field=f"parameter_{index}",
+        about="parameter of the template",
+    )
+
+
+def columns_for(run: RunRecord, records: Iterable[VariantRecord]) -> tuple[Column, ...]:
+    """Every column of a run: identity, one a parameter (swept ones first, in file order), then the figures."""
+    names = dict.fromkeys(run.swept)
+    for record in records:
+        names.update(dict.fromkeys(record.parameters))
+    parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
+    return (*IDENTITY, *parameters, *FIGURES)
+
+
+def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:
+    """A record's cells by column name; None is an empty cell."""
+    return {column.name: column.get(record) for column in columns}

@@ -1,0 +1,314 @@
+// Everything the page does: charts from the embedded specifications, the table, and the code of one variant.
+// Text reaches the page through textContent; only the CUDA source is HTML, made and escaped by the generator.
+"use strict";
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const data = JSON.parse($("data").textContent);
+  const columns = data.columns;
+  const at = Object.fromEntries(columns.map((column, i) => [column.name, i]));
+  const records = data.rows.map((row) => Object.fromEntries(columns.map((column, i) => [column.key, row[i]])));
+  const byVariant = new Map(data.rows.map((row) => [row[at.variant], row]));
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  /** An element with properties and children; strings become text. */
+  function make(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (name === "class") element.className = value;
+      else if (name in element) element[name] = value;
+      else element.setAttribute(name, value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  async function inflate(base64) {
+    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  }
+
+  /** The subset of format specifications that the generator uses: [,].Nf, .N%, .Ng and d. */
+  function format(value, spec) {
+    if (value === null || value === undefined) return "";
+    const parts = /^(,?)(?:\.(\d+))?([f%gd])$/.exec(spec);
+    if (!parts || typeof value !== "number") return String(value);
+    const digits = Number(parts[2] ?? 0);
+    if (parts[3] === "g") return String(Number(value.toPrecision(digits)));
+    const scaled = parts[3] === "%" ? value * 100 : value;
+    const text = scaled.toLocaleString("en-US", {
+      minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: parts[1] === ",",
+    });
+    return parts[3] === "%" ? `${text} %` : text;
+  }
+
+  // ---- charts
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const shownChoice = {};
+
+  function config(width) {
+    const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
+    const font = getComputedStyle(document.body).fontFamily;
+    const label = { labelColor: ink, titleColor: ink, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
+    return {
+      background: "transparent", font, view: { stroke: null },
+      axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
+      axisY: { labelLimit: Math.max(90, width * 0.38) },
+      legend: { ...label, labelLimit: 180, symbolType: "circle" },
+      text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
+    };
+  }
+
+  async function drawChart(element) {
+    const id = element.dataset.chart;
+    const { spec } = data.charts[id][shownChoice[id] ?? 0];
+    const datasets = { ...data.datasets, records };
+    const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
+      actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
+      config: config(element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
+    });
+    view.addEventListener("click", (_, item) => {
+      const variant = item?.datum?.variant;
+      if (variant) location.hash = `v-${variant}`;
+    });
+  }
+
+  async function drawCharts() {
+    try {
+      if (!window.vegaEmbed) document.head.append(make("script", { textContent: await inflate($("vega").textContent) }));
+      for (const element of document.querySelectorAll("[data-chart]")) await drawChart(element);
+    } catch (error) {
+      console.error(error);
+      for (const element of document.querySelectorAll(".chart:empty")) element.textContent = `This chart could not be drawn: ${error.message}`;
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-choice]");
+    if (!button) return;
+    const group = button.closest("[data-switch]");
+    shownChoice[group.dataset.switch] = Number(button.dataset.choice);
+    for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
+    drawChart($(`chart-${group.dataset.switch}`));
+  });
+  dark.addEventListener("change", drawCharts);
+
+  // ---- the table
+
+  const PAGE = 100;
+  const view = { sort: at[data.response], ascending: false, page: 0, all: false, filter: "", size: PAGE };
+  if (columns[view.sort].empty) Object.assign(view, { sort: null });
+
+  const OPERATORS = {
+    "=": (a, b) => a === b, "!=": (a, b) => a !== b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
+  };
+
+  /** A filter's word as a test of a row: `name<128`, or text to be found in any cell. */
+  function test(word) {
+    const parts = /^([^<>=!]+)(<=|>=|!=|=|<|>)(.+)$/.exec(word);
+    const column = parts && columns.findIndex((c) => [c.name, c.title].some((n) => [parts[1], `p.${parts[1]}`].includes(n.toLowerCase())));
+    if (!parts || column < 0) return (row) => row.some((value) => String(value ?? "").toLowerCase().includes(word));
+    const wanted = columns[column].numeric ? Number(parts[3]) : parts[3];
+    return (row) => row[column] !== null && OPERATORS[parts[2]](columns[column].numeric ? row[column] : String(row[column]).toLowerCase(), wanted);
+  }
+
+  function rowsInView() {
+    const tests = view.filter.toLowerCase().split(/\s+/).filter(Boolean).map(test);
+    const rows = data.rows.filter((row) => tests.every((passes) => passes(row)));
+    if (view.sort === null) return rows;
+    const sign = view.ascending ? 1 : -1;
+    return rows.sort((x, y) => {
+      const [a, b] = [x[view.sort], y[view.sort]];
+      if (a === b) return 0;
+      if (a === null) return 1; // empty cells last, whichever way
+      if (b === null) return -1;
+      return sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+    });
+  }
+
+  const shownColumns = () => columns.map((column, i) => ({ ...column, i })).filter((c) => (view.all ? !c.empty : c.shown));
+
+  function drawHead() {
+    $("table").tHead.replaceChildren(make("tr", {}, ...shownColumns().map((column) => {
+      const order = view.sort === column.i ? (view.ascending ? "ascending" : "descending") : "none";
+      const button = make("button", { type: "button", textContent: column.title, title: column.about });
+      button.dataset.column = column.i;
+      return make("th", { scope: "col", class: column.numeric ? "num" : "", "aria-sort": order }, button,
+        make("small", {}, column.unit ? `${column.unit} ` : "", column.kind ? make("span", { class: `chip ${column.kind}` }, column.kind) : null));
+    })));
+  }
+
+  function cell(column, row) {
+    const value = row[column.i];
+    const text = format(value, column.format);
+    if (column.name === "variant") return make("td", {}, make("a", { href: `#v-${value}` }, value));
+    if (column.name === "status") return make("td", {}, make("span", { class: `status ${value === "verified" ? "good" : value === "inspected" ? "" : "bad"}` }, value));
+    return make("td", { class: column.numeric ? "num" : "long", title: column.numeric ? "" : text }, text);
+  }
+
+  function drawBody() {
+    const rows = rowsInView(), shown = shownColumns();
+    const pages = Math.max(1, Math.ceil(rows.length / view.size));
+    view.page = Math.min(Math.max(view.page, 0), pages - 1);
+    const part = rows.slice(view.page * view.size, (view.page + 1) * view.size);
+    $("table").tBodies[0].replaceChildren(...part.map((row) =>
+      make("tr", { class: row[at.variant] === opened ? "open" : "" }, ...shown.map((column) => cell(column, row)))));
+    $("count").textContent = rows.length === data.rows.length ? `${rows.length} variants` : `${rows.length} of ${data.rows.length} variants`;
+    $("pager").hidden = pages === 1;
+    $("page-of").textContent = `page ${view.page + 1} of ${pages}`;
+    const [previous, next] = $("pager").querySelectorAll("button");
+    previous.disabled = view.page === 0;
+    next.disabled = view.page === pages - 1;
+  }
+
+  $("table").tHead.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    const column = Number(button.dataset.column);
+    view.ascending = view.sort === column ? !view.ascending : !columns[column].numeric;
+    Object.assign(view, { sort: column, page: 0 });
+    drawHead();
+    drawBody();
+    $("table").tHead.querySelector(`[data-column="${column}"]`).focus();
+  });
+  $("filter").addEventListener("input", (event) => { Object.assign(view, { filter: event.target.value, page: 0 }); drawBody(); });
+  $("all-columns").addEventListener("change", (event) => { view.all = event.target.checked; drawHead(); drawBody(); });
+  $("pager").addEventListener("click", (event) => {
+    if (!event.target.dataset.page) return;
+    view.page += Number(event.target.dataset.page);
+    drawBody();
+  });
+  addEventListener("beforeprint", () => { view.size = 1000; drawBody(); });
+  addEventListener("afterprint", () => { view.size = PAGE; drawBody(); });
+
+  // ---- the code of one variant
+
+  const TITLES = { source: "Source", ptx: "PTX", sass: "SASS" };
+  const OPCODE = {
+    ptx: /^(\s*(?:\{\s*)?(?:@!?%\w+\s+)?)([a-z][\w.:]*)/,
+    sass: /^(\s*\/\*[0-9a-f]+\*\/\s+(?:@!?U?P\w+\s+)?)([A-Z][\w.]*)/,
+  };
+  const LIVE = /\s*\/\/ [|+]\s*([\d.]*)[^]*$/; // nvdisasm's live-register columns; the first is the general-purpose count
+  const hidden = new Set();
+  let opened = null;
+  let blobs = null;
+
+  async function texts(variant) {
+    blobs ??= JSON.parse($("blobs").textContent);
+    const ids = data.variants[variant];
+    if (!ids) return null;
+    return Object.fromEntries(await Promise.all(Object.entries(ids).map(async ([name, id]) => [name, await inflate(blobs[id])])));
+  }
+
+  function codeLine(text, isa, hot, number) {
+    const line = make("li", { class: hot ? "hot" : "" });
+    line.dataset.n = number;
+    if (isa === "sass") {
+      const live = LIVE.exec(text);
+      if (live) {
+        line.dataset.live = /\d/.test(live[1]) ? live[1].padStart(3) : "   ";
+        text = text.slice(0, live.index);
+      }
+    }
+    const found = OPCODE[isa]?.exec(text);
+    const cls = found && data.opcodes[isa][found[2]];
+    if (!cls) { line.append(text); return line; }
+    const opcode = make("b", { title: cls }, found[2]);
+    opcode.style.borderBottomColor = data.colours[cls];
+    line.append(found[1], opcode, text.slice(found[0].length));
+    return line;
+  }
+
+  function listing(name, text, loops) {
+    const hotLoop = loops?.find((loop) => loop.hot);
+    const list = make("ol");
+    if (name === "source") {
+      list.innerHTML = text.replace(/\n$/, "").split("\n").map((line, i) => `<li data-n="${i + 1}">${line}</li>`).join("");
+    } else {
+      const inside = (n) => Boolean(hotLoop?.lines.some(([first, last]) => first <= n && n <= last));
+      text.replace(/\n$/, "").split("\n").forEach((line, i) => list.append(codeLine(line, name, inside(i + 1), i + 1)));
+    }
+    const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
+    const jump = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 48); };
+    const note = hotLoop ? ` hot loop ${hotLoop.label}, ${hotLoop.instructions} instructions` : name === "source" ? "" : " no loop";
+    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", {}, note)),
+      hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: jump }) : null);
+    const pane = make("div", { class: "pane", hidden: hidden.has(name) }, head, code);
+    pane.dataset.name = name;
+    if (hidden.has(name)) pane.style.display = "none";
+    return { pane, jump };
+  }
+
+  function facts(rows) {
+    return make("dl", {}, ...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+  }
+
+  function loopTable(detail) {
+    const loops = [...detail.hot.ptx.map((l) => ["PTX", l]), ...detail.hot.sass.map((l) => ["SASS", l])];
+    if (!loops.length) return null;
+    return make("div", {}, make("h3", {}, "Loops"), facts(loops.map(([isa, loop]) =>
+      [`${isa} ${loop.label}`, `depth ${loop.depth}, ${loop.instructions} instructions${loop.hot ? ", hot" : ""}`])));
+  }
+
+  async function open(variant, scroll) {
+    if (!byVariant.has(variant)) return;
+    opened = variant;
+    $("pick").value = variant;
+    drawBody();
+    const found = await texts(variant);
+    if (opened !== variant) return;
+    const files = make("p", { class: "meta" }, "Files: ", ...Object.values(data.files).flatMap((file) =>
+      [make("a", { href: `variants/${encodeURIComponent(variant)}/${file}` }, file), "  "]));
+    if (!found) {
+      $("viewer").replaceChildren(make("p", {}, "The listings of this variant are not embedded."), files);
+    } else {
+      const detail = JSON.parse(found.detail);
+      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail.hot[name]));
+      const sections = detail.sections.map(([heading, kind, rows]) =>
+        make("div", {}, make("h3", {}, `${heading} `, kind ? make("span", { class: `chip ${kind}` }, kind) : null), facts(rows)));
+      const folded = [["Build log", found.log], ["provenance.json", detail.provenance]].filter(([, text]) => text).map(([title, text]) =>
+        make("details", { open: title === "Build log" && Boolean(detail.reason) }, make("summary", {}, title), make("pre", {}, text)));
+      $("viewer").replaceChildren(...[
+        make("p", { class: "meta" }, `${detail.name} ${detail.label} · ${variant} · ${detail.status}`),
+        detail.reason ? make("p", { class: "note" }, detail.reason) : null,
+        make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
+        make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,
+      ].filter(Boolean));
+      made.forEach(({ jump }) => jump());
+    }
+    if (scroll) $("code").scrollIntoView();
+  }
+
+  const nameOf = (row) => [row[at.variant], row[at.kernel], row[at.label] === row[at.kernel] ? "" : row[at.label]].filter(Boolean).join(" · ");
+  $("pick").append(...data.rows.map((row) => make("option", { value: row[at.variant] }, nameOf(row))));
+  $("pick").addEventListener("change", (event) => { history.replaceState(null, "", `#v-${event.target.value}`); open(event.target.value, false); });
+  for (const button of document.querySelectorAll("button[data-pane]")) {
+    button.addEventListener("click", () => {
+      const name = button.dataset.pane;
+      hidden.has(name) ? hidden.delete(name) : hidden.add(name);
+      button.setAttribute("aria-pressed", String(!hidden.has(name)));
+      for (const pane of document.querySelectorAll(".pane")) pane.style.display = hidden.has(pane.dataset.name) ? "none" : "";
+    });
+  }
+  const fromHash = () => (location.hash.startsWith("#v-") ? decodeURIComponent(location.hash.slice(3)) : null);
+  addEventListener("hashchange", () => { const variant = fromHash(); if (variant) open(variant, true); });
+  $("copy").addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText($("command").textContent); $("copy").textContent = "Copied"; }
+    catch { getSelection().selectAllChildren($("command")); }
+  });
+
+  drawHead();
+  drawBody();
+  drawCharts();
+  const first = fromHash();
+  if (first) open(first, true);
+  else if (data.rows.length) {
+    const watcher = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      watcher.disconnect();
+      if (!opened) open(data.first ?? data.rows[0][at.variant], false);
+    }, { rootMargin: "400px" });
+    watcher.observe($("code"));
+  }
+})();

@@ -1,0 +1,176 @@
+"""`index.html`: one file that works offline, from a template, a style sheet and a script beside this module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import vl_convert
+from altair.utils._importers import vl_version_for_vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lab.measurement import CardState
+from lab.report import chartdata, style
+from lab.report.charts import Chart
+from lab.report.columns import Column, Value
+from lab.report.figures import ranked
+from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
+from lab.store import Store, VariantRecord
+
+if TYPE_CHECKING:
+    from lab.report.render import Analysis
+
+LOG_LINES = 12
+"""Lines of a failed variant's log that the table of failures shows."""
+
+MOST_LOGS = 50
+"""Failed variants whose logs are shown; the others keep their reason and a link."""
+
+
+def page(
+    analysis: Analysis,
+    rows: Sequence[dict[str, Value]],
+    *,
+    charts: Sequence[Chart],
+    store: Store,
+    pngs: Sequence[str],
+    budget: int,
+) -> str:
+    """The page's HTML.
+
+    Args:
+        analysis: Everything derived from the records.
+        rows: Cells by column name, one dict a record.
+        charts: Interactive charts.
+        store: Where the variants' files are.
+        pngs: Names of the PNGs beside the page.
+        budget: Bytes that embedded listings may take.
+    """
+    packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget)
+    package = resources.files("lab.report")
+    environment = Environment(
+        loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    used = {part.cls for part in analysis.slices}
+    return environment.get_template("page.html.j2").render(
+        a=analysis,
+        run=analysis.run,
+        charts={chart.id: chart for chart in charts},
+        pngs=pngs,
+        packed=packed,
+        data=_data(analysis, rows, charts, packed),
+        vega=vega(),
+        css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
+        failures=_failures(store, analysis.records),
+        provenance=_provenance(analysis.records),
+        source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
+        kinds=style.KIND_MEANING,
+        most_bars=chartdata.MOST_BARS,
+    )
+
+
+@lru_cache(maxsize=1)
+def vega() -> str:
+    """The Vega runtime for the specifications that altair writes, packed like the listings."""
+    return pack(vl_convert.javascript_bundle(snippet=None, vl_version=vl_version_for_vl_convert()))
+
+
+def _data(
+    analysis: Analysis, rows: Sequence[dict[str, Value]], charts: Iterable[Chart], packed: Packed
+) -> dict[str, Any]:
+    """What the page's script reads."""
+    columns = [column for column in analysis.columns if column.name != "folder"]
+    bars = [asdict(bar) | {"text": bar.text} for bar in analysis.bars]
+    return {
+        "columns": [_column(column, rows) for column in columns],
+        "rows": [[_number(cells[column.name]) for column in columns] for cells in rows],
+        "response": analysis.response.column,
+        "charts": {chart.id: [asdict(choice) for choice in chart.choices] for chart in charts},
+        "labels": {chart.id: chart.label for chart in charts},
+        "datasets": {"bars": bars, "mix": [asdict(part) for part in analysis.slices]},
+        "colours": style.CLASS_COLOURS,
+        "opcodes": opcode_classes(analysis.records),
+        "variants": packed.variants,
+        "files": {**FILES, "provenance": "provenance.json"},
+        "first": next((bar.variant for bar in ranked_bars(analysis) if bar.variant), None),
+    }
+
+
+def ranked_bars(analysis: Analysis) -> list[chartdata.Bar]:
+    """Bars, best first."""
+    return sorted(analysis.bars, key=lambda bar: -bar.value)
+
+
+def _column(column: Column, rows: Sequence[dict[str, Value]]) -> dict[str, Any]:
+    values = [value for cells in rows if (value := cells[column.name]) is not None]
+    numeric = bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return {
+        "name": column.name,
+        "key": column.key,
+        "title": column.title,
+        "unit": column.unit,
+        "kind": column.kind,
+        "format": column.format,
+        "about": column.about,
+        "numeric": numeric,
+        "shown": column.shown and bool(values),
+        "empty": not values,
+    }
+
+
+def _number(value: Value) -> Value:
+    """Seven significant digits are more than any figure has; nan and infinity have no JSON."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def _failures(store: Store, records: Iterable[VariantRecord]) -> list[dict[str, Any]]:
+    """Failed variants with the end of their logs."""
+    made: list[dict[str, Any]] = []
+    for record in records:
+        if record.status.failed:
+            log = read(store.variant_folder(record.variant) / FILES["log"]) if len(made) < MOST_LOGS else None
+            lines = (log or "").rstrip().splitlines()
+            made.append({"record": record, "tail": "\n".join(lines[-LOG_LINES:]), "cut": len(lines) > LOG_LINES})
+    return made
+
+
+def _span(values: Iterable[float | None], unit: str) -> str | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    return f"{low:g} {unit}" if low == high else f"{low:g} to {high:g} {unit}"
+
+
+def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
+    """Compilers, disassemblers and the card's state over all variants."""
+    builds = [record.build for record in records if record.build]
+    cards: list[CardState] = [
+        card for r in records if r.measurement for card in (r.measurement.before, r.measurement.after)
+    ]
+    compilers = dict.fromkeys(f"{build.toolchain} {build.version}" for build in builds)
+    disassemblers = dict.fromkeys(build.disassembler for build in builds)
+    throttles = dict.fromkeys(reason for card in cards for reason in card.throttle_reasons)
+    caches = dict.fromkeys(r.measurement.cache for r in records if r.measurement)
+    rows = [
+        ("compiler", ", ".join(compilers)),
+        ("disassembler", ", ".join(disassemblers)),
+        ("architecture", ", ".join(dict.fromkeys(record.arch for record in records))),
+        ("SM clock", _span((card.sm_clock_mhz for card in cards), "MHz")),
+        ("memory clock", _span((card.memory_clock_mhz for card in cards), "MHz")),
+        ("power", _span((card.power_w for card in cards), "W")),
+        ("temperature", _span((card.temperature_c for card in cards), "°C")),
+        ("throttle reasons", ", ".join(throttles) or ("none" if cards else "")),
+        ("L2 cache", ", ".join(caches)),
+    ]
+    return [(name, text) for name, text in rows if text]

@@ -1,0 +1,189 @@
+"""The PNGs, by matplotlib: made to be read in a README at 800 pixels.
+
+Every title says what is shown, every axis its unit and kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
+
+from lab.measurement import Kind
+from lab.report import style
+from lab.report.chartdata import Bar, Slice
+from lab.report.columns import Column, Value
+from lab.report.effects import Effect, text
+from lab.report.figures import Response
+from lab.store import VariantRecord
+
+DPI: Final = 160
+WIDTH: Final = 7.5
+"""Inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
+
+INK, FAINT = "#1f2328", "#d0d7de"
+
+
+def _figure(height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:  # noqa: ANN401 - handed to matplotlib
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.spines[["left", "bottom"]].set_color(FAINT)
+        axis.tick_params(colors=INK, labelsize=8, color=FAINT)
+        axis.set_axisbelow(True)
+    return figure, list(axes.flat)
+
+
+def _plain(words: str) -> str:
+    """Text that matplotlib does not take for mathematics."""
+    return words.replace("$", r"\$")
+
+
+def _short(words: str, limit: int = 44) -> str:
+    return _plain(words if len(words) <= limit else words[: limit - 1] + "…")
+
+
+def _save(figure: Figure, path: Path, title: str) -> Path:
+    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
+    figure.savefig(path, metadata={"Software": None})
+    return path
+
+
+def ratio(
+    path: Path,
+    *,
+    records: Sequence[VariantRecord],
+    axis_column: Column,
+    response: Response,
+    by: tuple[Column, Sequence[Value]] | None,
+    baseline: tuple[str, float] | None,
+    labelled: bool,
+    title: str,
+) -> Path:
+    """A ratio of the hot loop against the response."""
+    figure, (axis,) = _figure(4.2)
+    axis.grid(color=FAINT, linewidth=0.5)
+    points = [
+        (float(x), y, record)
+        for record in records
+        if (y := response.of(record)) is not None and isinstance(x := axis_column.get(record), int | float)
+    ]
+    groups: list[Value] = list(by[1]) if by else [None]
+    for index, group in enumerate(groups):
+        mine = [p for p in points if by is None or text(by[0].get(p[2])) == text(group)]
+        label = f"{by[0].title} = {text(group)}" if by else None
+        colour = style.series_colour(index)
+        axis.scatter([p[0] for p in mine], [p[1] for p in mine], s=38, color=colour, alpha=0.85, linewidths=0,
+                     label=_plain(label) if label else None)  # fmt: skip
+        for x, y, record in mine:
+            if response.kind is Kind.MEASURED and record.measurement:
+                low, high = (
+                    record.flops / t / 1e9 for t in (record.measurement.samples.p80, record.measurement.samples.p20)
+                )
+                axis.plot([x, x], [low, high], color=colour, linewidth=1, alpha=0.6)
+            if labelled:
+                axis.annotate(_short(record.kernel, 20), (x, y), xytext=(0, 6), textcoords="offset points",
+                              ha="center", fontsize=8, color=INK)  # fmt: skip
+    if baseline:
+        axis.axhline(baseline[1], color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
+        axis.annotate(_plain(f"{baseline[0]} {baseline[1]:.1f}"), (0, baseline[1]), xycoords=("axes fraction", "data"),
+                      xytext=(4, 3), textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
+    axis.set_ylim(bottom=0)
+    axis.margins(x=0.06)
+    axis.set_xlabel(_plain(f"{axis_column.header} of the hot loop ({axis_column.kind})"), fontsize=9, color=INK)
+    axis.set_ylabel(response.axis, fontsize=9, color=INK)
+    if axis_column.format.endswith("%"):
+        axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if by:
+        axis.legend(fontsize=8, frameon=False, loc="best")
+    return _save(figure, path, title)
+
+
+def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None, *, title: str) -> Path:
+    """One bar a variant, with its share of peak and its predicted ceiling."""
+    figure, (axis,) = _figure(1.4 + 0.26 * len(rows))
+    axis.grid(axis="x", color=FAINT, linewidth=0.5)
+    measured = response.kind is Kind.MEASURED
+    colours = {"variant": style.MEASURED, "baseline": style.BASELINE, **style.BOUND_COLOURS}
+    top = max(max(bar.value, bar.ceiling or 0.0) for bar in rows)
+    for place, bar in enumerate(rows):
+        axis.barh(place, bar.value, height=0.7, color=colours.get(bar.group, style.PREDICTED))
+        if bar.low is not None and bar.high is not None:
+            axis.plot([bar.low, bar.high], [place, place], color=INK, linewidth=1.2)
+        if measured and bar.ceiling is not None:
+            axis.plot([bar.ceiling] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
+        inside = bar.value > 0.3 * top
+        axis.text(0.01 * top + (0 if inside else bar.value), place, bar.text.replace("%", "% of peak"), va="center",
+                  fontsize=8, color="white" if inside else INK)  # fmt: skip
+    axis.set_yticks(range(len(rows)), [_short(bar.name) for bar in rows])
+    axis.tick_params(axis="y", length=0)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_xlim(0, top * 1.05)
+    peak_words = f"; peak {peak:.1f}" if peak else ""
+    axis.set_xlabel(f"{response.axis}{peak_words}", fontsize=9, color=INK)
+    if measured:
+        axis.plot([], [], color=style.ACCENT, linewidth=2, label="predicted ceiling")
+    else:
+        for group in dict.fromkeys(bar.group for bar in rows):
+            axis.barh(0, 0, color=colours.get(group, style.PREDICTED), label=f"bound by {group}")
+    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13 - 0.6 / len(rows)), ncols=4)
+    return _save(figure, path, title)
+
+
+def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
+    """Stacked shares of the classes in the PTX and the SASS hot loop."""
+    names = list(dict.fromkeys(part.name for part in slices))
+    isas = list(dict.fromkeys(part.isa for part in slices))
+    figure, axes = _figure(1.7 + 0.24 * len(names), columns=len(isas), sharey=True)
+    place = {name: index for index, name in enumerate(names)}
+    used = [cls for cls in style.CLASS_COLOURS if any(part.cls == cls for part in slices)]
+    for axis, isa in zip(axes, isas, strict=True):
+        left = [0.0] * len(names)
+        for cls in used:
+            mine = {place[part.name]: part.share for part in slices if part.isa == isa and part.cls == cls}
+            rows = sorted(mine)
+            axis.barh(rows, [mine[r] for r in rows], left=[left[r] for r in rows], height=0.78, linewidth=0,
+                      color=style.CLASS_COLOURS[cls])  # fmt: skip
+            for r in rows:
+                left[r] += mine[r]
+        axis.set_xlim(0, 1)
+        axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axis.set_xlabel(f"share of the {isa.upper()} hot loop (static)", fontsize=9, color=INK)
+        axis.set_yticks(range(len(names)), [_short(name, 34) for name in names])
+        axis.tick_params(axis="y", length=0)
+        axis.set_ylim(len(names) - 0.4, -0.6)
+    handles = [Patch(color=style.CLASS_COLOURS[cls], label=cls) for cls in used]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
+    return _save(figure, path, title)
+
+
+def effects(
+    path: Path, found: Sequence[Effect], domain: tuple[float, float], response: Response, *, title: str
+) -> Path:
+    """Range and mean of the response at each value of each factor."""
+    columns = min(len(found), 4)
+    rows = -(-len(found) // columns)
+    figure, axes = _figure(0.7 + 2.5 * rows, columns=columns, rows=rows, sharey=True)
+    for axis, effect in zip(axes, found, strict=False):
+        places = range(len(effect.levels))
+        axis.grid(axis="y", color=FAINT, linewidth=0.5)
+        axis.vlines(places, [v.low for v in effect.levels], [v.high for v in effect.levels], color=style.PREDICTED,
+                    linewidth=5, alpha=0.4)  # fmt: skip
+        axis.plot(places, [v.mean for v in effect.levels], "o-", color=style.MEASURED, linewidth=1.6, markersize=6)
+        axis.set_xticks(list(places), [_short(text(v.value), 12) for v in effect.levels])
+        axis.set_xlim(-0.5, len(effect.levels) - 0.5)
+        axis.set_ylim(*domain)
+        axis.set_title(_short(f"{effect.factor} (η² = {effect.share:.2f})", 32), fontsize=9, color=INK, loc="left")
+    for axis in axes[len(found) :]:
+        axis.set_visible(False)
+    for axis in axes[::columns]:
+        axis.set_ylabel(f"{response.unit} ({response.kind})", fontsize=9, color=INK)
+    return _save(figure, path, title)

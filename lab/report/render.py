@@ -1,0 +1,203 @@
+"""From a run directory to everything that a reader opens."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import StoreError
+from lab.measurement import Kind
+from lab.report import chartdata, charts, plots
+from lab.report.answer import Answer, answer
+from lab.report.chartdata import Bar, Slice
+from lab.report.columns import Column, Value, columns_for, row
+from lab.report.effects import (
+    Effect,
+    Interaction,
+    factors,
+    main_effects,
+    observations,
+    strongest_interaction,
+)
+from lab.report.figures import Response, response_of
+from lab.report.listings import BUDGET
+from lab.report.page import page
+from lab.store import RunRecord, Store, VariantRecord, record_to_json, write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """All that page, PNGs and tables have in common, computed once.
+
+    Attributes:
+        run: The run's facts.
+        records: Every record, in the experiment's order.
+        columns: The registry for this run.
+        response: What the variants are compared by.
+        answer: The opening paragraph.
+        effects: Main effects, the most influential factor first.
+        interaction: The strongest one, or None.
+        bars: Ladder or sweep.
+        slices: Instruction mix.
+        axes: Ratio columns that have values.
+        by: Column that colours the ratio chart and its values, or None.
+        baseline: Name and TFLOP/s, or None.
+    """
+
+    run: RunRecord
+    records: tuple[VariantRecord, ...]
+    columns: tuple[Column, ...]
+    response: Response
+    answer: Answer
+    effects: tuple[Effect, ...]
+    interaction: Interaction | None
+    bars: tuple[Bar, ...]
+    slices: tuple[Slice, ...]
+    axes: tuple[Column, ...]
+    by: tuple[Column, tuple[Value, ...]] | None
+    baseline: tuple[str, float] | None
+
+    @property
+    def ladder(self) -> bool:
+        """The experiment has more than one kernel."""
+        return chartdata.is_ladder(self.records)
+
+
+def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
+    """Everything that is derived from the records."""
+    response = response_of(records)
+    columns = columns_for(run, records)
+    observed = observations(records, response.of)
+    varied = factors(run, records)
+    effects = main_effects(varied, observed)
+    bars = chartdata.bars(run, records, response)
+    last = bars[-1] if bars and bars[-1].group == "baseline" else None
+    named = {column.name: column for column in columns}
+    by = None
+    if effects and not chartdata.is_ladder(records):
+        first = effects[0]
+        by = named[f"p.{first.factor}" if first.parameter else first.factor], tuple(v.value for v in first.levels)
+    return Analysis(
+        run,
+        records,
+        columns,
+        response,
+        answer(run, records, response),
+        effects,
+        strongest_interaction(varied, observed),
+        bars,
+        chartdata.mix_slices(records, response),
+        chartdata.ratio_columns(columns, records) if observed else (),
+        by,
+        (last.name, last.value) if last else None,
+    )
+
+
+def render(store: Store, *, listing_budget: int = BUDGET) -> tuple[Path, ...]:
+    """Write the report of a run into its directory.
+
+    Args:
+        store: The run directory; `run`, `records` and the variants' files are read.
+        listing_budget: Bytes of the page that embedded listings may take; the listings of further variants are
+            links to their files.
+
+    Returns:
+        The files written: `index.html` first, then PNGs, `records.csv` and `records.json`.
+
+    Raises:
+        StoreError: the directory cannot be read or written.
+    """
+    analysis = analyse(store.run(), store.records())
+    folder = store.folder
+    rows = [row(record, analysis.columns) for record in analysis.records]
+    try:
+        pngs = draw(analysis, folder)
+        html = page(
+            analysis,
+            rows,
+            charts=chart_list(analysis),
+            store=store,
+            pngs=[path.name for path in pngs],
+            budget=listing_budget,
+        )
+        written = {
+            "index.html": html,
+            "records.csv": to_csv(rows, analysis.columns),
+            "records.json": to_json(analysis, rows),
+        }
+        for name, text in written.items():
+            write_atomically(folder / name, text)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error}") from error
+    return (folder / "index.html", *pngs, folder / "records.csv", folder / "records.json")
+
+
+def to_csv(rows: Sequence[dict[str, Value]], columns: Sequence[Column]) -> str:
+    """One line a variant, full precision, empty where there is no value."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([column.name for column in columns])
+    for cells in rows:
+        values = (cells[column.name] for column in columns)
+        writer.writerow([str(v).lower() if isinstance(v, bool) else "" if v is None else v for v in values])
+    return stream.getvalue()
+
+
+def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]]) -> str:
+    """The run and its records as the store holds them, each record with its `derived` columns."""
+    kinds = {column.name: column.kind for column in analysis.columns}
+    records = []
+    for record, cells in zip(analysis.records, rows, strict=True):
+        derived = {name: finite(value) for name, value in cells.items() if kinds[name] is not None}
+        records.append({**record_to_json(record), "derived": derived})
+    return json.dumps({"run": record_to_json(analysis.run), "records": records}, ensure_ascii=False, indent=1) + "\n"
+
+
+def finite(value: Value) -> Value:
+    """JSON has no nan and no infinity: they become null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
+    """The page's charts; those without data are left out."""
+    a, made = analysis, []
+    if a.axes:
+        made.append(charts.ratio_chart(a.columns, a.axes, a.response, a.by, a.baseline, labelled=a.ladder))
+    if a.bars:
+        made.append(charts.bars_chart(a.bars, a.response))
+    if a.slices:
+        made.extend(charts.mix_charts(a.slices))
+    made.extend(charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.response))
+    if a.interaction:
+        made.append(charts.interaction_chart(a.interaction, a.response))
+    return tuple(made)
+
+
+def draw(analysis: Analysis, folder: Path) -> list[Path]:
+    """Write the PNGs that have data."""
+    a, made = analysis, []
+    name, kind = a.run.experiment, a.response.kind
+    what = "throughput" if kind is Kind.MEASURED else "predicted ceiling"
+    if a.axes:
+        made.append(
+            plots.ratio(
+                folder / "ratio_vs_throughput.png", records=a.records, axis_column=a.axes[0], response=a.response,
+                by=a.by, baseline=a.baseline, labelled=a.ladder, title=f"{name}: instruction ratio against {what}",
+            )
+        )  # fmt: skip
+    if a.bars:
+        file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
+        peak = chartdata.peak_tflops(a.records)
+        made.append(plots.bars(folder / file, a.bars, a.response, peak, title=f"{name}: {what} of {title}"))
+    if a.slices:
+        made.append(plots.mix(folder / "instruction_mix.png", a.slices, title=f"{name}: instructions of the hot loop"))
+    if a.effects:
+        domain = charts.effect_domain(a.effects)
+        title = f"{name}: main effects on {what} (mean, and range over the variants)"
+        made.append(plots.effects(folder / "main_effects.png", a.effects, domain, a.response, title=title))
+    return made

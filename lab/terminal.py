@@ -1,0 +1,186 @@
+"""What a terminal shows: progress on stderr, inspections and findings on stdout. No decisions are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from lab.building import BuildFailure, Built
+from lab.doctor import Finding
+from lab.experiment import Expansion, Experiment
+from lab.inspection import Inspection, Listing
+from lab.isa.mix import Counts, KernelMix
+from lab.plan import Planned
+from lab.run import Outcome
+from lab.store import Status, VariantRecord
+
+_HOT = "▌"
+_FAILURES_SHOWN = 10
+
+
+class RunProgress:
+    """A progress bar with the time left and the best variant so far; on a pipe, a line a failure and a summary."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on this console, which should write to stderr."""
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=console,
+        )
+        self._best: VariantRecord | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
+        """Say what will be done."""
+        self._console.print(Text(experiment.question, style="bold"))
+        self._console.print(f"{variants} variants of {expansion.combinations} combinations. {gpu}", highlight=False)
+        self._build = self._bar.add_task("build and inspect", total=variants, best="")
+        self._done = self._bar.add_task("finish", total=variants, best="")
+
+    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """Move the first bar."""
+        del planned, outcome
+        self._bar.advance(self._build)
+
+    def recorded(self, record: VariantRecord) -> None:
+        """Move the second bar; tell of a failure and of a new best."""
+        self._bar.advance(self._done)
+        name = f"{record.kernel} {record.label}".strip()
+        if record.status.failed:
+            self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
+        if record.tflops and (self._best is None or record.tflops > (self._best.tflops or 0)):
+            self._best = record
+            self._bar.update(self._done, best=f"best {record.tflops:.2f} TFLOP/s: {name}")
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """Where the report is, and how the variants fared."""
+    counts = {status: sum(r.status is status for r in outcome.records) for status in Status}
+    fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    if outcome.interrupted:
+        console.print(Text("interrupted; what was finished is kept", style="yellow"))
+    console.print(f"{len(outcome.records)} of {outcome.run.variants} variants: {fared}", highlight=False)
+    if outcome.run.not_measured:
+        console.print(Text(outcome.run.not_measured))
+    console.print(Text(f"report: {outcome.folder / 'index.html'}"))
+
+
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """The doctor's table, then one line a missing thing with the command that installs it."""
+    findings = list(findings)
+    table = Table(box=None, pad_edge=False)
+    for header in ("", "what", "found"):
+        table.add_column(header)
+    for finding in findings:
+        mark = Text("✓", style="green") if finding.found else Text("–", style="yellow")
+        table.add_row(mark, finding.name, Text(finding.detail))
+    console.print(table)
+    missing = [finding for finding in findings if not finding.found]
+    if missing:
+        console.print()
+        console.print(Text("missing", style="bold"))
+    for finding in missing:
+        console.print(Text(f"{finding.name}: {finding.adds}"))
+        console.print(Text(f"    {finding.install}", style="cyan"))
+
+
+def print_variants(console: Console, planned: Iterable[Planned]) -> None:
+    """One line a variant."""
+    table = Table(box=None, pad_edge=False)
+    for header in ("variant", "kernel", "parameters", "toolchain", "arch"):
+        table.add_column(header)
+    for one in planned:
+        table.add_row(one.variant, one.point.kernel.name, one.label, one.toolchain, one.request.arch)
+    console.print(table)
+
+
+def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
+    """Source, listings with the hot loop marked, and the mix."""
+    console.rule(Text(inspection.title))
+    if inspection.source and not hot_only:
+        console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
+    for listing in inspection.listings:
+        console.rule(listing.isa.upper())
+        console.print(_marked(listing, hot_only=hot_only), soft_wrap=True)
+    for listing in inspection.listings:
+        for kernel in listing.kernels:
+            console.rule(f"{listing.isa.upper()} of {kernel.name}")
+            console.print(_loops(kernel))
+            console.print(_classes(kernel))
+
+
+def _marked(listing: Listing, *, hot_only: bool) -> Text:
+    hot = {
+        line
+        for kernel in listing.kernels
+        if kernel.hot_loop
+        for first, last in kernel.hot_loop.lines
+        for line in range(first, last + 1)
+    }
+    lines = listing.text.splitlines()
+    text = Text()
+    for number, line in enumerate(lines, 1):
+        if number in hot:
+            text.append(f"{number:6} {_HOT} {line}\n", style="bold yellow")
+        elif not hot_only:
+            text.append(f"{number:6}   {line}\n")
+    return text
+
+
+def _loops(kernel: KernelMix) -> Table:
+    table = Table(title="loops", title_justify="left", box=None, pad_edge=False)
+    for header in ("loop", "depth", "instructions", "fma : ld.shared", "FMA share", "fma/(fma+ld.shared)", "live regs"):
+        table.add_column(header, justify="left" if header == "loop" else "right")
+    for loop in kernel.loops:
+        live = "" if loop.live_registers is None else str(loop.live_registers)
+        name = Text(f"{_HOT if loop.hot else ' '} {'  ' * (loop.depth - 1)}{loop.label}")
+        table.add_row(name, str(loop.depth), str(loop.counts.instructions), *_figures(loop.counts), live)
+    whole = kernel.live_registers
+    table.add_row(
+        "  whole kernel",
+        "0",
+        str(kernel.counts.instructions),
+        *_figures(kernel.counts),
+        "" if whole is None else str(whole),
+    )
+    return table
+
+
+def _figures(counts: Counts) -> tuple[str, str, str]:
+    ratio = f"{counts.fma} : {counts.ld_shared}"
+    if counts.fma_per_ld_shared is not None:
+        ratio += f" = {counts.fma_per_ld_shared:.2f}"
+    share, both = counts.fma_share, counts.fma_over_fma_plus_ld_shared
+    return ratio, "" if share is None else f"{share:.1%}", "" if both is None else f"{both:.3f}"
+
+
+def _classes(kernel: KernelMix) -> Table:
+    hot = kernel.hot_loop
+    table = Table(title="instructions by class", title_justify="left", box=None, pad_edge=False)
+    for header in ("class", "hot loop", "kernel"):
+        table.add_column(header, justify="left" if header == "class" else "right")
+    for name, count in sorted(kernel.counts.by_class.items(), key=lambda item: -item[1]):
+        table.add_row(name, str(hot.counts.by_class.get(name, 0)) if hot else "", str(count))
+    return table

@@ -1,0 +1,137 @@
+"""What a cubin's ELF image itself says about its kernels' use of resources.
+
+The layout is ELF's own (System V gABI, chapter 4) with NVIDIA's sections, whose names and attributes
+nvdisasm prints (`nvdisasm FILE` without `-c`): `.text.<kernel>`, `.nv.shared.<kernel>`,
+`.nv.constant<bank>.<kernel>`, and the attribute lists `.nv.info` (by symbol) and `.nv.info.<kernel>`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
+_SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
+_SHT_NOBITS = 8
+_FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; the other formats keep their value in those 2 bytes
+_REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS = 0x2F, 0x12, 0x4C  # EIATTR_* as nvdisasm names them
+
+_ENTRY = 0x10  # STO_CUDA_ENTRY in a symbol's st_other marks a kernel
+
+_RESERVED_SHARED = 1024
+"""Where `.nv.shared.reserved.0` exists (sm_90 on), a kernel's own shared section counts the 1 KB that the
+system reserves in each block (CUDA C++ Programming Guide, "Shared Memory"); ptxas's log does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class CubinKernel:
+    """One kernel's resources as the image states them.
+
+    Attributes:
+        registers: Registers per thread.
+        stack_bytes: Stack per thread, called functions included.
+        shared_bytes: Static shared memory per block, the system's reserved bytes excluded.
+        constant_bytes: Bytes of the kernel's own constant banks: parameters and compiler constants.
+        barriers: Named barriers.
+    """
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    constant_bytes: int
+    barriers: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    info: int
+    size: int
+    content: bytes  # empty where the file holds none (shared memory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    entry: bool
+
+
+def kernels(cubin: bytes) -> dict[str, CubinKernel]:
+    """The kernels of a cubin, by symbol name.
+
+    Raises:
+        ValueError: this is no 64-bit ELF image, or it is truncated.
+    """
+    if cubin[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit little-endian ELF image")
+    try:
+        sections = {section.name: section for section in _sections(cubin)}
+        symbols = tuple(_symbols(sections))
+        attributes = {
+            (symbols[index].name, key): value
+            for key, payload in _attributes(sections.get(".nv.info"))
+            if key in (_REGCOUNT, _MIN_STACK_SIZE)
+            for index, value in [struct.unpack("<II", payload)]
+        }
+        return {s.name: _kernel(s.name, sections, attributes) for s in symbols if s.entry}
+    except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a whole cubin: {error}") from error
+
+
+def _kernel(name: str, sections: dict[str, _Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
+    text = sections[f".text.{name}"]
+    barriers = [payload[0] for key, payload in _attributes(sections.get(f".nv.info.{name}")) if key == _NUM_BARRIERS]
+    shared = sections.get(f".nv.shared.{name}")
+    reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in sections else 0
+    bank = re.compile(rf"\.nv\.constant\d+\.{re.escape(name)}")
+    return CubinKernel(
+        # Before sm_90 the section header holds the count, too, in the top byte of sh_info.
+        registers=attributes.get((name, _REGCOUNT), text.info >> 24),
+        stack_bytes=attributes.get((name, _MIN_STACK_SIZE), 0),
+        shared_bytes=max(0, shared.size - reserved) if shared else 0,
+        constant_bytes=sum(section.size for key, section in sections.items() if bank.fullmatch(key)),
+        barriers=max(barriers, default=0),
+    )
+
+
+def _sections(image: bytes) -> Iterator[_Section]:
+    (table,) = struct.unpack_from("<Q", image, 0x28)  # e_shoff
+    entry_size, count, names_index = struct.unpack_from("<HHH", image, 0x3A)  # e_shentsize, e_shnum, e_shstrndx
+    headers = [_SECTION.unpack_from(image, table + index * entry_size) for index in range(count)]
+    names = _content(image, headers[names_index])
+    for header in headers:
+        yield _Section(_string(names, header[0]), header[7], header[5], _content(image, header))
+
+
+def _content(image: bytes, header: tuple[int, ...]) -> bytes:
+    kind, offset, size = header[1], header[4], header[5]
+    if kind == _SHT_NOBITS:
+        return b""
+    if offset + size > len(image):
+        raise IndexError("a section lies beyond the end")
+    return image[offset : offset + size]
+
+
+def _symbols(sections: dict[str, _Section]) -> Iterator[_Symbol]:
+    names = sections[".strtab"].content
+    for name, _, other, _, _, _ in _SYMBOL.iter_unpack(sections[".symtab"].content):
+        yield _Symbol(_string(names, name), bool(other & _ENTRY))
+
+
+def _attributes(section: _Section | None) -> Iterator[tuple[int, bytes]]:
+    """The (attribute, payload) pairs of an attribute list."""
+    content, at = (section.content if section else b""), 0
+    while at + 4 <= len(content):
+        kind, key, size = struct.unpack_from("<BBH", content, at)
+        at += 4
+        if kind == _FORMAT_SIZED:
+            yield key, content[at : at + size]
+            at += size
+        else:
+            yield key, content[at - 2 : at]
+
+
+def _string(table: bytes, offset: int) -> str:
+    return table[offset : table.index(b"\0", offset)].decode()

@@ -1,0 +1,131 @@
+"""Choosing a toolchain by name, and building through the cache."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lab.errors import MissingToolError, UserError, did_you_mean
+from lab.toolchain import nvcc, nvrtc
+from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
+from lab.toolchain.cache import Cache, cache_key, cacheable
+from lab.toolchain.disassembler import disassemble, disassembler_version
+
+NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc")
+"""What an experiment may ask for; each but `auto` also with a version, `nvrtc==13.5`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A build with its disassembly.
+
+    Attributes:
+        build: What the compiler made.
+        disassembly: What nvdisasm made of its cubin.
+        cached: Taken from the cache.
+    """
+
+    build: Build
+    disassembly: Disassembly
+    cached: bool
+
+
+def find_toolchains() -> tuple[Toolchain, ...]:
+    """Every toolchain on this machine; the one that `auto` takes comes first."""
+    by_nvcc, by_nvrtc = nvcc.find_nvcc(), nvrtc.find_nvrtc()
+    if by_nvcc is not None and by_nvcc.through_pycuda:
+        found: tuple[Toolchain | None, ...] = (by_nvcc, by_nvrtc)
+    else:
+        found = (by_nvrtc, by_nvcc)
+    return tuple(toolchain for toolchain in found if toolchain is not None)
+
+
+def toolchain(name: str) -> Toolchain:
+    """The toolchain of a name.
+
+    Args:
+        name: `auto` (nvcc through PyCUDA where both are there, else NVRTC), `nvrtc`, `nvcc` (through PyCUDA
+            where that imports) or `pycuda-nvcc`, and with a version, as far as it matters: `nvrtc==13.5`.
+
+    Raises:
+        UserError: there is no such name, or the version is not written as one.
+        MissingToolError: it is not on this machine, or in another version.
+    """
+    match = re.fullmatch(r"\s*([^=\s]+)\s*(?:==\s*(\d+(?:\.\d+){0,3})\s*)?", name)
+    if match is None or match[1] not in NAMES or (match[1] == "auto" and match[2]):
+        base = re.split(r"[=<>!~\s]", name.strip(), maxsplit=1)[0]
+        suggestion = f"write {base}==13.5" if base in NAMES[1:] else did_you_mean(base, NAMES)
+        raise UserError(
+            "no such toolchain",
+            key="toolchains",
+            found=name,
+            accepted=f"{', '.join(NAMES)}; all but auto also with a version, such as nvrtc==13.5",
+            suggestion=suggestion,
+        )
+    found = _find(match[1])
+    wanted = match[2]
+    if found is None:
+        raise MissingToolError(f"the toolchain {match[1]} is not on this machine; {_advice(match[1], wanted)}")
+    if wanted and f"{found.version}.".startswith(f"{wanted}.") is False:
+        raise MissingToolError(f"{name} was asked for, {found.version} is here; {_advice(match[1], wanted)}")
+    return found
+
+
+def build(toolchain: Toolchain, request: CompileRequest, cache: Cache | None = None) -> Built:
+    """Compile and disassemble, or take both from the cache.
+
+    A request that reads files of the user's (`#include "mine.h"`, `-I`) is never cached.
+
+    Raises:
+        UserError: this compiler cannot target the architecture.
+        CompileError: the source is refused, or the disassembler refuses the cubin.
+        MissingToolError: a tool is not on this machine.
+    """
+    if not toolchain.supports(request.arch):
+        raise UserError(
+            f"{toolchain.name} {toolchain.version} cannot target this architecture",
+            key="archs",
+            found=request.arch,
+            accepted=toolchain.architectures,
+            suggestion=did_you_mean(request.arch, toolchain.architectures),
+        )
+    if cache is None or not cacheable(request):
+        made = toolchain.compile(request)
+        return Built(made, disassemble(made.cubin), cached=False)
+    key = cache_key(toolchain, request, disassembler_version())
+    entry = cache.get(key)
+    if entry is not None:
+        return Built(*entry, cached=True)
+    made = toolchain.compile(request)
+    disassembly = disassemble(made.cubin)
+    cache.put(key, made, disassembly)
+    return Built(made, disassembly, cached=False)
+
+
+def _find(name: str) -> Toolchain | None:
+    if name == "nvrtc":
+        return nvrtc.find_nvrtc()
+    if name == "nvcc":
+        return nvcc.find_nvcc()
+    through_pycuda = nvcc.find_nvcc(through_pycuda=True)
+    return through_pycuda if name == "pycuda-nvcc" else through_pycuda or nvrtc.find_nvrtc()
+
+
+def _advice(name: str, version: str | None) -> str:
+    """How to install a toolchain, in a version where one is wanted."""
+    if name == "pycuda-nvcc":
+        return (
+            f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
+        )
+    wheel_and_bindings = nvcc.INSTALL if name == "nvcc" else nvrtc.INSTALL
+    if version is None:
+        return f"install it: {wheel_and_bindings}"
+    major = version.split(".", maxsplit=1)[0]
+    pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
+    if int(major) >= 13:  # noqa: PLR2004 - CUDA 13 dropped the major version from its wheels' names
+        wheels = f"'nvidia-cuda-{'nvcc' if name == 'nvcc' else 'nvrtc'}{pin}'"
+    elif name == "nvcc":
+        return f"install CUDA Toolkit {version} from NVIDIA's archive and set CUDA_HOME to its folder"
+    else:
+        wheels = f"'nvidia-cuda-nvrtc-cu{major}{pin}' 'cuda-bindings=={major}.*'"
+    return f"install it: python -m pip install {wheels}"

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from lab.errors import UserError
+from lab.experiment import expand, load
+from lab.experiment.load import from_text
+
+GOOD = """question: Why?
+operator: gemm
+problem: {m: 64, n: 32, k: 16}
+emulate:
+  k: 8
+kernels:
+  - template: gemm/tiled.cu.j2
+    parameters:
+      unroll: [1, 2, 8]
+      padding: 4
+      double_buffer: [false, true]
+    constraints: ["unroll > 1 or not double_buffer"]
+baselines: [cublas]
+archs: [sm_90]
+"""
+
+
+def read(text, file="folder/exp.yaml"):
+    return from_text(text, Path(file))
+
+
+def test_a_good_experiment():
+    experiment = read(GOOD)
+    assert experiment.name == "exp"
+    assert experiment.problem["lda"] == 64
+    assert (experiment.emulate["m"], experiment.emulate["k"]) == (64, 8)
+    assert experiment.swept == ("unroll", "double_buffer")
+    (kernel,) = experiment.kernels
+    assert kernel.name == "tiled"
+    assert kernel.axes["padding"] == (4,)
+    assert kernel.axes["block_m"] == (128,)
+    assert (experiment.toolchains, experiment.archs) == (("auto",), ("sm_90",))
+
+
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=lambda f: f.stem
+)
+def test_the_shipped_experiments_expand(file):
+    experiment = load(file)
+    assert expand(experiment).points
+    assert experiment.text.startswith("# ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "words"),
+    [
+        ("question: Why?", "questoin: Why?", 1, "questoin", "did you mean 'question'"),
+        ("question: Why?", 'question: ""', 1, "question", "at least 1 character"),
+        ("operator: gemm", "operator: gem", 2, "operator", "did you mean 'gemm'"),
+        ("operator: gemm", "operator: 3", 2, "operator", "valid string"),
+        ("n: 32", "q: 32", 3, "problem.q", "no such problem field"),
+        ("n: 32, ", "", 3, "problem.n", "needs this"),
+        ("n: 32", "n: 0", 3, "problem.n", "from 1"),
+        ("n: 32", "n: [32]", 3, "problem.n", "single value"),
+        ("  k: 8", "  k: 1.5", 5, "emulate.k", "integer"),
+        ("gemm/tiled.cu.j2", "gemm/tild.cu.j2", 7, "kernels[0].template", "did you mean 'gemm/tiled.cu.j2'"),
+        ("parameters:", "params:", 8, "kernels[0].params", "did you mean 'parameters'"),
+        ("unroll:", "unrol:", 9, "kernels[0].parameters.unrol", "did you mean 'unroll'"),
+        ("[1, 2, 8]", "[1, 3]", 9, "kernels[0].parameters.unroll", "1, 2, 4, 8"),
+        ("[1, 2, 8]", "[]", 9, "kernels[0].parameters.unroll", "at least one"),
+        ("[1, 2, 8]", "[1, [2]]", 9, "kernels[0].parameters.unroll", "int"),
+        ("padding: 4", "padding: true", 10, "kernels[0].parameters.padding", "int"),
+        ("[false, true]", "yes", 11, "kernels[0].parameters.double_buffer", "bool"),
+        ("unroll > 1 or", "unrol > 1 or", 12, "kernels[0].constraints[0]", "did you mean 'unroll'"),
+        ("unroll > 1 or", "unroll > > 1 or", 12, "kernels[0].constraints[0]", "not a Jinja expression"),
+        ("[cublas]", "[cubals]", 13, "baselines[0]", "did you mean 'cublas'"),
+        ("[sm_90]", "[compute_90]", 14, "archs[0]", "pattern"),
+        ("[sm_90]", "[]", 14, "archs", "at least 1"),
+        ("archs:", "question: again\narchs:", 14, None, "duplicate key"),
+    ],
+)
+def test_every_mistake_is_named_with_its_line(old, new, line, key, words):
+    assert old in GOOD
+    with pytest.raises(UserError) as caught:
+        expand(read(GOOD.replace(old, new)))
+    assert words in str(caught.value)
+    assert caught.value.at.line == line, str(caught.value)
+    assert key is None or caught.value.key == key
+
+
+def test_an_experiment_needs_a_kernel():
+    head, _, _ = GOOD.partition("kernels:")
+    with pytest.raises(UserError, match="at least 1 item") as caught:
+        read(head + "kernels: []\n")
+    assert caught.value.at.line == 6
+
+
+def test_two_kernels_need_two_names():
+    text = GOOD.replace("baselines", "  - template: gemm/tiled.cu.j2\nbaselines")
+    with pytest.raises(UserError, match="two kernels have one name"):
+        read(text)
+
+
+def test_a_template_says_what_problems_it_supports(tmp_path):
+    (tmp_path / "half.cu.j2").write_text(
+        "{#---\nsummary: s\noperator: gemm\nentry: k\nproblem: {dtype: [float64]}\n"
+        "grid: [1]\nblock: [1]\narguments: {m: int32}\n---#}\n"
+    )
+    text = "question: q\noperator: gemm\nproblem: {m: 1, n: 1, k: 1}\nkernels: [{template: half.cu.j2}]\n"
+    with pytest.raises(UserError, match="does not support") as caught:
+        read(text, str(tmp_path / "e.yaml"))
+    assert (caught.value.key, caught.value.accepted) == ("problem.dtype", ["float64"])
+
+
+_yaml = YAML(typ="safe", pure=True)
+_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 300),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.lists(st.integers(), max_size=2),
+)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_a_mutated_experiment_is_read_or_refused_in_words(data):
+    document = copy.deepcopy(_yaml.load(GOOD))
+    node = document
+    while True:
+        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        if isinstance(node[key], dict | list) and node[key] and data.draw(st.booleans()):
+            node = node[key]
+            continue
+        node[key] = data.draw(_values)
+        break
+    stream = io.StringIO()
+    _yaml.dump(document, stream)
+    try:
+        expand(read(stream.getvalue()))
+    except UserError as error:
+        assert "exp.yaml" in str(error) or "kernel_src" in str(error)  # noqa: PT017 - most inputs raise, some do not
+
+
+@given(st.integers(0, len(GOOD)), st.integers(0, 40), st.text(max_size=10))
+@settings(deadline=None, max_examples=60)
+def test_mutilated_text_is_read_or_refused_in_words(start, length, inserted):
+    with contextlib.suppress(UserError):
+        expand(read(GOOD[:start] + inserted + GOOD[start + length :]))

@@ -1,0 +1,28 @@
+"""Tests that need a GPU: skipped, with the reason, where there is none."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def gpu():
+    """The GPU that the worker will use."""
+    from lab.gpu.describe import probe  # noqa: PLC0415 - not needed where everything is deselected
+
+    found = probe()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def session(gpu):  # noqa: ARG001 - skips first where there is none
+    """A worker that a module's tests share."""
+    from lab.gpu.session import GpuSession  # noqa: PLC0415
+
+    with GpuSession() as shared:
+        yield shared

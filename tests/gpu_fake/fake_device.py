@@ -1,0 +1,128 @@
+# ruff: noqa: ARG002 - the fakes have the signatures of what they stand for
+"""A backend without a GPU: `Job.kernel` names what the "kernel" does, `Job.cubin` its time in ms as text."""
+
+import os
+import signal
+import time
+
+import numpy as np
+
+from lab.gpu.backend import Baseline, BaselineMissingError, RefusedError, Timing
+from lab.measurement import CardState, GpuDescription
+
+MEMSET_MS = 0.04
+
+
+class FakeError(Exception):
+    pass
+
+
+class FakeDevice:
+    """Computes y = 2 x on the host, and reports the times that it was told."""
+
+    errors = (FakeError,)
+
+    def __init__(self):
+        self.buffers, self.inputs, self.calls = {}, None, []
+        self.durations = {}
+        self.clocks = iter(())
+        self.enqueue_ms, self.starved = 0.004, False
+
+    def describe(self):
+        return GpuDescription("Fake", "sm_90", 1, 1000, 1 << 30, 1 << 20, "1.0", "13.0")
+
+    def load(self, inputs):
+        self.calls.append("load")
+        self.inputs = inputs
+
+    def upload(self):
+        self.calls.append("upload")
+        self.buffers = {name: array.copy() for name, array in self.inputs.arrays.items()}
+
+    def kernel(self, job):
+        if job.kernel == "refused":
+            raise RefusedError("300000 bytes of shared memory per block; this GPU has 232448")
+        behaviour = getattr(self, f"_{job.kernel}")
+
+        def launch():
+            behaviour()
+
+        self.durations[launch] = float(job.cubin or b"1")
+        return launch
+
+    def baseline(self, name, operator, problem):
+        if name == "missing":
+            raise BaselineMissingError("libfake was not found")
+        launch = self._wrong if name == "wrong" else self._double
+        self.durations[launch] = 2.0
+        return Baseline(name, "libfake 1.0", "fake_kernel", "", launch)
+
+    def outputs(self):
+        return {"y": self.buffers["y"].copy()}
+
+    def overrun(self):
+        return "y: written 0 bytes past its end of 64 bytes" if self.buffers.get("overrun") else ""
+
+    def run(self, launches):
+        self.calls.append(f"run {len(launches)}")
+        for launch in launches:
+            launch()
+
+    def calibrate(self):
+        self.calls.append("calibrate")
+
+    def time(self, launch, *, batch, lead_ms, rewarm):
+        self.calls.append(f"time {self.durations[launch]:g} batch={batch} rewarm={rewarm}")
+        return Timing(self.durations[launch], self.enqueue_ms, self.starved)
+
+    def sm_clock(self):
+        return next(self.clocks, 1980)
+
+    def card_state(self):
+        return CardState(sm_clock_mhz=1980)
+
+    def close(self):
+        pass
+
+    def _double(self):
+        self.buffers["y"][:] = 2 * self.buffers["x"]
+
+    def _wrong(self):
+        self.buffers["y"][:] = 2 * self.buffers["x"]
+        self.buffers["y"][3] += 1
+
+    def _forgets_one(self):
+        self.buffers["y"][:-1] = 2 * self.buffers["x"][:-1]
+
+    def _overruns(self):
+        self._double()
+        self.buffers["overrun"] = np.ones(1)
+
+    def _hangs(self):
+        time.sleep(600)
+
+    def _aborts(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def _exits(self):
+        os._exit(7)
+
+    def _illegal(self):
+        raise FakeError("cuStreamSynchronize failed: an illegal memory access was encountered")
+
+    def _bug(self):
+        raise ZeroDivisionError("oh")
+
+    def _prints(self):
+        os.write(1, b"printed by the kernel\n")
+        self._double()
+
+
+class AbsentDevice:
+    def __init__(self):
+        raise RuntimeError("no device")
+
+
+class SlowToOpen:
+    def __init__(self):
+        time.sleep(600)

@@ -1,0 +1,118 @@
+# ruff: noqa: ARG005 - the fakes have the signatures of what they stand for
+"""The worker's loop, in this process."""
+
+from pathlib import Path
+
+import pytest
+from fake_device import FakeDevice
+
+from lab.gpu.job import Job, Policy, Stage
+from lab.gpu.worker import Worker
+
+POLICY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, baseline="fake")
+HERE = Path(__file__).parent
+
+
+def job(kernel="double", cubin=b"4", n=16):
+    return Job("v1", cubin, kernel, (1, 1, 1), (32, 1, 1), 0, (), "fake_operator.py:Double", {"n": n}, 0, HERE)
+
+
+@pytest.fixture
+def worker():
+    return Worker(FakeDevice(), lambda message: None)
+
+
+def test_a_right_kernel_is_verified_and_timed_beside_its_baseline(worker):
+    answer = worker.answer(job(), POLICY)
+    assert answer.usable
+    assert answer.result.failure is None
+    assert answer.result.verification.passed
+    assert answer.result.verification.executed_on == "Fake"
+    assert answer.result.measurement.ratio_to_baseline == 0.5
+    assert answer.result.baseline.library == "libfake 1.0"
+    assert answer.result.baseline.verification.passed
+
+
+@pytest.mark.parametrize(("kernel", "where"), [("wrong", "y[3]: got"), ("forgets_one", "y[15]: got nan")])
+def test_a_wrong_kernel_is_not_timed(worker, kernel, where):
+    answer = worker.answer(job(kernel), POLICY)
+    assert answer.usable
+    assert not answer.result.verification.passed
+    assert answer.result.failure.stage is Stage.VERIFY
+    assert answer.result.failure.reason.startswith(where)
+    assert answer.result.measurement is None
+
+
+def test_a_write_past_the_end_fails_verification_though_the_output_is_right(worker):
+    result = worker.answer(job("overruns"), POLICY).result
+    assert not result.verification.passed
+    assert result.failure.reason == "y: written 0 bytes past its end of 64 bytes"
+
+
+def test_inputs_and_reference_are_made_once_a_problem(worker):
+    worker.answer(job(), POLICY)
+    operator = worker._data.operator
+    worker.answer(job(), POLICY)
+    assert worker._data.operator is operator
+    assert worker._backend.calls.count("load") == 1
+    worker.answer(job(n=17), POLICY)
+    assert worker._backend.calls.count("load") == 2
+
+
+def test_an_operator_that_raises_is_this_jobs_failure(worker):
+    answer = worker.answer(job(n=13), POLICY)
+    assert answer.usable
+    assert (answer.result.failure.stage, answer.result.failure.reason) == (Stage.PREPARE, "ValueError: thirteen")
+
+
+def test_a_refused_launch_leaves_the_worker_usable(worker):
+    answer = worker.answer(job("refused"), POLICY)
+    assert answer.usable
+    assert answer.result.failure.stage is Stage.LAUNCH
+    assert "232448" in answer.result.failure.reason
+
+
+def test_a_cuda_error_costs_the_worker(worker):
+    answer = worker.answer(job("illegal"), POLICY)
+    assert not answer.usable
+    assert answer.result.failure.stage is Stage.LAUNCH
+    assert answer.result.failure.reason == (
+        "CUDA error: an illegal memory access was encountered in cuStreamSynchronize (launch)"
+    )
+
+
+def test_an_unforeseen_error_is_named_with_what_went_on(worker, capsys):
+    answer = worker.answer(job("bug"), POLICY)
+    assert not answer.usable
+    assert answer.result.failure.reason == "ZeroDivisionError: oh (launch)"
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_missing_baseline_is_a_note(worker):
+    result = worker.answer(job(), Policy(baseline="missing", warmup_ms=0, warmup_limit_ms=0)).result
+    assert result.failure is None
+    assert result.measurement.baseline is None
+    assert result.baseline.note == "libfake was not found"
+
+
+def test_a_wrong_baseline_is_left_out_with_the_reason(worker):
+    result = worker.answer(job(), Policy(baseline="wrong", warmup_ms=0, warmup_limit_ms=0)).result
+    assert result.measurement.baseline is None
+    assert result.baseline.note.startswith("wrong is left out: its output is wrong: y[3]")
+
+
+def test_check_and_measure_can_be_switched_off(worker):
+    unchecked = worker.answer(job("wrong"), Policy(check=False, baseline=None, warmup_ms=0, warmup_limit_ms=0)).result
+    assert unchecked.verification is None
+    assert unchecked.measurement is not None
+    unmeasured = worker.answer(job(), Policy(measure=False)).result
+    assert unmeasured.verification.passed
+    assert unmeasured.measurement is None
+
+
+def test_outputs_are_fresh_before_the_timing_and_before_each_check(worker):
+    worker.answer(job(), POLICY)
+    worker._backend.calls.clear()
+    worker.answer(job(), POLICY)
+    first = [call.split()[0] for call in worker._backend.calls][:4]
+    assert first == ["upload", "run", "upload", "time"]

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.errors import UserError
+from lab.operators import operator
+
+GEMM = operator("gemm")
+
+
+def problem(**values):
+    return GEMM.problem({"m": 7, "n": 5, "k": 3, **values})
+
+
+def by_hand(p, inputs):
+    """The definition, element by element, with none of the operator's views."""
+    m, n, k = p["m"], p["n"], p["k"]
+    a, b, c = (inputs.arrays[x].astype(np.float64) for x in "ABC")
+    out = inputs.arrays["C"].copy()
+    for i, j in itertools.product(range(m), range(n)):
+        total = 0.0
+        if p["alpha"]:
+            for q in range(k):
+                left = a[i + q * p["lda"]] if p["layout"][0] == "n" else a[q + i * p["lda"]]
+                right = b[q + j * p["ldb"]] if p["layout"][1] == "n" else b[j + q * p["ldb"]]
+                total += p["alpha"] * left * right
+        if p["beta"]:
+            total += p["beta"] * c[i + j * p["ldc"]]
+        out[i + j * p["ldc"]] = total
+    return out
+
+
+problems = st.fixed_dictionaries(
+    {
+        "m": st.integers(1, 9),
+        "n": st.integers(1, 9),
+        "k": st.integers(1, 9),
+        "dtype": st.sampled_from(["float32", "float64"]),
+        "layout": st.sampled_from(["nn", "nt", "tn", "tt"]),
+        "alpha": st.sampled_from([0, 1.0, -1.5]),
+        "beta": st.sampled_from([0, 1.0, 0.5]),
+        "lda": st.integers(9, 12),
+        "ldb": st.integers(9, 12),
+        "ldc": st.integers(9, 12),
+    }
+)
+
+
+@given(problems, st.integers(0, 3))
+@settings(deadline=None)
+def test_the_reference_is_the_definition(values, seed):
+    p = GEMM.problem(values)
+    inputs = GEMM.inputs(p, seed)
+    reference = GEMM.reference(p, inputs)
+    right = by_hand(p, inputs)
+    error, tolerance, worst = GEMM.verify(p, reference, {"C": right})
+    assert error <= tolerance, worst
+    assert worst == ""
+
+
+@given(problems, st.data())
+@settings(deadline=None)
+def test_one_wrong_element_is_found_and_named(values, data):
+    p = GEMM.problem(values)
+    inputs = GEMM.inputs(p, 0)
+    reference = GEMM.reference(p, inputs)
+    wrong = by_hand(p, inputs)
+    row = data.draw(st.integers(0, p["m"] - 1))
+    column = data.draw(st.integers(0, p["n"] - 1))
+    at = row + column * p["ldc"]
+    wrong[at] = data.draw(st.sampled_from([np.nan, np.inf, wrong[at] + 1e-3 * (1 + abs(wrong[at])) + 1e-3]))
+    error, tolerance, worst = GEMM.verify(p, reference, {"C": wrong})
+    assert not error <= tolerance
+    assert worst.startswith(f"C[{row}, {column}]")
+
+
+def test_a_write_between_columns_is_found():
+    p = problem(ldc=9)
+    inputs = GEMM.inputs(p, 0)
+    wrong = by_hand(p, inputs)
+    wrong[7] = 0.0
+    error, _, worst = GEMM.verify(p, GEMM.reference(p, inputs), {"C": wrong})
+    assert error == np.inf
+    assert worst.startswith("C[7, 0]")
+
+
+def test_tf32_would_not_pass():
+    p = problem(m=64, n=64, k=512)
+    inputs = GEMM.inputs(p, 0)
+    rounded = {
+        name: (array.view(np.uint32) & 0xFFFFE000).view(np.float32) for name, array in inputs.arrays.items()
+    }
+    a = rounded["A"].reshape(512, 64).T.astype(np.float64)
+    b = rounded["B"].reshape(64, 512).T.astype(np.float64)
+    out = {"C": (a @ b).T.astype(np.float32).ravel()}
+    error, tolerance, _ = GEMM.verify(p, GEMM.reference(p, inputs), out)
+    assert error > 10 * tolerance
+
+
+def test_float32_arithmetic_passes_with_room():
+    p = problem(m=256, n=256, k=1024)
+    inputs = GEMM.inputs(p, 0)
+    a, b = inputs.arrays["A"].reshape(1024, 256).T, inputs.arrays["B"].reshape(256, 1024).T
+    total = np.zeros((256, 256), np.float32)
+    for q in range(1024):
+        total += np.outer(a[:, q], b[q])
+    error, tolerance, _ = GEMM.verify(p, GEMM.reference(p, inputs), {"C": total.T.ravel()})
+    assert error < tolerance / 3
+
+
+def test_what_must_not_be_read_is_nan():
+    inputs = GEMM.inputs(problem(beta=0, lda=9), 0)
+    assert np.isnan(inputs.arrays["C"]).all()
+    assert np.isnan(inputs.arrays["A"].reshape(3, 9)[:, 7:]).all()
+    assert np.isnan(GEMM.inputs(problem(alpha=0, beta=1), 0).arrays["A"]).all()
+
+
+def test_counts():
+    p = problem()
+    assert GEMM.flops(p) == 2 * 7 * 5 * 3
+    assert GEMM.bytes_moved(p) == 4 * (7 * 3 + 3 * 5 + 7 * 5)
+    assert GEMM.bytes_moved(problem(beta=1, dtype="float64")) == 8 * (7 * 3 + 3 * 5 + 2 * 7 * 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"lba": 3}, "problem.lba"),
+        ({"m": 0}, "problem.m"),
+        ({"m": 2.0}, "problem.m"),
+        ({"m": True}, "problem.m"),
+        ({"lda": 6}, "problem.lda"),
+        ({"layout": "tn", "lda": 2}, "problem.lda"),
+        ({"layout": "xx"}, "problem.layout"),
+        ({"dtype": "int8"}, "problem.dtype"),
+        ({"alpha": "one"}, "problem.alpha"),
+        ({"m": 70000, "n": 70000}, "problem"),
+    ],
+)
+def test_bad_problems_are_named(values, key):
+    with pytest.raises(UserError) as caught:
+        problem(**values)
+    assert caught.value.key == key
+
+
+def test_a_dimension_is_needed():
+    with pytest.raises(UserError, match="needs"):
+        GEMM.problem({"m": 1, "n": 1})
+
+
+def test_operators_of_the_users_own(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("class Mine:\n    name = 'mine'\n")
+    assert operator("mine.py:Mine", tmp_path).name == "mine"
+    for reference in ("mine.py:Other", "none.py:Mine", "mine.py", "gem"):
+        with pytest.raises(UserError):
+            operator(reference, tmp_path)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(UserError, match="ZeroDivisionError"):
+        operator("broken.py:Mine", tmp_path)
