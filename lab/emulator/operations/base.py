@@ -125,3 +125,21 @@ def assign(compute: Callable[..., Array]) -> Callable[..., None]:
         out[...] = compute(*ins)
 
     return write
+
+
+SYSTEM: dict[str, Callable[..., Callable[[Array | None], None]]] = {}
+"""Family to a builder for what needs the machine: memory, lanes of a warp, asynchronous copies.
+
+A builder takes ``(machine, position, op)`` and returns a function of the chosen threads (None for all).
+"""
+
+
+def system(*families: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a builder in the table."""
+
+    def enter(build: Callable[..., Any]) -> Callable[..., Any]:
+        for family in families:
+            SYSTEM[family] = build
+        return build
+
+    return enter
