@@ -11,7 +11,7 @@ from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Module
 from lab.isa.ptx import read_ptx
 from lab.isa.sass import read_sass
-from lab.toolchain.base import Build, CompileRequest, Disassembly
+from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class BuildTask:
     """One variant to build.
 
     Attributes:
-        toolchain: A name that `lab.toolchain.toolchain` knows.
+        toolchain: The compiler.
         request: What to compile.
         entry: Symbol of the kernel that is launched.
     """
 
-    toolchain: str
+    toolchain: Toolchain
     request: CompileRequest
     entry: str
 
@@ -72,7 +72,8 @@ def build(task: BuildTask) -> Built | BuildFailure:
         MissingToolError: the compiler or the disassembler cannot run here; no other variant would fare better.
     """
     try:
-        result = toolchain.build(toolchain.toolchain(task.toolchain), task.request)
+        cache = toolchain.Cache(toolchain.default_folder())
+        result = toolchain.build(task.toolchain, task.request, cache)
     except CompileError as error:
         return BuildFailure(str(error), error.log, error.command)
     try:

@@ -11,10 +11,10 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-import click
 import typer
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 
 from lab import __version__
@@ -29,6 +29,10 @@ app = typer.Typer(
 )
 
 _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+# typer brings a copy of click's exceptions in some versions and uses click's own in others; both derive BadParameter
+# from UsageError, and typer exports it
+_UsageError: Any = typer.BadParameter.__base__
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
@@ -89,7 +93,8 @@ def run(
         outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
-        _print_json(columns.rows(outcome.records))
+        chosen = columns.columns_for(outcome.run, outcome.records)
+        _print_json([columns.row(record, chosen) for record in outcome.records])
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
 
 
@@ -164,17 +169,18 @@ def schema(
 
 
 def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+    # JSON has no infinity; an error can be that
+    typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
 
 
 def main() -> NoReturn:
     """Run the command line; the one place where errors become words and exit codes."""
     try:
         code = app(standalone_mode=False)
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+        code = _INPUT
+    except (typer.Abort, KeyboardInterrupt):
         typer.echo("interrupted", err=True)
         code = _INTERRUPTED
     except CompileError as error:

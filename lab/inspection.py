@@ -12,7 +12,7 @@ from lab.isa.mix import KernelMix, module_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx import read_ptx
 from lab.isa.sass import read_sass
-from lab.plan import Planned, plan
+from lab.plan import Planned, plan, toolchains
 from lab.toolchain.base import CompileRequest
 
 SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
@@ -82,7 +82,7 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     text = yamlfile.read_text(file)
     if file.suffix == ".ptx":
         return Inspection(str(file), None, (_ptx(text, str(file)),))
-    return _compile(str(file), toolchain_name, CompileRequest(text, file.name, arch))
+    return _compile(str(file), toolchain.toolchain(toolchain_name), CompileRequest(text, file.name, arch))
 
 
 def inspect_variant(file: Path, variant: str) -> Inspection:
@@ -110,13 +110,13 @@ def inspect_variant(file: Path, variant: str) -> Inspection:
 def variants(file: Path) -> tuple[Planned, ...]:
     """Every variant of an experiment, `native` taken for its first named architecture or `DEFAULT_ARCH`."""
     experiment = load(file)
-    tools = tuple(dict.fromkeys(toolchain.toolchain(name) for name in experiment.toolchains))
+    tools = toolchains(experiment)
     archs = [arch for arch in experiment.archs if arch != "native"] or [DEFAULT_ARCH]
     return plan(experiment, expand(experiment).points, tools, archs)
 
 
-def _compile(title: str, name: str, request: CompileRequest, only: str | None = None) -> Inspection:
-    built = toolchain.build(toolchain.toolchain(name), request)
+def _compile(title: str, compiler: toolchain.Toolchain, request: CompileRequest, only: str | None = None) -> Inspection:
+    built = toolchain.build(compiler, request, toolchain.Cache(toolchain.default_folder()))
     listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
     if only:
         listings = tuple(  # type: ignore[assignment]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lab import kernels
 from lab.errors import Location, UserError
 from lab.experiment import Experiment, Point
+from lab.toolchain import toolchain
 from lab.toolchain.base import CompileRequest, Toolchain
 
 Scalar = bool | int | float | str
@@ -27,7 +28,7 @@ class Planned:
         position: Place in the experiment, from 0.
         point: Kernel and parameters.
         label: What tells it from its siblings.
-        toolchain: Toolchain name, `auto` resolved.
+        toolchain: The compiler.
         request: What to compile.
         launch: How it is launched for the experiment's problem.
     """
@@ -36,9 +37,19 @@ class Planned:
     position: int
     point: Point
     label: str
-    toolchain: str
+    toolchain: Toolchain
     request: CompileRequest
     launch: kernels.Launch
+
+
+def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
+    """The toolchains an experiment names, each once.
+
+    Raises:
+        UserError: a name means nothing.
+        MissingToolError: one is not on this machine.
+    """
+    return tuple(dict.fromkeys(toolchain(name) for name in experiment.toolchains))
 
 
 def plan(
@@ -82,7 +93,7 @@ def plan(
                         position=len(planned),
                         point=point,
                         label=" ".join(label),
-                        toolchain=tool.name,
+                        toolchain=tool,
                         request=request,
                         launch=launch,
                     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -14,19 +15,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 from pebble import ProcessExpired, ProcessPool
 
-from lab import __version__, environment, report, toolchain
+from lab import __version__, environment, report
 from lab.building import BuildFailure, BuildTask, Built, build
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
-from lab.gpu import Argument, BaselineResult, GpuSession, Job, JobResult, Policy, Stage, probe
+from lab.gpu.describe import probe
+from lab.gpu.job import Argument, BaselineResult, Job, JobResult, Policy, Stage
+from lab.gpu.session import GpuSession, remeasure
 from lab.limits import Gpu, LaunchFacts, from_description, gpu_for, predict
 from lab.measurement import GpuDescription
-from lab.plan import Planned, plan
+from lab.plan import Planned, plan, toolchains
 from lab.store import BuildRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
-from lab.toolchain.base import Toolchain
 
 BUILD_TIMEOUT_S = 300.0
 """A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
@@ -101,9 +102,8 @@ class _Bench:
     observer: Observer
     session: GpuSession | None
     gpu: GpuDescription | None
-    baseline: BaselineResult | None = None
     notes: list[str] = field(default_factory=list)
-    jobs: dict[str, tuple[int, Job]] = field(default_factory=dict)
+    results: dict[str, tuple[int, Job, JobResult]] = field(default_factory=dict)
 
 
 def run(file: Path, options: Options, observer: Observer) -> Outcome:
@@ -121,7 +121,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         toolchains=options.toolchains or experiment.toolchains,
     )
     expansion = expand(experiment, max_variants=options.max_variants)
-    tools = tuple(dict.fromkeys(toolchain.toolchain(name) for name in experiment.toolchains))
+    tools = toolchains(experiment)
     folder = options.output or Path("reports") / experiment.name
     with ExitStack() as stack:
         session, gpu, not_measured = _open_gpu(stack, options.measure)
@@ -135,12 +135,12 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         observer.planned(experiment, expansion, len(planned), gpu.name if gpu else not_measured)
         interrupted = False
         try:
-            _variants(bench, planned, tools, options.jobs or _cores())
+            _variants(bench, planned, options.jobs or _cores())
             _remeasure_winner(bench)
         except KeyboardInterrupt:
             interrupted = True
             bench.notes.append(f"The run was interrupted; {len(store.records())} of {len(planned)} variants are here.")
-        facts = replace(facts, baseline=_baseline_text(bench.baseline), notes=(*facts.notes, *bench.notes))
+        facts = replace(facts, baseline=_baseline_text(bench), notes=(*facts.notes, *bench.notes))
         store.write_run(facts)
         pages = report.render(store)
         return Outcome(folder, facts, store.records(), pages, interrupted)
@@ -151,7 +151,7 @@ def _open_gpu(stack: ExitStack, measure: bool) -> tuple[GpuSession | None, GpuDe
         return None, None, "Nothing was measured: --no-gpu was given."
     found = probe()
     if isinstance(found, str):
-        return None, None, f"Nothing was measured: {found}"
+        return None, None, found
     session = stack.enter_context(GpuSession())
     try:
         return session, session.start(), ""
@@ -170,9 +170,8 @@ def _archs(experiment: Experiment, gpu: GpuDescription | None) -> tuple[str, ...
     return tuple(dict.fromkeys(gpu.arch if arch == "native" and gpu else arch for arch in experiment.archs))
 
 
-def _variants(bench: _Bench, planned: tuple[Planned, ...], tools: tuple[Toolchain, ...], jobs: int) -> None:
+def _variants(bench: _Bench, planned: tuple[Planned, ...], jobs: int) -> None:
     """Build every variant in worker processes; measure each as soon as it is built."""
-    del tools  # workers find them by name; they were looked up to fail early
     # spawned, not forked: the parent may hold threads and a CUDA library
     pool = ProcessPool(max_workers=min(jobs, len(planned)), context=get_context("spawn"))
     try:
@@ -205,8 +204,9 @@ def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> 
     if isinstance(outcome, Built) and bench.session and bench.gpu and not record.status.failed:
         if _runs_on(planned.request.arch, bench.gpu.arch):
             job = _job(bench.experiment, planned, outcome.build.cubin)
-            bench.jobs[planned.variant] = (planned.position, job)
-            record = _measured(record, _execute(bench, job))
+            result = bench.session.run(job, _policy(bench.experiment))
+            bench.results[planned.variant] = (planned.position, job, result)
+            record = _measured(record, result)
         else:
             note = f"Variants for {planned.request.arch} were not measured: the GPU is {bench.gpu.arch}."
             if note not in bench.notes:
@@ -254,11 +254,7 @@ def _inspected(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -
             _target(experiment, planned.request.arch, bench.gpu),
             outcome.sass,
             resources,
-            LaunchFacts(
-                threads_per_block=int(np.prod(launch.block)),
-                dynamic_shared_bytes=launch.dynamic_shared_bytes,
-                blocks=int(np.prod(launch.grid)),
-            ),
+            LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
             flops=flops,
             bytes_moved=record.bytes_moved,
             dtype=str(experiment.operator.fma_dtype(experiment.problem)),
@@ -300,12 +296,8 @@ def _job(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
     )
 
 
-def _execute(bench: _Bench, job: Job) -> JobResult:
-    assert bench.session is not None  # noqa: S101 - callers checked
-    result = bench.session.run(job, Policy(baseline=next(iter(bench.experiment.baselines), None)))
-    if result.baseline:
-        bench.baseline = bench.baseline or result.baseline
-    return result
+def _policy(experiment: Experiment) -> Policy:
+    return Policy(baseline=next(iter(experiment.baselines), None))
 
 
 _STATUS = {
@@ -330,19 +322,13 @@ def _measured(record: VariantRecord, result: JobResult) -> VariantRecord:
 
 def _remeasure_winner(bench: _Bench) -> None:
     """Measure the fastest variant again in a fresh process: a result that does not repeat is no result."""
-    ranked = [r for r in bench.store.records() if r.measurement and r.status is Status.VERIFIED]
+    ranked = [r for r in bench.store.records() if r.tflops and r.status is Status.VERIFIED]
     if bench.session is None or not ranked:
         return
-    best = min(ranked, key=lambda record: record.measurement.samples.median if record.measurement else np.inf)
-    position, job = bench.jobs[best.variant]
-    bench.session.restart()
-    again = _execute(bench, job)
-    if again.measurement is None or best.measurement is None:
-        reason = again.failure.reason if again.failure else "no measurement"
-        bench.notes.append(f"The winner {best.variant} could not be measured again in a fresh process: {reason}.")
-        return
-    repeated = replace(best, measurement=replace(best.measurement, remeasured=again.measurement.samples))
-    bench.store.write(repeated, position)
+    best = max(ranked, key=lambda record: record.tflops or 0.0)
+    position, job, result = bench.results[best.variant]
+    again = remeasure(bench.session, job, result, _policy(bench.experiment))
+    bench.store.write(replace(best, measurement=again.measurement), position)
 
 
 def _files(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
@@ -410,13 +396,16 @@ def _facts(
     )
 
 
-def _baseline_text(result: BaselineResult | None) -> str:
-    if result is None:
+def _baseline_text(bench: _Bench) -> str:
+    """Name, library and kernel of the baseline, as the first variant that ran beside it found them."""
+    found: BaselineResult | None
+    found = next((r.baseline for _, _, r in bench.results.values() if r.baseline), None)
+    if found is None:
         return ""
-    facts = ", ".join(filter(None, [result.library, result.kernel, result.note]))
-    return f"{result.name} ({facts})" if facts else result.name
+    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
+    return f"{found.name} ({facts})" if facts else found.name
 
 
 def _cores() -> int:
-    usable: Iterator[int] | set[int] = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    return len(set(usable)) or os.cpu_count() or 1
+    """Cores that this process may use, which in a container are fewer than the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

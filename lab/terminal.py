@@ -112,7 +112,7 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
     for header in ("variant", "kernel", "parameters", "toolchain", "arch"):
         table.add_column(header)
     for one in planned:
-        table.add_row(one.variant, one.point.kernel.name, one.label, one.toolchain, one.request.arch)
+        table.add_row(one.variant, one.point.kernel.name, one.label, one.toolchain.name, one.request.arch)
     console.print(table)
 
 

@@ -130,7 +130,7 @@ def written(tmp_path, text, name="mine.cu.j2"):
 
 
 def test_a_template_of_the_users_own(tmp_path):
-    template = written(tmp_path, FRONT + '{% include "part.j2" %}\n{{ T }} {{ dtype }} {{ element_bytes }}\n')
+    template = written(tmp_path, FRONT + '{% include "part.j2" %} {{ T }} {{ dtype }} {{ element_bytes }}\n')
     (tmp_path / "part.j2").write_text("{{ layout }}")
     assert kernels.render(template, {}, gemm(dtype="float64")).split() == ["nn", "double", "float64", "8"]
     launch = kernels.launch(template, {}, gemm())

@@ -49,9 +49,11 @@ def probe() -> GpuDescription | str:
     try:
         description = describe_device(0)
     except (RuntimeError, ImportError, OSError) as error:
-        return f"No GPU was measured: {_first_line(error)}."
+        return f"Nothing was measured: {_first_line(error)}."
     if importlib.util.find_spec("pycuda") is None:
-        return f"No GPU was measured: {description.name} is here, but PyCUDA is not installed; `{INSTALL}` installs it."
+        return (
+            f"Nothing was measured: {description.name} is here, but PyCUDA is not installed; `{INSTALL}` installs it."
+        )
     return description
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from lab.isa.constants import integer
 from lab.isa.model import InstructionClass as C
 from lab.isa.model import Isa
 
@@ -67,7 +68,7 @@ def _by_first(table: dict[str, C | Rule], default: C) -> Rule:
     """The first modifier names the operation: `wmma.load`, `tcgen05.mma`."""
 
     def rule(modifiers: Modifiers) -> C:
-        found = table.get(modifiers[0], default) if modifiers else default
+        found = table.get(modifiers[0].partition("::")[0], default) if modifiers else default
         return found if isinstance(found, C) else found(modifiers[1:])
 
     return rule
@@ -200,6 +201,14 @@ def classify(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> C:
     return _by_opcode(isa, opcode)
 
 
+def _copy_bytes(operands: tuple[str, ...]) -> int:
+    """Destination, source, size: the size is a constant, though not always a decimal one."""
+    try:
+        return integer(operands[2])
+    except (IndexError, ValueError):
+        return 0
+
+
 _PTX_WIDTH = re.compile(r"(?:[usbf]|bf|tf)(8|16|32|64|128)(?:x(\d))?\Z")
 _SASS_WIDTH = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 _WARP = 32
@@ -219,9 +228,8 @@ def load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> int:
     """
     if isa == "sass":
         return _sass_load_bytes(opcode)
-    if opcode.startswith("cp.async.c"):
-        size = operands[2] if len(operands) > 2 else ""  # noqa: PLR2004 -- destination, source, size
-        return int(size) if size in {"4", "8", "16"} else 0
+    if opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
+        return _copy_bytes(operands)
     return _ptx_load_bytes(opcode)
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.isa.model import Isa
+from lab.isa.cfg import ControlFlow, control_flow
+from lab.isa.classes import load_bytes
+from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
+from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +21,8 @@ class Counts:
         by_class: `InstructionClass` value to count; classes that do not occur are absent.
         by_opcode: Full opcode to count.
         load_bytes_shared: Bytes one thread loads from shared memory in one pass over the text.
-        load_bytes_global: Bytes one thread loads from global memory in one pass over the text.
+        load_bytes_global: Bytes one thread loads from global memory in one pass over the text, `cp.async` included;
+            bulk and tensor copies, whose size is not in the text, count 0.
     """
 
     instructions: int
@@ -24,6 +30,41 @@ class Counts:
     by_opcode: dict[str, int]
     load_bytes_shared: int
     load_bytes_global: int
+
+    @property
+    def fma(self) -> int:
+        """Instructions of class `fma` (instructions, not lanes: a half2 or f32x2 one is one)."""
+        return self.by_class.get(InstructionClass.FMA, 0)
+
+    @property
+    def ld_shared(self) -> int:
+        """Instructions of class `ld.shared`."""
+        return self.by_class.get(InstructionClass.LD_SHARED, 0)
+
+    @property
+    def fma_per_ld_shared(self) -> float | None:
+        """The ratio fma : ld.shared; None without loads from shared memory."""
+        return _ratio(self.fma, self.ld_shared)
+
+    @property
+    def fma_share(self) -> float | None:
+        """Share of fma in all instructions; None where there are none."""
+        return _ratio(self.fma, self.instructions)
+
+    @property
+    def fma_over_fma_plus_ld_shared(self) -> float | None:
+        """fma/(fma + ld.shared); None where there is neither."""
+        return _ratio(self.fma, self.fma + self.ld_shared)
+
+    @property
+    def bytes_per_fma_shared(self) -> float | None:
+        """Bytes a thread loads from shared memory per fma; None without fma."""
+        return _ratio(self.load_bytes_shared, self.fma)
+
+    @property
+    def bytes_per_fma_global(self) -> float | None:
+        """Bytes a thread loads from global memory per fma; None without fma."""
+        return _ratio(self.load_bytes_global, self.fma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +93,186 @@ class LoopMix:
     lines: tuple[tuple[int, int], ...]
     live_registers: int | None
 
-    # The three figures of a loop, and bytes loaded per fma, are properties derived from `counts`.
-
 
 @dataclass(frozen=True, slots=True)
 class KernelMix:
-    """One kernel: its own counts and its loops, outermost first in listing order."""
+    """One kernel.
+
+    Attributes:
+        isa: `ptx` or `sass`.
+        name: Its symbol.
+        counts: Of the whole kernel.
+        loops: Its loops, outermost first in listing order.
+        live_registers: SASS: most live general-purpose registers; None in PTX.
+        lines: First and last listing line with an instruction; None in a kernel without instructions.
+    """
 
     isa: Isa
     name: str
     counts: Counts
     loops: tuple[LoopMix, ...]
     live_registers: int | None
+    lines: tuple[int, int] | None = None
+
+    @property
+    def hot_loop(self) -> LoopMix | None:
+        """The loop marked hot; None in a kernel without loops."""
+        return next((loop for loop in self.loops if loop.hot), None)
+
+
+def _extent(instructions: tuple[Instruction, ...]) -> tuple[int, int] | None:
+    lines = [instruction.line for instruction in instructions]
+    return (min(lines), max(lines)) if lines else None
+
+
+def module_mix(module: Module) -> tuple[KernelMix, ...]:
+    """The mix of every kernel of a module, in listing order."""
+    return tuple(kernel_mix(module.isa, function) for function in module.kernels)
+
+
+def kernel_mix(isa: Isa, function: Function) -> KernelMix:
+    """Count a function's instructions, as a whole and loop by loop.
+
+    Args:
+        isa: The module's.
+        function: A kernel or a device function.
+    """
+    flow = control_flow(function)
+    loops = natural_loops(flow)
+    hot = hot_loop(function, flow, loops)
+    labels = _labels(isa, function, flow, loops)
+    return KernelMix(
+        isa=isa,
+        name=function.name,
+        counts=_counts(isa, function.instructions),
+        loops=tuple(
+            _loop_mix(
+                isa,
+                function,
+                flow,
+                loop,
+                label=labels[position],
+                parent=None if loop.parent is None else labels[loop.parent],
+                hot=position == hot,
+            )
+            for position, loop in enumerate(loops)
+        ),
+        live_registers=_most_live(function.instructions),
+        lines=_extent(function.instructions),
+    )
+
+
+def to_json(file: str, isa: Isa, kernels: Iterable[KernelMix]) -> dict[str, object]:
+    """The object that `lab inspect --json` prints."""
+    return {"file": file, "isa": isa, "kernels": [_kernel_json(kernel) for kernel in kernels]}
+
+
+def _ratio(numerator: int, denominator: int) -> float | None:
+    return numerator / denominator if denominator else None
+
+
+def _most_live(instructions: Iterable[Instruction]) -> int | None:
+    return max((i.live_registers for i in instructions if i.live_registers is not None), default=None)
+
+
+def _counts(isa: Isa, instructions: Iterable[Instruction]) -> Counts:
+    opcodes: Counter[str] = Counter()
+    classes: Counter[InstructionClass] = Counter()
+    shared = from_global = 0
+    for instruction in instructions:
+        cls = instruction.cls
+        opcodes[instruction.opcode] += 1
+        classes[cls] += 1
+        if cls is InstructionClass.LD_SHARED:
+            shared += load_bytes(isa, instruction.opcode, instruction.operands)
+        elif cls in {InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC}:
+            from_global += load_bytes(isa, instruction.opcode, instruction.operands)
+    return Counts(
+        instructions=classes.total(),
+        by_class={cls.value: classes[cls] for cls in InstructionClass if cls in classes},
+        by_opcode=dict(sorted(opcodes.items(), key=lambda item: (-item[1], item[0]))),
+        load_bytes_shared=shared,
+        load_bytes_global=from_global,
+    )
+
+
+def _loop_mix(
+    isa: Isa, function: Function, flow: ControlFlow, loop: Loop, *, label: str, parent: str | None, hot: bool
+) -> LoopMix:
+    body = loop_instructions(function, flow, loop)
+    return LoopMix(
+        label=label,
+        depth=loop.depth,
+        parent=parent,
+        hot=hot,
+        counts=_counts(isa, body),
+        first_line=function.instructions[flow.blocks[loop.header].start].line,
+        last_line=max(instruction.line for instruction in body),
+        lines=_ranges(body),
+        live_registers=_most_live(body),
+    )
+
+
+def _ranges(body: list[Instruction]) -> tuple[tuple[int, int], ...]:
+    """Lines from the first to the last of each run of instructions that stand one behind the other."""
+    ranges: list[tuple[int, int]] = []
+    previous = None
+    for instruction in body:
+        if previous is not None and instruction.index == previous + 1:
+            ranges[-1] = (ranges[-1][0], instruction.line)
+        else:
+            ranges.append((instruction.line, instruction.line))
+        previous = instruction.index
+    return tuple(ranges)
+
+
+def _labels(isa: Isa, function: Function, flow: ControlFlow, loops: Iterable[Loop]) -> list[str]:
+    """Each header's label: the one a back edge names, where several stand there; without any, its place."""
+    places: dict[int, list[str]] = {}
+    for label, place in function.labels.items():
+        places.setdefault(place, []).append(label)
+    labels: list[str] = []
+    for loop in loops:
+        header = function.instructions[flow.blocks[loop.header].start]
+        latches = [function.instructions[flow.blocks[latch].stop - 1] for latch in loop.latches]
+        named = {operand for latch in latches for operand in latch.operands}
+        here = places.get(header.index, [])
+        unlabelled = f"{header.address:#x}" if isa == "sass" and header.address is not None else f"line {header.line}"
+        labels.append(next((label for label in here if label in named), here[0] if here else unlabelled))
+    return labels
+
+
+def _kernel_json(kernel: KernelMix) -> dict[str, object]:
+    return {
+        "name": kernel.name,
+        **_counts_json(kernel.counts),
+        "live_registers": kernel.live_registers,
+        "loops": [_loop_json(loop) for loop in kernel.loops],
+    }
+
+
+def _loop_json(loop: LoopMix) -> dict[str, object]:
+    return {
+        "label": loop.label,
+        "depth": loop.depth,
+        "parent": loop.parent,
+        "hot": loop.hot,
+        **_counts_json(loop.counts),
+        "fma_per_ld_shared": loop.counts.fma_per_ld_shared,
+        "fma_share": loop.counts.fma_share,
+        "fma_over_fma_plus_ld_shared": loop.counts.fma_over_fma_plus_ld_shared,
+        "bytes_per_fma_shared": loop.counts.bytes_per_fma_shared,
+        "bytes_per_fma_global": loop.counts.bytes_per_fma_global,
+        "live_registers": loop.live_registers,
+        "lines": [list(lines) for lines in loop.lines],
+    }
+
+
+def _counts_json(counts: Counts) -> dict[str, object]:
+    return {
+        "by_class": dict(counts.by_class),
+        "by_opcode": dict(counts.by_opcode),
+        "instructions": counts.instructions,
+        "load_bytes_shared": counts.load_bytes_shared,
+        "load_bytes_global": counts.load_bytes_global,
+    }

@@ -141,7 +141,8 @@ class BodyReader:
         negation, guard, opcode, text = match.group(4, 5, 6, 7)
         operands = self._operands.split(text)
         if operands is None:
-            raise self._cursor.source.error(match.start(6), f"the operands of {opcode} cannot be read")
+            name = " ".join(opcode.split())[:40]
+            raise self._cursor.source.error(match.start(6), f"the operands of {name} cannot be read")
         if not opcode.isidentifier() and (" " in opcode or "\n" in opcode or "\t" in opcode):
             opcode = "".join(opcode.split())
         scope = self._scope

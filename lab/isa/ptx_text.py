@@ -11,6 +11,7 @@ from bisect import bisect_right
 from typing import NoReturn
 
 from lab.errors import Location, ReaderError
+from lab.isa.constants import integer
 
 IDENTIFIER = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 """PTX ISA, "Identifiers"; the sink `_` is an operand, not an identifier."""
@@ -62,7 +63,6 @@ class Source:
 
 
 _BLANK = re.compile(r"\s*+", re.ASCII)
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,19}|0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|0o[0-7]{1,30})", re.ASCII)
 _NEXT_WORDS = re.compile(r"\s*+([^\n]{0,40})", re.ASCII)
 
 
@@ -102,17 +102,15 @@ class Cursor:
         raise self.source.error(min(self.position, max(len(self.text) - 1, 0)), message + behind)
 
     def integer(self, text: str) -> int:
-        """A PTX integer literal: decimal, octal, hexadecimal or binary, with or without `U`.
+        """An integer literal or constant expression.
 
         Raises:
-            ReaderError: it is none, or absurdly long.
+            ReaderError: it is none.
         """
-        literal = text.strip().removesuffix("U")
-        if re.fullmatch(r"0[0-7]{1,30}", literal):
-            literal = f"0o{literal}"
-        if not _INTEGER.fullmatch(literal):
+        try:
+            return integer(text)
+        except ValueError:
             self.fail(f"{text.strip()[:40]!r} is no integer")
-        return int(literal, 0)
 
 
 # An operand is a constant expression over names and numbers, or an address, a vector, or a parameter list of them.

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from lab.errors import Location, ReaderError
 from lab.isa.classes import classify
-from lab.isa.model import Function, Instruction, InstructionClass, Module
+from lab.isa.model import Function, Instruction, InstructionClass, Module, SourceLocation
 from lab.isa.sass_listing import FunctionListing, Listing, read_listing
 
 _BYTES: Final = 16
@@ -59,6 +59,7 @@ class _Reader:
 
     def __init__(self, file: str, listing: Listing | None) -> None:
         self._file, self._listing = file, listing
+        self._files: dict[int, str] = {}
 
     def read(self, text: str) -> Module:
         try:
@@ -68,12 +69,14 @@ class _Reader:
         except (RecursionError, ValueError) as error:
             raise self._error("JSON nested too deep or a number too long", 1) from error
         match document:
-            case [dict(facts), list(functions)]:
+            case [dict(facts), list(functions), *rest] if len(rest) <= 1:
+                self._files = _file_names(rest[0]) if rest else {}
                 return Module(
                     isa="sass",
                     version=str(facts.get("Producer", "")),
                     target=self._target(facts),
                     functions=tuple(self._function(function) for function in functions),
+                    files=self._files,
                 )
         raise self._error("this is not the JSON that nvdisasm writes", 1)
 
@@ -97,7 +100,8 @@ class _Reader:
         listed = self._listing.functions.get(name) if self._listing is not None else None
         instructions = [self._instruction(item, index, start, listed) for index, item in enumerate(raw)]
         length = _without_padding(instructions)
-        resolved, labels = self._resolve(instructions[:length], listed)
+        located = _with_sources(instructions[:length], raw, self._files)
+        resolved, labels = self._resolve(located, listed)
         entries = self._listing.entries if self._listing is not None else set()
         entry = name in entries if entries else any(i.opcode.startswith("EXIT") for i in resolved)
         return Function(name=name, entry=entry, instructions=resolved, labels=labels)
@@ -155,6 +159,37 @@ class _Reader:
         if offset not in places:
             raise self._error(f"{instruction.opcode} leads to {offset:#x}, where no instruction is", instruction.line)
         return (places[offset],)
+
+
+def _file_names(table: object) -> dict[int, str]:
+    """The file table that nvdisasm appends with `--print-line-info`: number to path."""
+    match table:
+        case {"files": list(files), "directories": list(folders)}:
+            pass
+        case _:
+            return {}
+    names: dict[int, str] = {}
+    for number, entry in enumerate(files):
+        match entry:
+            case {"file": str(name), "dir-idx": int(folder)} if isinstance(folders, list) and 0 <= folder < len(
+                folders
+            ):
+                names[number] = f"{str(folders[folder]).rstrip('/')}/{name}"
+            case {"file": str(name)}:
+                names[number] = name
+    return names
+
+
+def _with_sources(instructions: list[Instruction], raw: list[Any], files: dict[int, str]) -> list[Instruction]:
+    """Give instructions their source lines; nvdisasm names a line where it changes and not again until the next."""
+    source: SourceLocation | None = None
+    located: list[Instruction] = []
+    for instruction, item in zip(instructions, raw, strict=False):
+        match item:
+            case {"source-line": int(line), "source-file-id": int(number)} if number in files:
+                source = SourceLocation(files[number], line)
+        located.append(replace(instruction, source=source) if source else instruction)
+    return located
 
 
 def _with_flow(instruction: Instruction, targets: tuple[int, ...]) -> Instruction:

@@ -50,7 +50,9 @@ class Expected:
 class Operator(Protocol):
     """One thing to compute, for any problem of its kind."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As reports call it: `gemm`."""
 
     def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
         """Check the fields of a problem and fill in defaults; also derives fields such as leading dimensions.

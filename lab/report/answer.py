@@ -58,8 +58,8 @@ def name_of(record: VariantRecord) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """0.873 → `87.3 %`."""
-    return f"{share * 100:.{digits}f} %"
+    """0.873 → `87.3 %`, with a space that does not break."""
+    return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def correlate(records: Sequence[VariantRecord], response: Response) -> Correlation:
@@ -151,7 +151,7 @@ def _predicted(
         share = percent(rate / first.prediction.peak_tflops)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     if bound:
-        text += f", set by {bound.name}"
+        text += f", bound by {bound.name}"
     held = f"{ties} of {len(best)} variants share it" if ties > 1 else f"{name_of(first)} alone reaches it"
     return headline, [f"{text}; {held}.", *_shares(run, records)]
 

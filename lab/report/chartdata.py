@@ -45,8 +45,10 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """`46.31 · 69 %`."""
-        return f"{self.value:.2f}" + (f" · {self.share:.0%}".replace("%", " %") if self.share is not None else "")
+        """`46.31 · 69 %`; below a tenth of the peak with one more digit."""
+        if self.share is None:
+            return f"{self.value:.2f}"
+        return f"{self.value:.2f} · {self.share * 100:.{0 if self.share >= 0.1 else 1}f} %"  # noqa: PLR2004 - a tenth
 
 
 def is_ladder(records: Sequence[VariantRecord]) -> bool:
@@ -72,7 +74,7 @@ def names(records: Sequence[VariantRecord]) -> dict[str, str]:
 
 
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
-    """One bar a variant, and the baseline's last where there is one."""
+    """One bar a variant, and the baseline's where there is one: last in a ladder, by its value in a sweep."""
     shown = shown_records(records, response)
     name, made = names(shown), []
     for record in shown:
@@ -99,6 +101,8 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
         title = next((r.measurement.baseline_name for r in records if r.measurement and r.measurement.baseline), None)
         made.append(Bar(title or run.baseline or "baseline", "", base, None, None, None,
                         base / peak if peak else None, "baseline"))  # fmt: skip
+    if not is_ladder(records):
+        made.sort(key=lambda bar: -bar.value)
     return tuple(made)
 
 
@@ -159,3 +163,48 @@ def ratio_columns(columns: Sequence[Column], records: Sequence[VariantRecord]) -
     """The ratio columns that have a value in any record."""
     known = {column.name: column for column in columns}
     return tuple(known[name] for name in RATIOS if any(known[name].get(record) is not None for record in records))
+
+
+def point_labels(
+    points: Sequence[tuple[float, float, str]], *, near: tuple[float, float] = (0.05, 0.045)
+) -> tuple[tuple[float, float, str], ...]:
+    """Labels of points, one for each cluster that would print over itself.
+
+    Args:
+        points: (x, y, name).
+        near: Points closer than these shares of the ranges of x (from its least value) and y (from 0) share a label.
+
+    Returns:
+        (x, y, names): at the highest point of each cluster, its names in the order given.
+    """
+    if not points:
+        return ()
+    width = (max(p[0] for p in points) - min(p[0] for p in points)) or 1.0
+    height = max(p[1] for p in points) or 1.0
+    clusters: list[list[tuple[float, float, str]]] = []
+    for point in sorted(points):
+        for cluster in clusters:
+            if any(
+                abs(point[0] - p[0]) <= near[0] * width and abs(point[1] - p[1]) <= near[1] * height for p in cluster
+            ):
+                cluster.append(point)
+                break
+        else:
+            clusters.append([point])
+    order = {point[2]: index for index, point in enumerate(points)}
+    made = []
+    for cluster in clusters:
+        top = max(cluster, key=lambda p: p[1])
+        made.append((top[0], top[1], ", ".join(sorted((p[2] for p in cluster), key=order.__getitem__))))
+    return tuple(made)
+
+
+def labelled_points(
+    records: Sequence[VariantRecord], axis: Column, response: Response
+) -> tuple[tuple[float, float, str], ...]:
+    """(ratio, response, kernel) of the records that have both."""
+    return tuple(
+        (float(x), y, record.kernel)
+        for record in records
+        if (y := response.of(record)) is not None and isinstance(x := axis.get(record), int | float)
+    )

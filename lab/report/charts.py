@@ -6,7 +6,7 @@ left to the page's configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -22,6 +22,11 @@ from lab.report.figures import Response
 Spec = dict[str, Any]
 alt: Any = typed  # its annotations refuse values that are only known at run time
 OK: Final = "indexof(['verified', 'inspected'], datum.status) >= 0"
+SHORT_NAMES: Final = "containerSize()[0] < 500 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
+"""On a narrow page a sweep's names keep the values alone: `8 true 4`."""
+_ON_BAR: Final = alt.ExprRef("indexof(['variant', 'baseline', 'issue slots'], datum.group) >= 0 ? 'white' : '#1f2328'")
+"""White where the bar is dark enough, else ink."""
+_ROWS: Final = alt.Axis(ticks=False, domain=False, labelExpr=SHORT_NAMES)
 ROW_HEIGHT: Final = 22
 HEIGHT: Final = 380
 
@@ -95,7 +100,7 @@ def ratio_chart(
     by: tuple[Column, Sequence[Value]] | None,
     baseline: tuple[str, float] | None,
     *,
-    labelled: bool,
+    labels: Mapping[str, Sequence[tuple[float, float, str]]],
 ) -> Chart:
     """A ratio of the hot loop against the response; one choice for each ratio.
 
@@ -105,7 +110,7 @@ def ratio_chart(
         response: What stands on the vertical axis.
         by: Column that colours the points, and its values; None for one colour.
         baseline: Name and throughput of the baseline, drawn as a dashed line.
-        labelled: Write the kernel's name at each point (a ladder).
+        labels: Ratio column to the (x, y, text) of its labels (a ladder); empty for a sweep.
     """
     tooltip = _tooltip(columns, hover_names(columns, response))
     colour = _colour(*by) if by else _colour(None, ())
@@ -116,7 +121,7 @@ def ratio_chart(
         base = alt.Chart(alt.NamedData("records")).transform_filter(valid)
         x_axis = alt.X(
             field=axis.key, type="quantitative", title=f"{axis.header} of the hot loop ({axis.kind})",
-            axis=alt.Axis(format=axis.format.replace(".1%", "~%").replace(".3f", ".2~f").replace(".2f", "~g")),
+            axis=alt.Axis(format=".1~%" if axis.format.endswith("%") else ".3~f", tickCount=8),
             scale=alt.Scale(zero=False, padding=14, nice=False),
         )  # fmt: skip
         layers: list[Any] = []
@@ -140,13 +145,29 @@ def ratio_chart(
                 x=x_axis, y=y_axis, color=colour, tooltip=tooltip
             )
         )
-        if labelled:
-            text = alt.Text(field="kernel", type="nominal")
-            layers.append(base.mark_text(dy=-12, fontSize=12).encode(x=x_axis, y=y_axis, text=text))
+        layers += _beside(labels.get(axis.name, ()))
         return _finish(alt.layer(*layers))
 
     choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
     return Chart("ratio", f"Ratios of the hot loop against {response.kind} {response.title}", choices)
+
+
+def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:
+    """Texts beside points: to the right of those in the left half, and the other way round."""
+    middle = sum((min(x for x, *_ in labels), max(x for x, *_ in labels))) / 2 if labels else 0.0
+    layers = []
+    for align, dx, side in (("left", 9, False), ("right", -9, True)):
+        rows = [{"x": x, "y": y, "text": text} for x, y, text in labels if (x > middle) is side]
+        if rows:
+            text = alt.Chart(alt.InlineData(rows)).mark_text(align=align, dx=dx, fontSize=12)
+            layers.append(
+                text.encode(
+                    x=alt.X(field="x", type="quantitative"),
+                    y=alt.Y(field="y", type="quantitative"),
+                    text=alt.Text(field="text", type="nominal"),
+                )
+            )
+    return layers
 
 
 def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
@@ -154,8 +175,16 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     order = [bar.name for bar in bars]
     measured = response.kind is Kind.MEASURED
     base = alt.Chart(alt.NamedData("bars"))
-    y_axis = alt.Y(field="name", type="nominal", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False))
-    x_axis = alt.X(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
+    y_axis = alt.Y(
+        field="name",
+        type="nominal",
+        scale=alt.Scale(domain=order),
+        title=None,
+        axis=_ROWS,
+    )
+    x_axis = alt.X(
+        field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8)
+    )
     tooltip = [
         alt.Tooltip(field="name", type="nominal", title="variant"),
         alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} (TFLOP/s)", format=".2f"),
@@ -168,26 +197,34 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     legend = None if measured else alt.Legend(orient="top", title="binding bound")
     colour = alt.Color(field="group", type="nominal", scale=scale, legend=legend)
     mark = {"cursor": "pointer", "cornerRadiusEnd": 2, "height": {"band": 0.7}}
-    opacity = 1.0 if measured else 0.75
-    layers: list[Any] = [
-        base.mark_bar(opacity=opacity, **mark).encode(y=y_axis, x=x_axis, color=colour, tooltip=tooltip)
-    ]
+    layers: list[Any] = [base.mark_bar(**mark).encode(y=y_axis, x=x_axis, color=colour, tooltip=tooltip)]
     if measured:
         layers += [
             base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5).encode(
                 y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")
             ),
-            base.transform_filter("isValid(datum.ceiling)").mark_tick(thickness=2, color=style.ACCENT).encode(
+            base.transform_filter("isValid(datum.ceiling)")
+            .mark_tick(thickness=2, opacity=1, color=style.ACCENT)
+            .encode(
                 y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip
             ),
         ]  # fmt: skip
     text = alt.Text(field="text", type="nominal")
-    inside = base.mark_text(align="left", dx=6, color="white", fontSize=11)
-    wide = 0.3 * max((bar.value for bar in bars), default=1.0)
-    large, small = f"datum.value > {wide}", f"datum.value <= {wide}"
-    layers.append(inside.transform_filter(large).encode(y=y_axis, x=alt.datum(0), text=text))
-    outside = base.mark_text(align="left", dx=6, fontSize=11).transform_filter(small)
-    layers.append(outside.encode(y=y_axis, x=x_axis, text=text))
+    wide = f"datum.value > {0.3 * max((bar.value for bar in bars), default=1.0)}"
+    past = "max(datum.value, datum.ceiling || 0)" if measured else "datum.value"  # not across the ceiling's tick
+    place = alt.X(field="place", type="quantitative")
+    words = base.transform_calculate(place=f"{wide} ? 0 : {past}")
+    layers.append(
+        words.transform_filter(wide)
+        .mark_text(align="left", dx=6, fontSize=11, color=_ON_BAR)
+        .encode(y=y_axis, x=place, text=text)
+    )
+    if any(0.3 * max(b.value for b in bars) >= bar.value for bar in bars):
+        layers.append(
+            words.transform_filter(f"!({wide})")
+            .mark_text(align="left", dx=6, fontSize=11)
+            .encode(y=y_axis, x=place, text=text)
+        )
     spec = _finish(alt.layer(*layers), ROW_HEIGHT * len(bars))
     return Chart("bars", f"{response.kind} {response.title} of each variant", (Choice("", spec),))
 
@@ -209,7 +246,13 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
         scale_x = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
         chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.isa == '{isa}'")
         bar = chart.mark_bar(cursor="pointer", height={"band": 0.78}).encode(
-            y=alt.Y(field="name", type="nominal", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False)),
+            y=alt.Y(
+                field="name",
+                type="nominal",
+                scale=alt.Scale(domain=order),
+                title=None,
+                axis=_ROWS,
+            ),
             x=alt.X(field=field, type="quantitative", title=title, scale=scale_x, axis=alt.Axis(format=form)),
             color=alt.Color(field="cls", type="nominal", scale=scale, legend=None),
             order=alt.Order(field="order", type="quantitative"),
@@ -246,8 +289,14 @@ def effect_charts(effects: Sequence[Effect], columns: dict[str, Column], respons
         levels = alt.InlineData([asdict(level) for level in effect.levels])
         values = [level.value for level in effect.levels]
         column = columns[f"p.{effect.factor}" if effect.parameter else effect.factor]
-        x_level = alt.X(field="value", type="nominal", sort=values, title=effect.factor, axis=alt.Axis(labelAngle=0))
-        x_point = alt.X(field=column.key, type="nominal", sort=values)
+        x_level = alt.X(
+            field="value",
+            type="nominal",
+            scale=alt.Scale(domain=values),
+            title=effect.factor,
+            axis=alt.Axis(labelAngle=0),
+        )
+        x_point = alt.X(field=column.key, type="nominal", scale=alt.Scale(domain=values))
         scale = alt.Scale(domain=domain, zero=False, nice=False)
         y_title = f"{response.unit} ({response.kind})" if index == 0 else None
         y_mean = alt.Y(field="mean", type="quantitative", title=y_title, scale=scale)
@@ -281,7 +330,9 @@ def interaction_chart(interaction: Interaction, response: Response) -> Chart:
     """Mean response at each pair of values: parallel lines mean that the factors act independently."""
     rows = [{"a": a, "b": b, "mean": mean, "n": n} for a, b, mean, n in interaction.cells]
     firsts, seconds = (list(dict.fromkeys(cell[i] for cell in interaction.cells)) for i in (0, 1))
-    x_axis = alt.X(field="a", type="nominal", sort=firsts, title=interaction.first, axis=alt.Axis(labelAngle=0))
+    x_axis = alt.X(
+        field="a", type="nominal", scale=alt.Scale(domain=firsts), title=interaction.first, axis=alt.Axis(labelAngle=0)
+    )
     y_axis = alt.Y(
         field="mean", type="quantitative", title=f"mean {response.unit} ({response.kind})", scale=alt.Scale(zero=False)
     )

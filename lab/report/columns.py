@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from lab.isa.model import InstructionClass
+from lab.isa.mix import Counts
+from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement
 from lab.report import figures
 from lab.store import BuildRecord, RunRecord, VariantRecord
@@ -93,13 +94,24 @@ def _label(record: VariantRecord, isa: str) -> str | None:
     mix = record.ptx if isa == "ptx" else record.sass
     if mix is None:
         return None
-    loop = figures.hot_loop(mix)
+    loop = mix.hot_loop
     return loop.label if loop else "whole kernel"
 
 
 def _live(record: VariantRecord) -> int | None:
-    loop = figures.hot_loop(record.sass)
-    return loop.live_registers if loop else record.sass.live_registers if record.sass else None
+    if record.sass is None:
+        return None
+    return (record.sass.hot_loop or record.sass).live_registers
+
+
+def _hot(isa: Isa, getter: Callable[[Counts], Value]) -> Getter:
+    """A figure of the hot loop of the PTX or the SASS."""
+
+    def get(record: VariantRecord) -> Value:
+        counts = figures.hot_counts(record.ptx if isa == "ptx" else record.sass)
+        return None if counts is None else getter(counts)
+
+    return get
 
 
 def _ceiling_name(record: VariantRecord) -> str | None:
@@ -119,10 +131,58 @@ IDENTITY: Final = (
 
 FIGURES: Final = (
     Column(
+        "measured_tflops",
+        "throughput",
+        M,
+        figures.measured_tflops,
+        "TFLOP/s",
+        ".2f",
+        shown=True,
+        about="operations of the problem over the median time",
+    ),
+    Column(
+        "measured_peak_share",
+        "throughput / peak",
+        M,
+        lambda r: _share_of_peak(r, figures.measured_tflops(r)),
+        format=".1%",
+        shown=True,
+    ),
+    Column(
+        "ratio_to_baseline",
+        "ratio to baseline",
+        M,
+        _timed(lambda m: m.ratio_to_baseline),
+        format=".3f",
+        shown=True,
+        about="throughput over the baseline's, interleaved; above 1 is faster",
+    ),
+    Column("measured_ms", "median time", M, _timed(lambda m: m.samples.median), "ms", ".4f", shown=True),
+    Column(
+        "predicted_tflops",
+        "predicted ceiling",
+        P,
+        figures.predicted_tflops,
+        "TFLOP/s",
+        ".2f",
+        shown=True,
+        about="the least of the bounds",
+    ),
+    Column("predicted_bound", "binding bound", P, _ceiling_name, shown=True, about="the bound that is least"),
+    Column(
+        "occupancy",
+        "occupancy",
+        P,
+        lambda r: r.prediction.occupancy if r.prediction else None,
+        format=".0%",
+        shown=True,
+        about="resident warps over the most that an SM holds",
+    ),
+    Column(
         "ptx_fma_per_ld_shared",
         "PTX fma : ld.shared",
         S,
-        lambda r: figures.fma_per_ld_shared(r.ptx),
+        _hot("ptx", lambda c: c.fma_per_ld_shared),
         format=".2f",
         shown=True,
         about="hot loop; empty without a load from shared memory",
@@ -131,7 +191,7 @@ FIGURES: Final = (
         "ptx_fma_share",
         "PTX FMA share",
         S,
-        lambda r: figures.fma_share(r.ptx),
+        _hot("ptx", lambda c: c.fma_share),
         format=".1%",
         shown=True,
         about="fma over all instructions of the hot loop",
@@ -140,7 +200,7 @@ FIGURES: Final = (
         "sass_fma_share",
         "SASS FMA share",
         S,
-        lambda r: figures.fma_share(r.sass),
+        _hot("sass", lambda c: c.fma_share),
         format=".1%",
         shown=True,
         about="fma over all instructions of the hot loop",
@@ -175,59 +235,11 @@ FIGURES: Final = (
         about="per block, static and dynamic",
     ),
     Column(
-        "occupancy",
-        "occupancy",
-        P,
-        lambda r: r.prediction.occupancy if r.prediction else None,
-        format=".0%",
-        shown=True,
-        about="resident warps over the most that an SM holds",
-    ),
-    Column(
-        "predicted_tflops",
-        "predicted ceiling",
-        P,
-        figures.predicted_tflops,
-        "TFLOP/s",
-        ".2f",
-        shown=True,
-        about="the least of the bounds",
-    ),
-    Column("predicted_bound", "binding bound", P, _ceiling_name, shown=True, about="the bound that is least"),
-    Column(
         "predicted_peak_share",
         "ceiling / peak",
         P,
         lambda r: _share_of_peak(r, figures.predicted_tflops(r)),
         format=".1%",
-    ),
-    Column("measured_ms", "median time", M, _timed(lambda m: m.samples.median), "ms", ".4f", shown=True),
-    Column(
-        "measured_tflops",
-        "throughput",
-        M,
-        figures.measured_tflops,
-        "TFLOP/s",
-        ".2f",
-        shown=True,
-        about="operations of the problem over the median time",
-    ),
-    Column(
-        "measured_peak_share",
-        "throughput / peak",
-        M,
-        lambda r: _share_of_peak(r, figures.measured_tflops(r)),
-        format=".1%",
-        shown=True,
-    ),
-    Column(
-        "ratio_to_baseline",
-        "ratio to baseline",
-        M,
-        _timed(lambda m: m.ratio_to_baseline),
-        format=".3f",
-        shown=True,
-        about="throughput over the baseline's, interleaved; above 1 is faster",
     ),
     Column(
         "baseline_ms", "baseline median", M, _timed(lambda m: m.baseline.median if m.baseline else None), "ms", ".4f"
@@ -264,47 +276,47 @@ FIGURES: Final = (
         "ptx_fma_over_fma_plus_ld_shared",
         "PTX fma/(fma+ld.shared)",
         S,
-        lambda r: figures.fma_over_fma_plus_ld_shared(r.ptx),
+        _hot("ptx", lambda c: c.fma_over_fma_plus_ld_shared),
         format=".3f",
     ),
     Column(
         "sass_fma_over_fma_plus_ld_shared",
         "SASS fma/(fma+ld.shared)",
         S,
-        lambda r: figures.fma_over_fma_plus_ld_shared(r.sass),
+        _hot("sass", lambda c: c.fma_over_fma_plus_ld_shared),
         format=".3f",
     ),
     Column(
-        "sass_fma_per_ld_shared", "SASS fma : ld.shared", S, lambda r: figures.fma_per_ld_shared(r.sass), format=".2f"
+        "sass_fma_per_ld_shared", "SASS fma : ld.shared", S, _hot("sass", lambda c: c.fma_per_ld_shared), format=".2f"
     ),
     Column(
         "sass_shared_bytes_per_fma",
         "shared bytes per fma",
         S,
-        lambda r: figures.bytes_per_fma_shared(r.sass),
+        _hot("sass", lambda c: c.bytes_per_fma_shared),
         "B",
         ".2f",
     ),
-    Column("ptx_fma", "PTX fma", S, lambda r: figures.class_count(r.ptx, InstructionClass.FMA), format=",d"),
+    Column("ptx_fma", "PTX fma", S, _hot("ptx", lambda c: c.fma), format=",d"),
     Column(
         "ptx_ld_shared",
         "PTX ld.shared",
         S,
-        lambda r: figures.class_count(r.ptx, InstructionClass.LD_SHARED),
+        _hot("ptx", lambda c: c.ld_shared),
         format=",d",
     ),
     Column(
         "ptx_instructions",
         "PTX hot-loop length",
         S,
-        lambda r: c.instructions if (c := figures.hot_counts(r.ptx)) else None,
+        _hot("ptx", lambda c: c.instructions),
         format=",d",
     ),
     Column(
         "sass_instructions",
         "SASS hot-loop length",
         S,
-        lambda r: c.instructions if (c := figures.hot_counts(r.sass)) else None,
+        _hot("sass", lambda c: c.instructions),
         format=",d",
     ),
     Column(

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.report.columns import Value
 from lab.store import RunRecord, VariantRecord
+
+MOST_LEVELS: Final = 24
+"""A factor with more values (a seed, a fine grid) has no main effect worth a chart."""
 
 Observation = tuple[VariantRecord, float]
 
@@ -101,12 +105,14 @@ def text(value: Value) -> str:
 
 
 def factors(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Factor, ...]:
-    """Swept parameters, and toolchain and architecture where more than one was used."""
+    """What took 2 to `MOST_LEVELS` values: swept parameters, toolchain, architecture."""
     known = [Factor(name, parameter=True) for name in run.swept]
     known += [Factor(name, parameter=False) for name in ("toolchain", "arch")]
-    return tuple(
-        factor for factor in known if len({text(value) for r in records if (value := factor.of(r)) is not None}) > 1
-    )
+
+    def levels(factor: Factor) -> int:
+        return len({text(value) for record in records if (value := factor.of(record)) is not None})
+
+    return tuple(factor for factor in known if 1 < levels(factor) <= MOST_LEVELS)
 
 
 def observations(
@@ -164,7 +170,7 @@ def _effect(factor: Factor, observed: Sequence[Observation]) -> Effect | None:
         return None
     groups = _groups([text(v) for v, _ in having], [response for _, response in having])
     levels = tuple(
-        Level(name, len(g := groups[name]), float(g.mean()), float(np.median(g)), float(g.min()), float(g.max()))
+        Level(value, len(g := groups[name]), float(g.mean()), float(np.median(g)), float(g.min()), float(g.max()))
         for name, value in values
     )
     return Effect(factor.name, factor.parameter, _share(groups.values()), levels)

@@ -7,55 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.isa.mix import Counts, KernelMix, LoopMix
-from lab.isa.model import InstructionClass
+from lab.isa.mix import Counts, KernelMix
 from lab.measurement import Kind
-from lab.store import Status, VariantRecord
-
-
-def hot_loop(mix: KernelMix | None) -> LoopMix | None:
-    """The loop marked hot, or None (nothing was read, or the kernel has no loop)."""
-    return None if mix is None else next((loop for loop in mix.loops if loop.hot), None)
+from lab.store import VariantRecord
 
 
 def hot_counts(mix: KernelMix | None) -> Counts | None:
     """Counts of the hot loop; of the whole kernel where it has no loop; None where nothing was read."""
     if mix is None:
         return None
-    loop = hot_loop(mix)
+    loop = mix.hot_loop
     return mix.counts if loop is None else loop.counts
 
 
-def class_count(mix: KernelMix | None, cls: InstructionClass) -> int | None:
-    """Instructions of a class in the hot loop."""
-    counts = hot_counts(mix)
-    return None if counts is None else counts.by_class.get(cls, 0)
-
-
 def fma_share(mix: KernelMix | None) -> float | None:
-    """Instructions that are fma over all instructions of the hot loop, 0 to 1; None for an empty body."""
+    """Share of fma in the instructions of the hot loop, 0 to 1."""
     counts = hot_counts(mix)
-    if counts is None or not counts.instructions:
-        return None
-    return counts.by_class.get(InstructionClass.FMA, 0) / counts.instructions
-
-
-def fma_per_ld_shared(mix: KernelMix | None) -> float | None:
-    """Ratio fma : ld.shared of the hot loop; None without a load from shared memory."""
-    fma, loads = class_count(mix, InstructionClass.FMA), class_count(mix, InstructionClass.LD_SHARED)
-    return None if fma is None or not loads else fma / loads
-
-
-def fma_over_fma_plus_ld_shared(mix: KernelMix | None) -> float | None:
-    """Share fma/(fma + ld.shared) of the hot loop, 0 to 1; None with neither of them."""
-    fma, loads = class_count(mix, InstructionClass.FMA), class_count(mix, InstructionClass.LD_SHARED)
-    return None if fma is None or loads is None or not fma + loads else fma / (fma + loads)
-
-
-def bytes_per_fma_shared(mix: KernelMix | None) -> float | None:
-    """Bytes that a thread loads from shared memory for each fma of the hot loop; None without fma."""
-    counts, fma = hot_counts(mix), class_count(mix, InstructionClass.FMA)
-    return None if counts is None or not fma else counts.load_bytes_shared / fma
+    return None if counts is None else counts.fma_share
 
 
 def predicted_tflops(record: VariantRecord) -> float | None:
@@ -114,8 +82,3 @@ def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[Vari
     """Records with a response, best first; equal ones stay in the experiment's order."""
     having = [(value, record) for record in records if (value := response.of(record)) is not None]
     return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
-
-
-def executed(record: VariantRecord) -> bool:
-    """The variant's outputs were compared with the reference and agree."""
-    return record.status is Status.VERIFIED

@@ -21,6 +21,7 @@ from pygments.lexers import CudaLexer, YamlLexer
 
 from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
+from lab.report import sasstext
 from lab.store import Store, VariantRecord
 
 BUDGET: Final = 3_000_000
@@ -136,8 +137,35 @@ def _texts(store: Store, record: VariantRecord) -> dict[str, str]:
     texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
     if "source" in texts:
         texts["source"] = highlight_cuda(texts["source"])
-    texts["detail"] = json.dumps(_detail(record, folder), ensure_ascii=False, separators=(",", ":"))
+    if "sass" in texts:
+        texts["sass"] = sasstext.compact(texts["sass"])
+    first = {}
+    for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
+        if mix is not None and name in texts:
+            texts[name], first[name] = of_kernel(texts[name], mix)
+    detail = {**_detail(record, folder), "first": first}
+    texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
     return texts
+
+
+def of_kernel(text: str, mix: KernelMix) -> tuple[str, int]:
+    """The part of a listing that belongs to one kernel: a module may hold entry points that were not launched.
+
+    Returns:
+        The kernel's lines with its head (PTX: the declaration, SASS: the section), and the number of the first in
+        the whole listing, from 1.
+    """
+    lines = text.splitlines()
+    if mix.lines is None or mix.lines[1] > len(lines):
+        return text, 1
+    first, last = mix.lines[0] - 1, mix.lines[1] - 1
+    head = ".entry" if mix.isa == "ptx" else ".section"
+    while first > 0 and head not in lines[first]:
+        first -= 1
+    if mix.isa == "ptx":
+        while last + 1 < len(lines) and not lines[last].startswith("}"):
+            last += 1
+    return "\n".join(lines[first : last + 1]), first + 1
 
 
 def _loops(mix: KernelMix | None) -> list[dict[str, object]]:
@@ -210,9 +238,8 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
     prediction = record.prediction
     if prediction is None:
         return []
-    occupancy = (
-        f"{prediction.occupancy:.0%}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
-    )
+    share = f"{prediction.occupancy * 100:.0f} %"
+    occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
     bounds = sorted(prediction.bounds, key=lambda bound: bound.tflops)
     return [
         ("GPU", prediction.gpu),

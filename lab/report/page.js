@@ -9,6 +9,7 @@
   const records = data.rows.map((row) => Object.fromEntries(columns.map((column, i) => [column.key, row[i]])));
   const byVariant = new Map(data.rows.map((row) => [row[at.variant], row]));
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const broad = matchMedia("(min-width: 900px)");
 
   /** An element with properties and children; strings become text. */
   function make(tag, properties = {}, ...children) {
@@ -47,14 +48,16 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shownChoice = {};
 
-  function config(width) {
+  function config(id, width) {
+    const beside = id === "mix-sass" && broad.matches && "mix-ptx" in data.charts; // the rows are named by its neighbour
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     const label = { labelColor: ink, titleColor: ink, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
     return {
       background: "transparent", font, view: { stroke: null },
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
-      axisY: { labelLimit: Math.max(90, width * 0.38) },
+      axisX: { titleAnchor: width < 500 ? "end" : "middle" },
+      axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
       legend: { ...label, labelLimit: 180, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
     };
@@ -63,10 +66,10 @@
   async function drawChart(element) {
     const id = element.dataset.chart;
     const { spec } = data.charts[id][shownChoice[id] ?? 0];
-    const datasets = { ...data.datasets, records };
+    const datasets = { ...spec.datasets, ...data.datasets, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
-      config: config(element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
+      config: config(id, element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
     });
     view.addEventListener("click", (_, item) => {
       const variant = item?.datum?.variant;
@@ -92,7 +95,7 @@
     for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
     drawChart($(`chart-${group.dataset.switch}`));
   });
-  dark.addEventListener("change", drawCharts);
+  for (const query of [dark, broad]) query.addEventListener("change", drawCharts);
 
   // ---- the table
 
@@ -187,9 +190,8 @@
   const TITLES = { source: "Source", ptx: "PTX", sass: "SASS" };
   const OPCODE = {
     ptx: /^(\s*(?:\{\s*)?(?:@!?%\w+\s+)?)([a-z][\w.:]*)/,
-    sass: /^(\s*\/\*[0-9a-f]+\*\/\s+(?:@!?U?P\w+\s+)?)([A-Z][\w.]*)/,
+    sass: /^(\/\*[0-9a-f]+\*\/ .{6} )([A-Z][\w.]*)/,
   };
-  const LIVE = /\s*\/\/ [|+]\s*([\d.]*)[^]*$/; // nvdisasm's live-register columns; the first is the general-purpose count
   const hidden = new Set();
   let opened = null;
   let blobs = null;
@@ -201,17 +203,25 @@
     return Object.fromEntries(await Promise.all(Object.entries(ids).map(async ([name, id]) => [name, await inflate(blobs[id])])));
   }
 
-  function codeLine(text, isa, hot, number) {
+  /** Lines and live registers of the generator's compact form of a SASS listing (see lab/report/sasstext.py). */
+  function expandSass(text) {
+    const [body, counts] = text.split("\0");
+    let address = -16, live = 0;
+    const lines = body.split("\n").map((line) => {
+      const raw = /^\s*\/\*([0-9a-f]+)\*\/\s*(.*)$/.exec(line);
+      if (line[0] !== "\x01" && !raw) return line;
+      address = raw ? parseInt(raw[1], 16) : address + 16;
+      const [, predicate, rest] = /^(@!?U?P\w+)?\s*(.*)$/.exec(raw ? raw[2] : line.slice(1));
+      return `/*${address.toString(16).padStart(4, "0")}*/ ${(predicate ?? "").padEnd(6)} ${rest}`;
+    });
+    return { lines, live: counts.split(",").map((difference) => (live += Number(difference))) };
+  }
+
+  function codeLine(text, isa, hot, number, live) {
     const line = make("li", { class: hot ? "hot" : "" });
     line.dataset.n = number;
-    if (isa === "sass") {
-      const live = LIVE.exec(text);
-      if (live) {
-        line.dataset.live = /\d/.test(live[1]) ? live[1].padStart(3) : "   ";
-        text = text.slice(0, live.index);
-      }
-    }
-    const found = OPCODE[isa]?.exec(text);
+    if (live !== undefined) line.dataset.live = (live ? String(live) : "").padStart(3);
+    const found = OPCODE[isa].exec(text);
     const cls = found && data.opcodes[isa][found[2]];
     if (!cls) { line.append(text); return line; }
     const opcode = make("b", { title: cls }, found[2]);
@@ -220,19 +230,19 @@
     return line;
   }
 
-  function listing(name, text, loops) {
+  function listing(name, text, loops, from = 1) {
     const hotLoop = loops?.find((loop) => loop.hot);
     const list = make("ol");
     if (name === "source") {
       list.innerHTML = text.replace(/\n$/, "").split("\n").map((line, i) => `<li data-n="${i + 1}">${line}</li>`).join("");
     } else {
       const inside = (n) => Boolean(hotLoop?.lines.some(([first, last]) => first <= n && n <= last));
-      text.replace(/\n$/, "").split("\n").forEach((line, i) => list.append(codeLine(line, name, inside(i + 1), i + 1)));
+      text.replace(/\n$/, "").split("\n").forEach((line, i) => list.append(codeLine(line, name, inside(from + i), from + i)));
     }
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
     const jump = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 48); };
     const note = hotLoop ? ` hot loop ${hotLoop.label}, ${hotLoop.instructions} instructions` : name === "source" ? "" : " no loop";
-    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", {}, note)),
+    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", { title: name === "sass" ? "beside the line number: live registers" : "" }, note)),
       hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: jump }) : null);
     const pane = make("div", { class: "pane", hidden: hidden.has(name) }, head, code);
     pane.dataset.name = name;
@@ -264,13 +274,13 @@
       $("viewer").replaceChildren(make("p", {}, "The listings of this variant are not embedded."), files);
     } else {
       const detail = JSON.parse(found.detail);
-      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail.hot[name]));
+      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail.hot[name], detail.first[name]));
       const sections = detail.sections.map(([heading, kind, rows]) =>
         make("div", {}, make("h3", {}, `${heading} `, kind ? make("span", { class: `chip ${kind}` }, kind) : null), facts(rows)));
       const folded = [["Build log", found.log], ["provenance.json", detail.provenance]].filter(([, text]) => text).map(([title, text]) =>
         make("details", { open: title === "Build log" && Boolean(detail.reason) }, make("summary", {}, title), make("pre", {}, text)));
       $("viewer").replaceChildren(...[
-        make("p", { class: "meta" }, `${detail.name} ${detail.label} · ${variant} · ${detail.status}`),
+        make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
         make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,

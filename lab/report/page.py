@@ -57,6 +57,7 @@ def page(
         loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
     used = {part.cls for part in analysis.slices}
     return environment.get_template("page.html.j2").render(
         a=analysis,
@@ -80,7 +81,8 @@ def page(
 @lru_cache(maxsize=1)
 def vega() -> str:
     """The Vega runtime for the specifications that altair writes, packed like the listings."""
-    return pack(vl_convert.javascript_bundle(snippet=None, vl_version=vl_version_for_vl_convert()))
+    version = vl_version_for_vl_convert()
+    return pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
 
 
 def _data(

@@ -9,30 +9,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
+from PIL import Image
 
 from lab.measurement import Kind
 from lab.report import style
-from lab.report.chartdata import Bar, Slice
+from lab.report.chartdata import Bar, Slice, labelled_points, point_labels
 from lab.report.columns import Column, Value
 from lab.report.effects import Effect, text
 from lab.report.figures import Response
 from lab.store import VariantRecord
 
 DPI: Final = 160
+COLOURS: Final = 128
+"""Size of a PNG's palette."""
 WIDTH: Final = 7.5
 """Inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
 
+_DARK: Final = ("variant", "baseline", "issue slots")
+"""Groups of bars that are dark enough for white text."""
 INK, FAINT = "#1f2328", "#d0d7de"
 
 
 def _figure(height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:  # noqa: ANN401 - handed to matplotlib
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
@@ -53,7 +58,12 @@ def _short(words: str, limit: int = 44) -> str:
 
 def _save(figure: Figure, path: Path, title: str) -> Path:
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
-    figure.savefig(path, metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(figure)  # its methods are untyped
+    canvas.draw()
+    # A palette suffices for flat colours and takes a third of the bytes: reports are committed.
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
+        path, optimize=True, dpi=(DPI, DPI)
+    )
     return path
 
 
@@ -76,22 +86,23 @@ def ratio(
         for record in records
         if (y := response.of(record)) is not None and isinstance(x := axis_column.get(record), int | float)
     ]
-    groups: list[Value] = list(by[1]) if by else [None]
+    groups: list[Value] = list(by[1]) if by else [None]  # at most eight: see `render.analyse`
     for index, group in enumerate(groups):
         mine = [p for p in points if by is None or text(by[0].get(p[2])) == text(group)]
         label = f"{by[0].title} = {text(group)}" if by else None
         colour = style.series_colour(index)
         axis.scatter([p[0] for p in mine], [p[1] for p in mine], s=38, color=colour, alpha=0.85, linewidths=0,
                      label=_plain(label) if label else None)  # fmt: skip
-        for x, y, record in mine:
-            if response.kind is Kind.MEASURED and record.measurement:
-                low, high = (
-                    record.flops / t / 1e9 for t in (record.measurement.samples.p80, record.measurement.samples.p20)
-                )
-                axis.plot([x, x], [low, high], color=colour, linewidth=1, alpha=0.6)
-            if labelled:
-                axis.annotate(_short(record.kernel, 20), (x, y), xytext=(0, 6), textcoords="offset points",
-                              ha="center", fontsize=8, color=INK)  # fmt: skip
+        timed = [(x, record.flops, record.measurement.samples) for x, _, record in mine if record.measurement]
+        if response.kind is Kind.MEASURED and timed:
+            low = [flops / samples.p80 / 1e9 for _, flops, samples in timed]
+            high = [flops / samples.p20 / 1e9 for _, flops, samples in timed]
+            axis.vlines([x for x, *_ in timed], low, high, color=colour, linewidth=1, alpha=0.6)
+    if labelled:
+        for x, y, words in point_labels(labelled_points(records, axis_column, response)):
+            axis.annotate(
+                _short(words), (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8, color=INK
+            )
     if baseline:
         axis.axhline(baseline[1], color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
         axis.annotate(_plain(f"{baseline[0]} {baseline[1]:.1f}"), (0, baseline[1]), xycoords=("axes fraction", "data"),
@@ -121,8 +132,9 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
         if measured and bar.ceiling is not None:
             axis.plot([bar.ceiling] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
         inside = bar.value > 0.3 * top
-        axis.text(0.01 * top + (0 if inside else bar.value), place, bar.text.replace("%", "% of peak"), va="center",
-                  fontsize=8, color="white" if inside else INK)  # fmt: skip
+        past = max(bar.value, (bar.ceiling or 0.0) if measured else 0.0)  # not across the ceiling's tick
+        axis.text(0.01 * top + (0 if inside else past), place, bar.text.replace("%", "% of peak"), va="center",
+                  fontsize=8, color="white" if inside and bar.group in _DARK else INK)  # fmt: skip
     axis.set_yticks(range(len(rows)), [_short(bar.name) for bar in rows])
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(len(rows) - 0.4, -0.6)
@@ -134,7 +146,7 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
     else:
         for group in dict.fromkeys(bar.group for bar in rows):
             axis.barh(0, 0, color=colours.get(group, style.PREDICTED), label=f"bound by {group}")
-    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13 - 0.6 / len(rows)), ncols=4)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
     return _save(figure, path, title)
 
 
@@ -157,7 +169,7 @@ def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
         axis.set_xlim(0, 1)
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axis.set_xlabel(f"share of the {isa.upper()} hot loop (static)", fontsize=9, color=INK)
-        axis.set_yticks(range(len(names)), [_short(name, 34) for name in names])
+        axis.set_yticks(range(len(names)), [_short(name, 46) for name in names])
         axis.tick_params(axis="y", length=0)
         axis.set_ylim(len(names) - 0.4, -0.6)
     handles = [Patch(color=style.CLASS_COLOURS[cls], label=cls) for cls in used]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import StoreError
 from lab.measurement import Kind
-from lab.report import chartdata, charts, plots
+from lab.report import chartdata, charts, plots, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
@@ -76,10 +76,10 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
     varied = factors(run, records)
     effects = main_effects(varied, observed)
     bars = chartdata.bars(run, records, response)
-    last = bars[-1] if bars and bars[-1].group == "baseline" else None
+    baseline = next(((bar.name, bar.value) for bar in bars if bar.group == "baseline"), None)
     named = {column.name: column for column in columns}
     by = None
-    if effects and not chartdata.is_ladder(records):
+    if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
         first = effects[0]
         by = named[f"p.{first.factor}" if first.parameter else first.factor], tuple(v.value for v in first.levels)
     return Analysis(
@@ -94,7 +94,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         chartdata.mix_slices(records, response),
         chartdata.ratio_columns(columns, records) if observed else (),
         by,
-        (last.name, last.value) if last else None,
+        baseline,
     )
 
 
@@ -149,13 +149,14 @@ def to_csv(rows: Sequence[dict[str, Value]], columns: Sequence[Column]) -> str:
 
 
 def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]]) -> str:
-    """The run and its records as the store holds them, each record with its `derived` columns."""
+    """The run and its records as the store holds them, each record, a line, with its `derived` columns."""
     kinds = {column.name: column.kind for column in analysis.columns}
-    records = []
+    lines = []
     for record, cells in zip(analysis.records, rows, strict=True):
         derived = {name: finite(value) for name, value in cells.items() if kinds[name] is not None}
-        records.append({**record_to_json(record), "derived": derived})
-    return json.dumps({"run": record_to_json(analysis.run), "records": records}, ensure_ascii=False, indent=1) + "\n"
+        lines.append(json.dumps({**record_to_json(record), "derived": derived}, ensure_ascii=False))
+    run = json.dumps(record_to_json(analysis.run), ensure_ascii=False)
+    return f'{{"run": {run},\n"records": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def finite(value: Value) -> Value:
@@ -167,7 +168,9 @@ def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
     """The page's charts; those without data are left out."""
     a, made = analysis, []
     if a.axes:
-        made.append(charts.ratio_chart(a.columns, a.axes, a.response, a.by, a.baseline, labelled=a.ladder))
+        points = {axis.name: chartdata.labelled_points(a.records, axis, a.response) for axis in a.axes if a.ladder}
+        labels = {name: chartdata.point_labels(rows) for name, rows in points.items()}
+        made.append(charts.ratio_chart(a.columns, a.axes, a.response, a.by, a.baseline, labels=labels))
     if a.bars:
         made.append(charts.bars_chart(a.bars, a.response))
     if a.slices:

@@ -1,8 +1,8 @@
 """Compilers behind one interface, the disassembler, and a cache of what they made.
 
->>> from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchain
+>>> from lab.toolchain import CompileRequest, build, toolchain
 >>> request = CompileRequest('extern "C" __global__ void k(float *x) { *x = 1; }', "k.cu", "sm_90")
->>> built = build(toolchain("nvrtc"), request, Cache(default_folder()))
+>>> built = build(toolchain("nvrtc"), request)
 """
 
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain

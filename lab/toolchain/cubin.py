@@ -99,6 +99,10 @@ def _kernel(name: str, sections: dict[str, _Section], attributes: dict[tuple[str
 def _sections(image: bytes) -> Iterator[_Section]:
     (table,) = struct.unpack_from("<Q", image, 0x28)  # e_shoff
     entry_size, count, names_index = struct.unpack_from("<HHH", image, 0x3A)  # e_shentsize, e_shnum, e_shstrndx
+    (segments,) = struct.unpack_from("<Q", image, 0x20)  # e_phoff; often the last thing in the file
+    segment_size, segment_count = struct.unpack_from("<HH", image, 0x36)  # e_phentsize, e_phnum
+    if segments + segment_size * segment_count > len(image):
+        raise IndexError("the program headers lie beyond the end")
     headers = [_SECTION.unpack_from(image, table + index * entry_size) for index in range(count)]
     names = _content(image, headers[names_index])
     for header in headers:

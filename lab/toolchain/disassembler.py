@@ -7,6 +7,7 @@ Two calls, side by side, because nvdisasm refuses `--emit-json` together with li
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,7 @@ def disassemble(cubin: bytes) -> Disassembly:
     return Disassembly(json=json, text=text, version=version)
 
 
+@functools.cache  # asked for every variant
 def _find() -> tuple[Path, str]:
     tool = locate.tool("nvdisasm")
     if tool is None:

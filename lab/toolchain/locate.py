@@ -68,7 +68,8 @@ def headers_version(folder: Path) -> str:
 def tool_version(path: Path) -> str | None:
     """Version of an NVIDIA command-line tool, `13.5.37`, or None where it cannot run or does not say."""
     text = tool_output(path, "--version")
-    match = re.search(r"\bV(\d+(?:\.\d+)+)", text or "")
+    # the compilers say V13.5.37, the profilers Version 2025.3.1.0
+    match = re.search(r"\bV(?:ersion )?(\d+(?:\.\d+)+)", text or "")
     return match[1] if match else None
 
 
@@ -91,6 +92,6 @@ def _in_bin(name: str, folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _in_wheels(name: str) -> Iterator[Path]:
-    found = pathfinder.find_nvidia_binary_utility(name)
-    if found:
+    known = name in pathfinder.SUPPORTED_BINARY_UTILITIES
+    if known and (found := pathfinder.find_nvidia_binary_utility(name)):
         yield Path(found)

@@ -2,8 +2,10 @@
 
 One front end (CUDA C++ to PTX), then one assembler (`nvcc -cubin` on that PTX), rather than `nvcc -cubin
 --keep`: the PTX that is kept is then, to the letter, what ptxas assembled. In between the line table is freed
-of the temporary folder, so that the same request gives the same PTX and cubin everywhere. The front end takes
-over 90 % of the time either way, and ptxas's report is at hand in both (PyCUDA's own cubin target loses it).
+of the temporary folder, so that the same request gives the same PTX and cubin everywhere; only symbols of
+internal linkage, such as the functions of cuda_fp16.h, keep a hash of that folder in their names (which
+-frandom-seed does not change). The front end takes over 90 % of the time either way, and ptxas's report is at
+hand in both (PyCUDA's own cubin target loses it).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from lab.toolchain import headers, locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error
 from lab.toolchain.resources import resources
 
-INSTALL = "python -m pip install nvidia-cuda-nvcc"
+INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
+"""Under nvcc (not under NVRTC) cuda_fp16.h includes CCCL's `nv/target`."""
 INSTALL_HOST = "sudo apt-get install g++   (or use the toolchain nvrtc, which needs no host compiler)"
 TIMEOUT_S = 600.0
 
@@ -152,7 +155,11 @@ def relocate(ptx: str, name_of: Callable[[str], str]) -> str:
 def _nvcc_ptx(nvcc: Path, request: CompileRequest, options: tuple[str, ...], folder: Path) -> tuple[str, str]:
     (folder / request.name).write_text(request.source, encoding="utf-8")
     output = folder / "front.ptx"
-    log = _run([str(nvcc), "-ptx", f"-arch={request.arch}", *options, "-o", output.name, request.name], request, folder)
+    log = _run(
+        [str(nvcc), "-ptx", f"-arch={request.arch}", *options, "-o", output.name, request.name],
+        _shown(request, options),
+        folder,
+    )
     return output.read_text(encoding="utf-8"), log
 
 
@@ -162,12 +169,11 @@ def _assemble(
     (folder / "lab.ptx").write_text(ptx, encoding="utf-8")
     output = folder / "lab.cubin"
     arguments = ["-cubin", f"-arch={request.arch}", *options, "-Xptxas", "-v", "-o", output.name, "lab.ptx"]
-    log = _run([str(nvcc), *arguments], request, folder)
+    log = _run([str(nvcc), *arguments], _shown(request, options), folder)
     return output.read_bytes(), log
 
 
-def _run(arguments: list[str], request: CompileRequest, folder: Path) -> str:
-    command = _shown(request, ("-lineinfo", *request.options))
+def _run(arguments: list[str], command: str, folder: Path) -> str:
     try:
         run = subprocess.run(
             arguments, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
@@ -202,17 +208,16 @@ def _pycuda_ptx(nvcc: Path, request: CompileRequest, options: tuple[str, ...], _
             )
         except OSError as error:
             raise MissingToolError(f"nvcc cannot be run ({error}); install it: {INSTALL}") from error
-        except Exception as error:
-            # pycuda.driver.CompileError, told by its parts: the class cannot be named without a driver.
-            if not hasattr(error, "stderr"):
-                raise
-            raise _refusal(f"{error.stdout or ''}{error.stderr or ''}", command) from error  # type: ignore[attr-defined]
+        except importlib.import_module("pycuda.driver").CompileError as error:
+            raise _refusal(f"{error.stdout or ''}{error.stderr or ''}", command) from error
     return ptx.decode(), "".join(f"{warning.message}\n" for warning in said)
 
 
 def _pycuda() -> Any:  # noqa: ANN401 - PyCUDA carries no types
     """`pycuda.compiler`, or None where it is not installed or finds no driver. Creates no context."""
     try:
+        # pycuda.compiler imports the driver only when it compiles: ask now.
+        importlib.import_module("pycuda.driver")
         return importlib.import_module("pycuda.compiler")
     except (ImportError, OSError):
         return None

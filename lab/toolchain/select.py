@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
 from lab.errors import MissingToolError, UserError, did_you_mean
 from lab.toolchain import nvcc, nvrtc
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
-from lab.toolchain.cache import Cache, cache_key, cacheable
+from lab.toolchain.cache import Cache, cache_key, cacheable, default_folder
 from lab.toolchain.disassembler import disassemble, disassembler_version
 
 NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc")
@@ -71,10 +72,18 @@ def toolchain(name: str) -> Toolchain:
     return found
 
 
-def build(toolchain: Toolchain, request: CompileRequest, cache: Cache | None = None) -> Built:
+def build(
+    toolchain: Toolchain, request: CompileRequest, cache: Cache | None = None, *, use_cache: bool = True
+) -> Built:
     """Compile and disassemble, or take both from the cache.
 
     A request that reads files of the user's (`#include "mine.h"`, `-I`) is never cached.
+
+    Args:
+        toolchain: The compiler.
+        request: What to compile.
+        cache: Where builds are kept; the user's cache (`default_folder`) when left out.
+        use_cache: False compiles whatever the cache holds, and stores nothing.
 
     Raises:
         UserError: this compiler cannot target the architecture.
@@ -89,9 +98,10 @@ def build(toolchain: Toolchain, request: CompileRequest, cache: Cache | None = N
             accepted=toolchain.architectures,
             suggestion=did_you_mean(request.arch, toolchain.architectures),
         )
-    if cache is None or not cacheable(request):
+    if not use_cache or not cacheable(request):
         made = toolchain.compile(request)
         return Built(made, disassemble(made.cubin), cached=False)
+    cache = cache or Cache(default_folder())
     key = cache_key(toolchain, request, disassembler_version())
     entry = cache.get(key)
     if entry is not None:
@@ -102,6 +112,7 @@ def build(toolchain: Toolchain, request: CompileRequest, cache: Cache | None = N
     return Built(made, disassembly, cached=False)
 
 
+@functools.cache  # workers ask for every variant; a machine's compilers do not change meanwhile
 def _find(name: str) -> Toolchain | None:
     if name == "nvrtc":
         return nvrtc.find_nvrtc()
@@ -123,7 +134,7 @@ def _advice(name: str, version: str | None) -> str:
     major = version.split(".", maxsplit=1)[0]
     pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
     if int(major) >= 13:  # noqa: PLR2004 - CUDA 13 dropped the major version from its wheels' names
-        wheels = f"'nvidia-cuda-{'nvcc' if name == 'nvcc' else 'nvrtc'}{pin}'"
+        wheels = f"'nvidia-cuda-nvcc{pin}' nvidia-cuda-cccl" if name == "nvcc" else f"'nvidia-cuda-nvrtc{pin}'"
     elif name == "nvcc":
         return f"install CUDA Toolkit {version} from NVIDIA's archive and set CUDA_HOME to its folder"
     else:

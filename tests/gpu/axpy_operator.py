@@ -20,7 +20,7 @@ class Axpy:
         values = problem["a"] * x + y
         return {"z": Expected(values, 1 + np.abs(values))}
 
-    def verify(self, problem, reference, outputs):  # noqa: ARG002 - the operator's interface
+    def verify(self, problem, reference, outputs):
         error = np.abs(outputs["z"] - reference["z"].values) / reference["z"].scale
         worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
         passed = error[worst] <= 1e-6
@@ -32,5 +32,5 @@ class Axpy:
     def bytes_moved(self, problem):
         return 12 * problem["n"]
 
-    def fma_dtype(self, problem):  # noqa: ARG002 - the operator's interface
+    def fma_dtype(self, problem):
         return np.dtype(np.float32)

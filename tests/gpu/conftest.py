@@ -20,7 +20,7 @@ def gpu():
 
 
 @pytest.fixture(scope="module")
-def session(gpu):  # noqa: ARG001 - skips first where there is none
+def session(gpu):
     """A worker that a module's tests share."""
     from lab.gpu.session import GpuSession  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ AXPY(wrong, RIGHT if (i == 5) z[i] += 1.0f;)
 AXPY(forgets_the_last, if (i < n - 1) z[i] = fmaf(a, x[i], y[i]);)
 AXPY(overruns, RIGHT if (i == 0) z[n + 3] = 0.0f;)
 AXPY(illegal, if (i == 0) z[1ull << 40] = a;)
-AXPY(misaligned, if (i == 0) *(volatile float2*)((char*)z + 4) = make_float2(a, a);)
+AXPY(misaligned, if (i == 0) *(volatile double*)((char*)z + 4) = a;)
 AXPY(traps, if (i == 0) __trap();)
 AXPY(endless, while (true) *(volatile float*)z = a;)
 AXPY(busy,

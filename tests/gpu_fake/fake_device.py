@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the fakes have the signatures of what they stand for
 """A backend without a GPU: `Job.kernel` names what the "kernel" does, `Job.cubin` its time in ms as text."""
 
 import os

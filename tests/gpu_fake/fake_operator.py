@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the fakes have the signatures of what they stand for
 """y = 2 x, as an operator file of a user."""
 
 import numpy as np

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the fakes have the signatures of what they stand for
 import ctypes
 
 import numpy as np
@@ -33,7 +32,7 @@ class FakeLibrary:
 
         if name == "cublasGetStatusName":
 
-            def function(status):
+            def function(_status):
                 return b"CUBLAS_STATUS_INVALID_VALUE"
 
         self.__dict__[name] = function

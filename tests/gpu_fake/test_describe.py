@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002, ARG005 - the fakes have the signatures of what they stand for
 import subprocess
 import sys
 
@@ -33,7 +32,7 @@ def test_a_machine_without_a_driver_says_so(monkeypatch):
         raise RuntimeError("there is no NVIDIA driver on this machine")
 
     monkeypatch.setattr(describe, "driver_api", absent)
-    assert describe.probe() == "No GPU was measured: there is no NVIDIA driver on this machine."
+    assert describe.probe() == "Nothing was measured: there is no NVIDIA driver on this machine."
 
 
 def test_a_gpu_without_pycuda_names_the_command(monkeypatch):

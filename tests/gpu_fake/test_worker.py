@@ -1,4 +1,3 @@
-# ruff: noqa: ARG005 - the fakes have the signatures of what they stand for
 """The worker's loop, in this process."""
 
 from pathlib import Path

@@ -17,6 +17,7 @@ CLASSES = {
 
 # 128x128 tile, 8x8 elements a thread, k tile unrolled once: 64 FFMA and 4 LDS.128 a k step.
 GEMM_STEP = {"FFMA": 64, "LDS.128": 4}
+PLAIN = LaunchFacts(256)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def _mix(hot, *others):
     return KernelMix("sass", "kernel", _counts({"IADD3": 500}), loops, None)
 
 
-def _predict(hot, gpu="H200", *, use=Use(), launch=LaunchFacts(256), **changed):
+def _predict(hot, gpu="H200", *, use=Use(), launch=PLAIN, **changed):
     facts = {"flops": 2 * 4096**3, "bytes_moved": 4 * 3 * 4096**2, "dtype": "float32"}
     mix = hot if isinstance(hot, KernelMix) else _mix(hot)
     return predict(gpu_for(gpu), mix, use, launch, **(facts | changed))

@@ -92,9 +92,7 @@ def test_a_write_between_columns_is_found():
 def test_tf32_would_not_pass():
     p = problem(m=64, n=64, k=512)
     inputs = GEMM.inputs(p, 0)
-    rounded = {
-        name: (array.view(np.uint32) & 0xFFFFE000).view(np.float32) for name, array in inputs.arrays.items()
-    }
+    rounded = {name: (array.view(np.uint32) & 0xFFFFE000).view(np.float32) for name, array in inputs.arrays.items()}
     a = rounded["A"].reshape(512, 64).T.astype(np.float64)
     b = rounded["B"].reshape(64, 512).T.astype(np.float64)
     out = {"C": (a @ b).T.astype(np.float32).ravel()}

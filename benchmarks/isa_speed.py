@@ -1,0 +1,97 @@
+"""How fast listings are read and analysed: MB/s on one core, for about 1 MB of PTX and of SASS.
+
+    python benchmarks/isa_speed.py
+
+The text is a golden listing whose functions are repeated under other names; `one function` has all its statements in
+a single loop, as complete unrolling makes it. "Analysed" is control flow, loops and the mix.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.isa.mix import module_mix
+from lab.isa.model import Module
+from lab.isa.ptx import read_ptx
+from lab.isa.sass import read_sass
+
+GOLDEN = Path(__file__).parents[1] / "tests" / "isa" / "golden"
+SIZE = 1_000_000
+REPETITIONS = 5
+
+
+def many_functions() -> str:
+    """The PTX of `nvcc_mixed.ptx`, each function many times."""
+    text = (GOLDEN / "nvcc_mixed.ptx").read_text()
+    start = re.search(r"^(?:// \.globl|\.func|\.visible \.entry|\.visible \.func)", text, re.MULTILINE)
+    head = text[: start.start() if start else 0]
+    functions = text[len(head) : text.index("\t.file")]
+    names = re.findall(r"\.entry (\w+)\(|\.func +\([^)]*\) +(\w+)\(", functions)
+    pattern = re.compile(rf"\b(?:{'|'.join(entry or function for entry, function in names)})\b")
+    count = SIZE // len(functions)
+    return head + "".join(pattern.sub(rf"\g<0>_{number}", functions) for number in range(count))
+
+
+def one_function() -> str:
+    """One loop of 1 MB with registers of its own for every statement."""
+    statements = []
+    size = number = 0
+    while size < SIZE:
+        statement = (
+            f"\tld.shared.v2.f32 \t{{%f{number}, %f{number + 1}}}, [%r1+{8 * number}];\n"
+            f"\tfma.rn.f32 \t%f{number + 2}, %f{number}, %f{number + 1}, %f{number + 2};\n"
+        )
+        statements.append(statement)
+        size += len(statement)
+        number += 3
+    return (
+        f".version 8.5\n.target sm_90\n.address_size 64\n.visible .entry k() {{\n\t.reg .f32 %f<{number}>;\n"
+        f"\t.reg .b32 %r<2>;\n\t.reg .pred %p<2>;\n$L:\n{''.join(statements)}\t@%p1 bra $L;\n\tret;\n}}\n"
+    )
+
+
+def many_sections() -> tuple[str, str]:
+    """The SASS of `sm_100_mixed`, each section many times: JSON and listing."""
+    facts, functions, *rest = json.loads((GOLDEN / "sm_100_mixed.json").read_text())
+    listing = (GOLDEN / "sm_100_mixed.lst").read_text()
+    count = SIZE // len(json.dumps(functions))
+    copies = [dict(f, **{"function-name": f"{f['function-name']}_{n}"}) for n in range(count) for f in functions]
+    pattern = re.compile(r"(\.section\s+\.text\.|\.other\s+)(\w+)")
+    listings = [pattern.sub(rf"\g<1>\g<2>_{number}", listing) for number in range(count)]
+    return json.dumps([facts, copies, *rest]), "".join(listings)
+
+
+def report(name: str, characters: int, read: Callable[[], Module]) -> None:
+    """Print the best of several repetitions."""
+    best: tuple[float, float, int] = (float("inf"), 0.0, 0)
+    for _ in range(REPETITIONS):
+        start = time.perf_counter()
+        module = read()
+        middle = time.perf_counter()
+        module_mix(module)
+        end = time.perf_counter()
+        instructions = sum(len(function.instructions) for function in module.functions)
+        best = min(best, (end - start, middle - start, instructions))
+    total, reading, instructions = best
+    megabytes = characters / 1e6
+    print(
+        f"{name:22} {megabytes:5.2f} MB {instructions:7} instructions: read {reading:5.2f} s, "
+        f"analysed {total - reading:5.2f} s, together {total:5.2f} s = {megabytes / total:5.1f} MB/s"
+    )
+
+
+def main() -> None:
+    """Print one line a case."""
+    ptx, unrolled, (sass, listing) = many_functions(), one_function(), many_sections()
+    report("PTX, many functions", len(ptx), lambda: read_ptx(ptx))
+    report("PTX, one function", len(unrolled), lambda: read_ptx(unrolled))
+    report("SASS, JSON", len(sass), lambda: read_sass(sass))
+    report("SASS, JSON and listing", len(sass) + len(listing), lambda: read_sass(sass, listing))
+
+
+if __name__ == "__main__":
+    main()

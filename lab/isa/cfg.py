@@ -1,0 +1,89 @@
+"""Basic blocks and the control-flow graph of a function, for PTX and SASS alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import networkx as nx
+
+from lab.isa.model import Function, Instruction
+
+ROOT = -1
+"""A node before the entry. It also leads to code that only a call or an unresolved indirect branch reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that are executed one after the other.
+
+    Attributes:
+        index: Position in `ControlFlow.blocks`, in listing order.
+        start: Index of its first instruction.
+        stop: Index behind its last instruction.
+    """
+
+    index: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlFlow:
+    """Blocks and the edges between them.
+
+    Attributes:
+        blocks: In listing order; the first is the entry. Empty for an empty function.
+        graph: `networkx.DiGraph` over block indices and `ROOT`. Leaving the function is no edge.
+    """
+
+    blocks: tuple[Block, ...]
+    graph: nx.DiGraph
+
+
+def control_flow(function: Function) -> ControlFlow:
+    """Build the control-flow graph.
+
+    A block begins at the first instruction, at every branch target, and behind every branch. Neither a call nor a
+    predicated exit ends a block: in the function both lead to the next instruction alone. Code that cannot be reached
+    from the entry (subroutines behind a kernel in SASS, targets of an unresolved `BRX`) hangs on `ROOT`, so that every
+    block can be reached from there.
+    """
+    instructions = function.instructions
+    blocks = _blocks(instructions)
+    graph = nx.DiGraph()
+    graph.add_node(ROOT)
+    graph.add_nodes_from(range(len(blocks)))
+    starts = {block.start: block.index for block in blocks}
+    for block in blocks:
+        last = instructions[block.stop - 1]
+        following = (*last.targets, *((block.stop,) if last.falls_through else ()))
+        graph.add_edges_from((block.index, starts[place]) for place in following if place in starts)
+    graph.add_edges_from((ROOT, root) for root in _roots(graph, len(blocks)))
+    return ControlFlow(blocks, graph)
+
+
+def _blocks(instructions: tuple[Instruction, ...]) -> tuple[Block, ...]:
+    leaders = {0, len(instructions)}
+    for instruction in instructions:
+        if instruction.targets or not instruction.falls_through:
+            leaders.update(instruction.targets)
+            leaders.add(instruction.index + 1)
+    places = sorted(leaders)
+    return tuple(Block(index, *ends) for index, ends in enumerate(pairwise(places)))
+
+
+def _roots(graph: nx.DiGraph, count: int) -> list[int]:
+    """The entry, and the first block of whatever it and the roots before do not reach."""
+    roots: list[int] = []
+    reached: set[int] = set()
+    for block in range(count):
+        if block not in reached:
+            roots.append(block)
+            reached.add(block)
+            pending = [block]
+            while pending:
+                new = [node for node in graph.successors(pending.pop()) if node not in reached]
+                reached.update(new)
+                pending += new
+    return roots

@@ -1,0 +1,68 @@
+"""Every template against NumPy on a real GPU: awkward sizes, every layout, every special alpha and beta."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from gpu_support import CHECK
+
+from lab import kernels
+from lab.gpu.job import Argument, Job
+from lab.operators import operator
+from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchain
+
+pytestmark = pytest.mark.gpu
+
+ROOTS = kernels.search_path(Path(__file__).parents[2])
+NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
+TILES = {
+    "v5": {"block_m": 32, "block_n": 32, "block_k": 32, "thread_m": 4, "thread_n": 1, "unroll": 32},
+    "64x64": {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4, "unroll": 16},
+    "128x128": {},
+    "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
+    "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
+    "padded, one buffer": {"padding": 4, "double_buffer": False},
+    "tall": {"block_m": 256, "block_n": 32, "thread_m": 8, "thread_n": 4, "vector_width": 1},
+}
+VARIANTS = [(name, "", {}) for name in NAMES if "tiled" not in name]
+VARIANTS += [("gemm/tiled.cu.j2", label, given) for label, given in TILES.items()]
+SIZES = [(1, 1, 1), (1, 37, 5), (37, 1, 5), (5, 7, 1), (31, 33, 32), (32, 32, 33), (127, 129, 65), (128, 128, 64)]
+SIZES += [(131, 67, 257), (132, 68, 260)]
+FACTORS = [(1.0, 0.0), (0.0, 0.0), (0.0, 2.0), (-1.5, 0.5)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(("name", "label", "given"), VARIANTS, ids=[f"{n} {label}" for n, label, _ in VARIANTS])
+def test_every_template_is_right(session, name, label, given, layout, dtype):
+    del label
+    template, gemm = kernels.load(name, ROOTS), operator("gemm")
+    parameters = kernels.complete(template, given)
+    arch, failures = session.start().arch, []
+    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(SIZES, FACTORS)):
+        shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
+        # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
+        leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
+        problem = gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta})
+        if kernels.unmet(template, parameters, problem):
+            pytest.skip("this point is outside the template's space for this type")
+        source = kernels.render(template, parameters, problem)
+        built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
+        launch = kernels.launch(template, parameters, problem)
+        job = Job(
+            variant=name,
+            cubin=built.build.cubin,
+            kernel=launch.entry,
+            grid=launch.grid,
+            block=launch.block,
+            dynamic_shared_bytes=launch.dynamic_shared_bytes,
+            arguments=tuple(Argument(*argument) for argument in launch.arguments),
+            operator="gemm",
+            problem=problem,
+        )
+        result = session.run(job, CHECK)
+        if result.failure:
+            failures.append(f"{problem}: {result.failure.stage}: {result.failure.reason}")
+    assert not failures, "\n".join(failures)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.isa.cfg import ROOT, Block, ControlFlow, control_flow
+from lab.isa.loops import hot_loop, immediate_dominators, loop_instructions, natural_loops
+from lab.isa.mix import kernel_mix
+from lab.isa.ptx import read_ptx
+
+HEAD = ".version 8.0\n.target sm_80\n.entry k() { .reg .pred p; .reg .b32 r; .reg .f32 f; "
+FMA = "fma.rn.f32 f, f, f, f; "
+LOAD = "ld.global.f32 f, [r]; "
+ADD = "add.s32 r, r, 1; "
+
+
+def function(body: str):
+    return read_ptx(f"{HEAD}{body} ret; }}").functions[0]
+
+
+def loop(label: str, body: str) -> str:
+    return f"{label}: {body} @p bra {label}; "
+
+
+def loops(body: str) -> list[tuple[str, int, str | None]]:
+    return [(found.label, found.depth, found.parent) for found in kernel_mix("ptx", function(body)).loops]
+
+
+def hot(body: str) -> str | None:
+    found = kernel_mix("ptx", function(body)).hot_loop
+    return found and found.label
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> ControlFlow:
+    """Any graph whose blocks can all be reached from the root."""
+    count = draw(st.integers(1, 9))
+    nodes = st.integers(0, count - 1)
+    graph = nx.DiGraph()
+    graph.add_nodes_from([ROOT, *range(count)])
+    graph.add_edge(ROOT, 0)
+    for node in range(1, count):
+        graph.add_edge(draw(st.integers(-1, node - 1)), node)
+    graph.add_edges_from(draw(st.lists(st.tuples(nodes, nodes), max_size=18)))
+    return ControlFlow(tuple(Block(index, index, index + 1) for index in range(count)), graph)
+
+
+def reachable_without(graph: nx.DiGraph, removed: int) -> set[int]:
+    if removed == ROOT:
+        return set()
+    return set(nx.descendants(graph.subgraph(set(graph) - {removed}), ROOT)) | {ROOT}
+
+
+def dominates(graph: nx.DiGraph, a: int, b: int) -> bool:
+    """By definition: without a, the root does not reach b."""
+    return a == b or b not in reachable_without(graph, a)
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs())
+def test_dominators_against_their_definition(flow: ControlFlow) -> None:
+    found = immediate_dominators(flow)
+    for block in flow.graph:
+        expected = {other for other in flow.graph if dominates(flow.graph, other, block)}
+        chain = {block}
+        while ROOT not in chain:
+            chain |= {found[one] for one in chain}
+        assert chain == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs())
+def test_loops_against_their_definition(flow: ControlFlow) -> None:
+    graph = flow.graph
+    bodies: dict[int, set[int]] = {}
+    for tail, head in graph.edges:
+        if head != ROOT and dominates(graph, head, tail):
+            inside = graph.subgraph(set(graph) - {head})
+            reaching = {tail} | set(nx.ancestors(inside, tail)) if tail != head else set()
+            bodies.setdefault(head, {head}).update(reaching)
+    found = natural_loops(flow)
+    assert {one.header: set(one.blocks) for one in found} == bodies
+    for position, one in enumerate(found):
+        around = [other for other in found if other.header != one.header and one.header in other.blocks]
+        assert one.depth == len(around) + 1
+        if one.parent is not None:
+            assert one.parent < position
+            assert found[one.parent] == min(around, key=lambda other: len(other.blocks))
+
+
+def test_nested_loops_come_outermost_first() -> None:
+    body = loop("A", ADD + loop("B", ADD) + loop("C", ADD + loop("D", ADD))) + loop("E", ADD)
+    assert loops(body) == [("A", 1, None), ("B", 2, "A"), ("C", 2, "A"), ("D", 3, "C"), ("E", 1, None)]
+
+
+def test_two_back_edges_make_one_loop() -> None:
+    assert loops(f"A: {ADD} @p bra A; {ADD} @p bra A;") == [("A", 1, None)]
+
+
+def test_body_that_stands_in_two_places() -> None:
+    body = f"A: {ADD} @p bra B; ret; B: {ADD} bra A;"
+    (found,) = kernel_mix("ptx", function(body)).loops
+    assert found.counts.instructions == 4
+    one = control_flow(function(body))
+    assert len(loop_instructions(function(body), one, natural_loops(one)[0])) == 4
+
+
+def test_irreducible_region_is_no_loop_and_no_crash() -> None:
+    assert loops(f"@p bra B; A: {ADD} B: {ADD} @p bra A;") == []
+    assert hot(f"@p bra B; A: {ADD} B: {ADD} @p bra A;") is None
+
+
+def test_no_loops() -> None:
+    assert hot(FMA) is None
+    one = function(FMA)
+    assert hot_loop(one, control_flow(one), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(loop("A", FMA * 2) + loop("B", FMA * 3), "B", id="most fma"),
+        pytest.param(loop("A", FMA * 8) + loop("B", FMA), "A", id="main loop before its remainder"),
+        pytest.param(loop("A", FMA) + loop("B", FMA * 8), "B", id="main loop behind its remainder"),
+        pytest.param(loop("A", FMA * 8 + loop("B", ADD * 20)), "A", id="a nested loop without fma steals nothing"),
+        pytest.param(loop("A", FMA * 8 + loop("B", FMA)), "B", id="a nested loop with fma is the innermost"),
+        pytest.param(loop("A", FMA + LOAD * 9) + loop("B", LOAD * 20), "A", id="fma before memory"),
+        pytest.param(loop("A", LOAD) + loop("B", LOAD * 2), "B", id="memory where there is no fma"),
+        pytest.param(loop("A", LOAD * 4 + loop("B", LOAD)), "B", id="innermost with memory"),
+        pytest.param(loop("A", ADD * 9) + loop("B", LOAD), "B", id="memory before size"),
+        pytest.param(loop("A", ADD) + loop("B", ADD * 2), "B", id="size where there is nothing else"),
+        pytest.param(loop("A", FMA + ADD * 9) + loop("B", ADD + loop("C", FMA)), "C", id="tie: deeper"),
+        pytest.param(loop("A", FMA) + loop("B", FMA + ADD), "B", id="tie: larger"),
+        pytest.param(loop("A", FMA + ADD) + loop("B", FMA + ADD), "A", id="tie: first"),
+    ],
+)
+def test_hot_loop_rule(body: str, expected: str) -> None:
+    assert hot(body) == expected
+
+
+def test_tensor_core_loop_is_hot() -> None:
+    mma = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {f, f}, {r}, {r}, {f, f}; "
+    assert hot(loop("A", LOAD * 9) + loop("B", mma)) == "B"

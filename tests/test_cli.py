@@ -1,0 +1,166 @@
+"""The command line as a user meets it: real processes, exit codes, no tracebacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def lab(*arguments, cwd, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "lab", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
+        **more,
+    )
+
+
+SMALL = """question: Does unrolling show?
+operator: gemm
+problem: {m: 64, n: 64, k: 64}
+kernels:
+  - template: gemm/tiled.cu.j2
+    parameters: {block_m: 32, block_n: 32, block_k: 8, thread_m: 4, thread_n: 4, unroll: [1, 8]}
+archs: [sm_90]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def test_run_prints_rows_and_writes_the_report(folder):
+    done = lab("run", "small.yaml", "--json", "--no-gpu", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["p.unroll"] for row in rows] == [1, 8]
+    assert rows[0]["measured_tflops"] is None
+    assert (folder / "reports" / "small" / "index.html").is_file()
+    assert "reports/small/index.html" in done.stderr
+    again = lab("report", "reports/small", cwd=folder)
+    assert again.returncode == 0
+    assert "index.html" in again.stdout
+
+
+def test_inspect_lists_and_shows_variants(folder):
+    listed = lab("inspect", "small.yaml", cwd=folder)
+    assert listed.returncode == 0, listed.stderr
+    variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
+    shown = lab("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
+        assert part in shown.stdout
+    unknown = lab("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
+    assert unknown.returncode == 2
+    assert variant in unknown.stderr
+
+
+def test_inspect_json_is_one_object_of_the_known_shape(folder):
+    (folder / "k.cu").write_text(
+        'extern "C" __global__ void k(float* x, int n) {'
+        " float s = 0; for (int i = 0; i < n; ++i) s = s * x[i] + 1; x[0] = s; }"
+    )
+    done = lab("inspect", "k.cu", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert set(value) >= {"file", "isa", "kernels"}
+    (kernel,) = value["kernels"]
+    assert set(kernel) >= {"name", "by_class", "by_opcode", "instructions", "loops"}
+    assert (value["isa"], kernel["name"]) == ("ptx", "k")
+    loop = next(loop for loop in kernel["loops"] if loop["hot"])
+    assert set(loop) >= {
+        "label",
+        "depth",
+        "parent",
+        "hot",
+        "instructions",
+        "by_class",
+        "by_opcode",
+        "fma_per_ld_shared",
+        "fma_share",
+        "fma_over_fma_plus_ld_shared",
+    }
+    assert loop["by_class"]["fma"] >= 1
+    assert loop["fma_per_ld_shared"] is None
+    sass = json.loads(lab("inspect", "k.cu", "--json", "--isa", "sass", cwd=folder).stdout)
+    assert sass["isa"] == "sass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "smal.yaml"], 2, "did you mean 'small.yaml'"),
+        (["run", "small.yaml", "--max-variants", "1"], 2, "--max-variants 2"),
+        (["run", "small.yaml", "--arch", "sm_1"], 2, "sm_1"),
+        (["run", "small.yaml", "--toolchain", "nvrcc"], 2, "did you mean"),
+        (["run", "small.yaml", "--toolchain", "nvrtc==1.0"], 3, "nvrtc"),
+        (["run"], 2, "Missing argument"),
+        (["rum"], 2, "rum"),
+        (["inspect", "bad.cu"], 2, "error"),
+        (["inspect", "bad.ptx"], 2, "bad.ptx:"),
+        (["inspect", "bad.cubin"], 2, "error"),
+        (["inspect", "small.txt"], 2, "accepted"),
+        (["report", "nowhere"], 3, "holds no run"),
+    ],
+)
+def test_mistakes_are_told_in_words(folder, arguments, code, words):
+    (folder / "bad.cu").write_text("this is not CUDA")
+    (folder / "bad.ptx").write_text(".version 8.0\n.target sm_90\n.visible .entry k( {")
+    (folder / "bad.cubin").write_bytes(b"not an ELF image")
+    (folder / "small.txt").write_text("")
+    done = lab(*arguments, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["report"], ["doctor"], ["schema"]])
+def test_every_command_has_help(folder, command):
+    done = lab(*command, "--help", cwd=folder)
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+
+
+def test_doctor_names_a_command_for_everything_missing(folder):
+    findings = json.loads(lab("doctor", "--json", cwd=folder).stdout)
+    assert {"NVRTC", "nvdisasm", "PyCUDA"} <= {f["name"] for f in findings}
+    assert all(f["install"] and f["adds"] for f in findings if not f["found"])
+    assert lab("doctor", cwd=folder).returncode == 0
+
+
+def test_schema_prints_what_is_committed(folder, root):
+    done = lab("schema", cwd=folder)
+    assert done.stdout == (root / "experiments" / "experiment.schema.json").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_ends_with_130_and_a_report(folder):
+    (folder / "small.yaml").write_text(
+        SMALL.replace("[1, 8]", "[1, 2, 4, 8]").replace("[sm_90]", "[sm_80, sm_90, sm_100]")
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lab", "run", "small.yaml", "--no-gpu", "-j", "1"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("reports/small/variants/*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert (folder / "reports" / "small" / "index.html").is_file()

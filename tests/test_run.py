@@ -1,0 +1,243 @@
+"""The pipeline on a small experiment: without a GPU, and with one that is played."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from lab import run as pipeline
+from lab.building import BuildFailure, Built
+from lab.errors import MissingToolError, UserError
+from lab.gpu.job import BaselineResult, Failure, JobResult, Stage
+from lab.measurement import CardState, GpuDescription, Measurement, Samples, Verification
+from lab.run import Options, run
+from lab.store import Status, Store
+
+TEMPLATE = """{#---
+summary: s
+operator: gemm
+entry: k
+parameters: {depth: {type: int, default: 4, values: [1, 2, 4, 8], help: h}}
+grid: ["ceil_div(m, 32)"]
+block: [32]
+arguments: {m: int32, A: T*, C: T*}
+---#}
+extern "C" __global__ void k(int m, const {{ T }}* A, {{ T }}* C)
+{
+    {{ "not CUDA" if depth == 8 else "" }}
+    {{ T }} sum = 0;
+#pragma unroll {{ depth }}
+    for (int p = 0; p < 64; ++p) sum = sum * A[p] + A[p + m];
+    C[threadIdx.x] = sum;
+}
+"""
+EXPERIMENT = """question: Does it?
+operator: gemm
+problem: {m: 64, n: 64, k: 64}
+kernels:
+  - {template: mine.cu.j2, parameters: {depth: [1, 2, 4, 8]}}
+baselines: [cublas]
+archs: [sm_90]
+"""
+H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
+
+
+class Watcher:
+    def __init__(self):
+        self.outcomes, self.records, self.gpu = [], [], None
+
+    def planned(self, experiment, expansion, variants, gpu):
+        self.gpu = gpu
+
+    def built(self, planned, outcome):
+        self.outcomes.append(outcome)
+
+    def recorded(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
+    file = tmp_path / "small.yaml"
+    file.write_text(EXPERIMENT)
+    return file
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(pipeline, "probe", lambda: "Nothing was measured: there is no GPU.")
+
+
+def test_without_a_gpu_everything_but_times(experiment, tmp_path, no_gpu):
+    watcher = Watcher()
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=2), watcher)
+    assert [r.status for r in outcome.records] == [Status.INSPECTED] * 3 + [Status.COMPILE_FAILED]
+    assert outcome.failed
+    assert sorted(type(o) for o in watcher.outcomes if isinstance(o, BuildFailure)) == [BuildFailure]
+    assert outcome.run.not_measured == "Nothing was measured: there is no GPU."
+    good, bad = outcome.records[0], outcome.records[-1]
+    assert good.prediction.gpu == "H200"
+    assert good.ptx.hot_loop.counts.fma == 1
+    assert "error" in bad.reason
+    folder = tmp_path / "out"
+    for record in outcome.records:
+        files = {p.name for p in (folder / "variants" / record.variant).iterdir()}
+        assert {"kernel.cu", "build.log", "provenance.json"} <= files
+        assert ({"kernel.ptx", "kernel.sass", "kernel.cubin"} <= files) == (record is not bad)
+    assert "not CUDA" in (folder / "variants" / bad.variant / "build.log").read_text()
+    rows = list(csv.DictReader((folder / "records.csv").open()))
+    assert [row["p.depth"] for row in rows] == ["1", "2", "4", "8"]
+    assert {row["measured_tflops"] for row in rows} == {""}
+    page = (folder / "index.html").read_text()
+    assert "there is no GPU" in page
+    assert "Does it?" in page
+
+
+def test_a_second_run_takes_every_build_from_the_cache(experiment, tmp_path, no_gpu):
+    first = run(experiment, Options(output=tmp_path / "a"), Watcher())
+    second = run(experiment, Options(output=tmp_path / "b"), Watcher())
+    assert [r.variant for r in first.records] == [r.variant for r in second.records]
+    assert all(r.build.cached for r in second.records if r.build)
+    assert [r.build and r.build.sass_sha256 for r in first.records] == [
+        r.build and r.build.sass_sha256 for r in second.records
+    ]
+
+
+def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):
+    first = run(experiment, Options(output=tmp_path / "a"), Watcher())
+    template = experiment.parent / "mine.cu.j2"
+    template.write_text(TEMPLATE.replace("sum * A[p]", "sum * sum"))
+    second = run(experiment, Options(output=tmp_path / "a"), Watcher())
+    assert not {r.variant for r in first.records} & {r.variant for r in second.records}
+    assert len(second.records) == 4
+
+
+class PlayedSession:
+    """Answers as a GPU would: `depth=2` is the fastest and `depth=4` wrong."""
+
+    jobs: list = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def start(self):
+        return H200
+
+    def restart(self):
+        return H200
+
+    def run(self, job, policy):
+        assert policy.baseline == "cublas"
+        PlayedSession.jobs.append(job)
+        source_depth = len(PlayedSession.jobs)
+        verification = Verification(passed=True, max_error=0.0, tolerance=1e-6, worst="", executed_on=H200.name)
+        ms = 1.0 + source_depth
+        measurement = Measurement(
+            Samples((ms, ms, ms)), Samples((1.0, 1.0)), "cublas", "cold", CardState(1980), CardState(1980)
+        )
+        if source_depth == 2:
+            failure = Failure(Stage.VERIFY, "C[0, 0]: got 1, expected 2")
+            return JobResult(job.variant, verification=None, measurement=None, failure=failure)
+        return JobResult(job.variant, verification, measurement, None, BaselineResult("cublas", "libcublas 13", "kern"))
+
+
+@pytest.fixture
+def played(monkeypatch):
+    monkeypatch.setattr(pipeline, "probe", lambda: H200)
+    monkeypatch.setattr(pipeline, "GpuSession", PlayedSession)
+    PlayedSession.jobs = []
+    return PlayedSession
+
+
+def test_with_a_gpu_the_winner_is_measured_again(experiment, tmp_path, played):
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), Watcher())
+    assert [r.status for r in outcome.records].count(Status.VERIFIED) == 2
+    wrong = next(r for r in outcome.records if r.status is Status.VERIFICATION_FAILED)
+    assert wrong.reason == "C[0, 0]: got 1, expected 2"
+    assert wrong.measurement is None
+    best = max((r for r in outcome.records if r.tflops), key=lambda r: r.tflops)
+    assert best.measurement.remeasured is not None
+    assert len(played.jobs) == 4
+    assert played.jobs[-1].variant == best.variant
+    assert outcome.run.gpu == H200
+    assert outcome.run.not_measured == ""
+    assert outcome.run.baseline == "cublas (libcublas 13, kern)"
+    job = played.jobs[0]
+    assert [(a.name, a.c_type) for a in job.arguments] == [("m", "int32"), ("A", "float32*"), ("C", "float32*")]
+    assert (job.grid, job.block) == ((2, 1, 1), (32, 1, 1))
+
+
+def test_machine_code_for_another_gpu_is_not_run(experiment, tmp_path, played):
+    outcome = run(experiment, Options(output=tmp_path / "out", archs=("sm_80", "sm_90")), Watcher())
+    assert {r.arch for r in outcome.records if r.status is Status.VERIFIED} == {"sm_90"}
+    assert {r.arch for r in outcome.records if r.status is Status.INSPECTED} == {"sm_80"}
+    assert any("sm_80 were not measured" in note for note in outcome.run.notes)
+
+
+def test_ctrl_c_keeps_what_is_finished(experiment, tmp_path, no_gpu):
+    class Impatient(Watcher):
+        def recorded(self, record):
+            super().recorded(record)
+            raise KeyboardInterrupt
+
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), Impatient())
+    assert outcome.interrupted
+    assert len(outcome.records) == 1
+    assert "interrupted; 1 of 4" in " ".join(outcome.run.notes)
+    with Store(tmp_path / "out") as store:
+        assert store.records() == outcome.records
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
+def test_native_needs_a_gpu(experiment, tmp_path, no_gpu):
+    with pytest.raises(UserError, match="--arch sm_90"):
+        run(experiment, Options(output=tmp_path / "out", archs=("native",)), Watcher())
+
+
+def test_native_is_the_gpus(experiment, tmp_path, played):
+    outcome = run(experiment, Options(output=tmp_path / "out", archs=("native",)), Watcher())
+    assert {r.arch for r in outcome.records} == {"sm_90"}
+
+
+def test_a_gpu_that_does_not_start_is_a_sentence(experiment, tmp_path, monkeypatch, played):
+    def refuse(_):
+        raise MissingToolError("PyCUDA is broken")
+
+    monkeypatch.setattr(PlayedSession, "start", refuse)
+    outcome = run(experiment, Options(output=tmp_path / "out"), Watcher())
+    assert "PyCUDA is broken" in outcome.run.not_measured
+    assert not any(r.measurement for r in outcome.records)
+
+
+@pytest.mark.parametrize(
+    ("built", "gpu", "runs"),
+    [
+        ("sm_90", "sm_90", True),
+        ("sm_80", "sm_86", True),
+        ("sm_86", "sm_80", False),
+        ("sm_80", "sm_90", False),
+        ("sm_90a", "sm_90", True),
+        ("sm_100", "sm_103", True),
+        ("sm_100a", "sm_103", False),
+        ("sm_120", "sm_100", False),
+    ],
+)
+def test_which_machine_code_runs_where(built, gpu, runs):
+    assert pipeline._runs_on(built, gpu) is runs
+
+
+def test_provenance_names_what_decides(experiment, tmp_path, no_gpu):
+    outcome = run(experiment, Options(output=tmp_path / "out"), Watcher())
+    record = outcome.records[0]
+    facts = json.loads((tmp_path / "out" / "variants" / record.variant / "provenance.json").read_text())
+    assert facts["parameters"] == {"depth": 1}
+    assert facts["toolchain"] == record.build.toolchain
+    assert facts["sass_sha256"] == record.build.sass_sha256
+    assert "sm_90" in facts["command"]
+    assert Built is not BuildFailure

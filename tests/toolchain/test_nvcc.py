@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+import types
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import CompileError, MissingToolError
+from lab.toolchain import CompileRequest, disassemble, nvcc
+
+AXPY = """#include <cuda_fp16.h>
+extern "C" __global__ void axpy(__half a, const __half *x, __half *y) {
+    y[threadIdx.x] = __hfma(a, x[threadIdx.x], y[threadIdx.x]);
+}
+"""
+PLAIN = 'extern "C" __global__ void k(float *x) {\n    *x = 1;\n}\n'
+
+
+def real() -> nvcc.Nvcc | None:
+    found = nvcc.find_nvcc(through_pycuda=False)
+    try:
+        return found if found and found.compile(CompileRequest("", "k.cu", "sm_80")) else None
+    except MissingToolError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    found = real()
+    if found is None:
+        pytest.skip("needs nvcc and a host compiler")
+    return found
+
+
+@pytest.fixture
+def with_cccl(compiler):
+    try:
+        compiler.compile(CompileRequest("#include <nv/target>\n", "k.cu", "sm_80"))
+    except CompileError:
+        pytest.skip("needs CCCL beside nvcc: cuda_fp16.h includes it")
+    return compiler
+
+
+def test_a_kernel(with_cccl):
+    compiler = with_cccl
+    build = compiler.compile(CompileRequest(AXPY, "axpy.cu", "sm_80", ("--maxrregcount=32",)))
+    assert ".visible .entry axpy(" in build.ptx
+    assert f"V{compiler.version}" in build.ptx
+    assert build.resources["axpy"].registers > 0
+    assert build.resources["axpy"].constant_bytes >= 24
+    assert build.command == (
+        "nvcc -ptx -arch=sm_80 -lineinfo --maxrregcount=32 -o axpy.ptx axpy.cu && "
+        "nvcc -cubin -arch=sm_80 -lineinfo --maxrregcount=32 -Xptxas -v -o axpy.cubin axpy.ptx"
+    )
+    assert (build.toolchain, build.version) == ("nvcc", compiler.version)
+    assert '"function-name":"axpy"' in disassemble(build.cubin).json
+
+
+def test_the_same_request_gives_the_same_build(compiler):
+    first, second = (compiler.compile(CompileRequest(PLAIN, "k.cu", "sm_80")) for _ in range(2))
+    assert (first.ptx, first.cubin) == (second.ptx, second.cubin)
+
+
+def test_the_line_table_names_no_folder_of_this_machine(with_cccl):
+    first = with_cccl.compile(CompileRequest(AXPY, "axpy.cu", "sm_80"))
+    files = re.findall(r'\.file\s+\d+\s+"(.*)"', first.ptx)
+    assert files[0] == "/axpy.cu"
+    assert all(file.startswith("/cuda/cuda_fp16") for file in files[1:])
+    assert b"lab-nvcc-" not in first.cubin
+
+
+def test_an_error_names_its_line(compiler):
+    with pytest.raises(CompileError, match=r'^bad\.cu\(2\): error: identifier "y" is undefined$') as caught:
+        compiler.compile(CompileRequest('\nextern "C" __global__ void k() { y = 1; }', "bad.cu", "sm_80"))
+    assert "1 error detected" in caught.value.log
+    assert caught.value.command.startswith("nvcc -ptx")
+
+
+def test_ptxas_errors_are_compile_errors(compiler):
+    source = 'extern "C" __global__ void k() { asm volatile("no.such.instruction;"); }'
+    with pytest.raises(CompileError, match="ptxas"):
+        compiler.compile(CompileRequest(source, "k.cu", "sm_80"))
+
+
+def test_no_host_compiler(compiler, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError, match=r"no host compiler .*apt-get install g\+\+"):
+        compiler.compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+
+
+def test_flags_of_the_environment_are_part_of_it(compiler, monkeypatch):
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DVALUE=42 -w")
+    source = 'extern "C" __global__ void k(int *x) { *x = VALUE; }'
+    build = compiler.compile(CompileRequest(source, "k.cu", "sm_80"))
+    assert build.command.startswith("NVCC_APPEND_FLAGS='-DVALUE=42 -w' nvcc -ptx")
+    assert compiler.identity == "NVCC_APPEND_FLAGS='-DVALUE=42 -w'"
+
+
+def test_architectures(compiler):
+    assert compiler.supports("sm_80")
+    assert compiler.supports("sm_90a")
+    assert not compiler.supports("sm_12")
+    assert replace(compiler, architectures=()).supports("sm_12")  # too old to list them: let it say
+
+
+def test_it_travels_to_a_worker(compiler):
+    assert pickle.loads(pickle.dumps(compiler)) == compiler  # noqa: S301 - dumped on this very line
+
+
+def test_an_nvcc_that_went_away(compiler, tmp_path):
+    with pytest.raises(MissingToolError, match="python -m pip install nvidia-cuda-nvcc"):
+        replace(compiler, path=tmp_path / "nvcc").compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+
+
+def test_relocate_drops_time_stamps_and_leaves_the_rest():
+    ptx = '\t.file\t1 "/build/a/k.cu", 1583, 280\n.loc 1 2 3\n  .file 2 "/usr/include/math.h"\n// .file\n'
+    assert nvcc.relocate(ptx, lambda path: path.replace("/build/a", "")) == (
+        '\t.file\t1 "/k.cu"\n.loc 1 2 3\n  .file 2 "/usr/include/math.h"\n// .file\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "gcc: No such file or directory\nnvcc fatal   : Failed to preprocess host compiler properties.",
+        "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH",
+        "sh: 1: gcc: not found",
+        "sh: gcc: command not found",
+    ],
+)
+def test_words_for_a_missing_host_compiler(log):
+    assert isinstance(nvcc._refusal(log, "nvcc"), MissingToolError)
+
+
+def test_a_missing_header_is_no_missing_compiler():
+    log = "kernel.cu:1:10: fatal error: gcc.h: No such file or directory"
+    assert isinstance(nvcc._refusal(log, "nvcc"), CompileError)
+
+
+class PycudaCompileError(Exception):
+    """The parts of pycuda.driver.CompileError that `pycuda.compiler` fills."""
+
+    def __init__(self, msg, command_line, stdout=None, stderr=None):
+        super().__init__(msg)
+        self.msg, self.command_line, self.stdout, self.stderr = msg, command_line, stdout, stderr
+
+
+def pycuda_compile(  # noqa: PLR0917 - PyCUDA's own signature
+    source,
+    nvcc="nvcc",
+    options=None,
+    keep=False,
+    no_extern_c=False,
+    arch=None,
+    code=None,
+    cache_dir=None,
+    include_dirs=(),
+    target="cubin",
+):
+    """What pycuda.compiler.compile does with its arguments, by the nvcc that it is given."""
+    assert options is not None, "PyCUDA would take PYCUDA_DEFAULT_NVCC_FLAGS"
+    assert arch is not None, "PyCUDA would ask the current context"
+    assert cache_dir is False, "PyCUDA would cache"
+    assert not keep
+    assert not include_dirs
+    assert code is None
+    if not no_extern_c:
+        source = f'extern "C" {{\n{source}\n}}\n'
+    import tempfile  # noqa: PLC0415 - beside its use, as the rest of this stand-in
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernel.cu").write_text(source)
+        line = [nvcc, f"--{target}", *options, "-arch", arch, "kernel.cu"]
+        try:
+            run = subprocess.run(line, cwd=folder, capture_output=True, check=False)
+        except OSError as error:
+            raise OSError(f"{nvcc} was not found (is it on the PATH?) [{error}]") from error
+        if run.returncode != 0:
+            raise PycudaCompileError("nvcc compilation failed", line, run.stdout.decode(), run.stderr.decode())
+        if run.stdout or run.stderr:
+            said = (run.stdout + run.stderr).decode()
+            warnings.warn("The CUDA compiler succeeded, but said the following:\n" + said, stacklevel=4)
+        return Path(folder, f"kernel.{target}").read_bytes()
+
+
+@pytest.fixture
+def with_pycuda(compiler, monkeypatch):
+    package, module, driver = map(types.ModuleType, ("pycuda", "pycuda.compiler", "pycuda.driver"))
+    module.compile, driver.CompileError = pycuda_compile, PycudaCompileError
+    package.compiler, package.driver = module, driver
+    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    monkeypatch.setitem(sys.modules, "pycuda", package)
+    monkeypatch.setitem(sys.modules, "pycuda.compiler", module)
+    found = nvcc.find_nvcc()
+    assert found == replace(compiler, through_pycuda=True)
+    return found
+
+
+def test_through_pycuda_the_build_is_the_same(compiler, with_pycuda):
+    request = CompileRequest(PLAIN, "axpy.cu", "sm_80")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build, plain = with_pycuda.compile(request), compiler.compile(request)
+    assert build.toolchain == with_pycuda.name == "pycuda-nvcc"
+    assert (build.ptx, build.cubin) == (plain.ptx, plain.cubin)
+    assert (build.command, build.resources) == (plain.command, plain.resources)
+
+
+def test_pycudas_warnings_go_to_the_log(with_pycuda):
+    source = 'extern "C" __global__ void k(int *x) { int unused; *x = 1; }'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build = with_pycuda.compile(CompileRequest(source, "kernel.cu", "sm_80"))
+    assert 'variable "unused" was declared but never referenced' in build.log
+    assert "Used " in build.log
+
+
+def test_pycudas_errors_are_compile_errors(with_pycuda):
+    with pytest.raises(CompileError, match=r'kernel\.cu\(1\): error: identifier "y" is undefined'):
+        with_pycuda.compile(CompileRequest('extern "C" __global__ void k() { y = 1; }', "kernel.cu", "sm_80"))
+
+
+def test_an_nvcc_that_pycuda_cannot_run(with_pycuda, tmp_path):
+    with pytest.raises(MissingToolError, match="was not found"):
+        replace(with_pycuda, path=tmp_path / "nvcc").compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+
+
+def test_an_error_that_is_none_of_nvccs_is_not_hidden(with_pycuda, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sys.modules["pycuda.compiler"], "compile", broken)
+    with pytest.raises(ZeroDivisionError):
+        with_pycuda.compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+
+
+@pytest.mark.usefixtures("with_pycuda")
+@pytest.mark.parametrize("missing", ["pycuda.driver", "pycuda.compiler"])
+def test_pycuda_without_a_driver_is_left_out(compiler, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)  # importing it raises ImportError
+    assert nvcc.find_nvcc() == compiler
+    assert nvcc.find_nvcc(through_pycuda=True) is None
+    with pytest.raises(MissingToolError, match="PyCUDA cannot be imported"):
+        replace(compiler, through_pycuda=True).compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell script as a stand-in")
+def test_a_hanging_nvcc_is_stopped(tmp_path, monkeypatch):
+    script = tmp_path / "nvcc"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(nvcc, "TIMEOUT_S", 0.2)
+    stuck = nvcc.Nvcc(script, "0.0", ("sm_80",), through_pycuda=False)
+    with pytest.raises(CompileError, match="did not finish"):
+        stuck.compile(CompileRequest(AXPY, "k.cu", "sm_80"))
