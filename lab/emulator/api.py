@@ -18,10 +18,10 @@ from lab.emulator.machine import Launch, StepBudgetSpent, run_batches
 from lab.emulator.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
 from lab.emulator.operations.base import DTYPES
 from lab.emulator.program import Program, size_of
-from lab.emulator.results import Buffer, Emulation, LoopCounts
+from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts
 from lab.emulator.shadow import Shadow
 from lab.errors import UserError
-from lab.isa.loops import find_loops
+from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
 from lab.isa.ptx import read_ptx
 
@@ -105,12 +105,12 @@ def _run(plan: Launch) -> int:
             return plan.max_steps
 
 
-def _loops(program: Program, lines: tuple[Any, ...]) -> tuple[LoopCounts, ...]:
+def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
     found = []
-    code = program.kernel.instructions
-    for loop in find_loops(program.kernel):
-        inside = {code[i].line for i in loop.instructions}
-        found.append(LoopCounts(loop.label, loop.depth, summary(lines, inside.__contains__)))
+    for function in program.functions:
+        for loop in kernel_mix("ptx", function).loops:
+            inside = {line for first, last in loop.lines for line in range(first, last + 1)}
+            found.append(LoopCounts(loop.label, loop.depth, summary(lines, inside.__contains__)))
     return tuple(found)
 
 
@@ -245,15 +245,14 @@ def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
     dtype = DTYPES[variable.type]
     value = operands.literal(text)
     if isinstance(value, operands.FloatBits):
+        if value.width == 8 * dtype.itemsize:
+            return value.bits.to_bytes(dtype.itemsize, "little")
+        return np.array(value.value, dtype).tobytes()
+    if value is not None:
         if dtype.kind == "f":
-            return np.array(value.value, dtype).tobytes() if value.width != 8 * dtype.itemsize else value.bits.to_bytes(dtype.itemsize, "little")
-        return value.bits.to_bytes(dtype.itemsize, "little")
-    if isinstance(value, float) or (isinstance(value, int) and dtype.kind == "f"):
-        return np.array(value, dtype).tobytes()
-    if isinstance(value, int):
+            return np.array(value, dtype).tobytes()
         return (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
-    name = text.removeprefix("generic(").removesuffix(")")
-    parts = operands.symbol(name)
+    parts = operands.symbol(text)
     if parts is None or parts[0] not in addresses:
         raise UnsupportedInstruction(0, f"{variable.name} = {{ … {text} … }}", "this initialiser")
     return (addresses[parts[0]] + parts[1]).to_bytes(8, "little")[: dtype.itemsize]

@@ -48,7 +48,7 @@ class Binder:
         if t == "pred":
             return np.array([bool(value)])
         bits = 8 * dtype.itemsize
-        if isinstance(value, (float, operands.FloatBits)):
+        if isinstance(value, operands.FloatBits):
             return _float_constant(value, t)
         if t in ("f32", "f64") and isinstance(value, int):
             return np.array([value], dtype)
@@ -59,7 +59,7 @@ class Binder:
         parts = operands.symbol(text)
         if parts is None:
             return None
-        name, offset = parts
+        name, offset, _ = parts
         program = self._machine.program
         for scope in (function, -1):
             place = program.places.get((scope, name))
@@ -282,13 +282,10 @@ def _member_mask(instruction: Instruction) -> str | None:
     return None
 
 
-def _float_constant(value: float | operands.FloatBits, t: str) -> Array:
+def _float_constant(value: operands.FloatBits, t: str) -> Array:
     dtype = DTYPES[t]
-    if dtype.kind == "f":
-        if isinstance(value, operands.FloatBits) and value.width == 8 * dtype.itemsize:
-            return np.array([value.bits], f"u{dtype.itemsize}").view(dtype)
-        return np.array([value.value if isinstance(value, operands.FloatBits) else value]).astype(dtype)
-    if isinstance(value, operands.FloatBits):
-        return np.array([value.bits], np.uint64).astype(f"u{dtype.itemsize}").view(dtype)
-    same = {4: np.float32, 8: np.float64}[dtype.itemsize]
-    return np.array([value], same).view(dtype)
+    if value.width == 8 * dtype.itemsize:
+        return np.array([value.bits], f"u{dtype.itemsize}").view(dtype)
+    if dtype.kind != "f" and dtype.itemsize != 4:  # noqa: PLR2004  a decimal number in an untyped register
+        raise UnknownForm(f"a floating-point literal in .{t}")
+    return np.array([value.value]).astype(dtype if dtype.kind == "f" else np.float32).view(dtype)

@@ -23,7 +23,7 @@ from lab.emulator.counters import Counters
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.memory import AddressSpace
 from lab.emulator.operations.move import special_registers
-from lab.emulator.program import IGNORED_CALLS, Place, Program, callee, text_of
+from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee, text_of
 from lab.emulator.registers import RegisterFile
 
 Array = NDArray[Any]
@@ -253,8 +253,7 @@ class Machine:
         elif family in ("ret", "exit"):
             self._leave(stack if family == "ret" else (), taken, pool)
         elif family == "trap":
-            self.launch.findings.add("trap", position, "trap was executed", where=self.where, threads=self.members(taken))
-            self._leave((), taken, pool)
+            self._trap(position, taken, pool, "trap was executed")
         elif family == "brx":
             self._branch_by_table(stack, position, taken, pool)
         else:
@@ -282,6 +281,10 @@ class Machine:
             raise UnsupportedInstruction(instruction.line, text_of(instruction), "the guard is no register")
         return (lambda: ~array) if instruction.negated else (lambda: array)
 
+    def _trap(self, position: int, chosen: Array | None, pool: dict[Group, Array | None], detail: str) -> None:
+        self.launch.findings.add("trap", position, detail, where=self.where, threads=self.members(chosen))
+        self._leave((), chosen, pool)
+
     def _leave(self, stack: Stack, chosen: Array | None, pool: dict[Group, Array | None]) -> None:
         if stack:
             back = stack[-1]
@@ -299,6 +302,9 @@ class Machine:
         if name in IGNORED_CALLS:
             self.launch.notes[f"PTX line {instruction.line}: {name} was not executed"] = None
             self.arrive(pool, (stack, block.following), chosen)
+            return
+        if name == ASSERTION:
+            self._trap(position, chosen, pool, "an assertion failed")
             return
         for source, target in self._transfers(position, results=False):
             self._copy_frame(source, target, chosen)

@@ -1,16 +1,15 @@
-"""Operands as written, taken apart once."""
+"""Operands as the machine needs them: names, addresses and literals, from `lab.isa.operands`."""
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
 
-_ADDRESS = re.compile(r"^\[\s*([^\s+\-\]]+)?\s*((?:\+\s*)?-?\s*(?:0[xX][0-9a-fA-F]+|\d+)U?)?\s*\]$")
-_SYMBOL = re.compile(r"^([A-Za-z_$%][\w$%.]*)\s*(?:\+\s*(-?(?:0[xX][0-9a-fA-F]+|\d+)))?$")
-_INTEGER = re.compile(r"^[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
-_BITS = re.compile(r"^0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})$")
-_DECIMAL = re.compile(r"^[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?$")
+from lab.errors import ReaderError
+from lab.isa import operands as isa
+from lab.isa.constants import integer
+
+__all__ = ["Address", "FloatBits", "address", "elements", "integer", "literal", "symbol"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class FloatBits:
-    """``0f3F800000`` or ``0d…``: exact bits."""
+    """``0f3F800000``, ``0d…`` or a decimal number: exact bits."""
 
     bits: int
     width: int
@@ -32,54 +31,47 @@ class FloatBits:
     def value(self) -> float:
         """The number."""
         raw = self.bits.to_bytes(self.width // 8, "little")
-        return float(struct.unpack("<f" if self.width == 32 else "<d", raw)[0])  # noqa: PLR2004
+        return float(struct.unpack("<f" if self.width == 32 else "<d", raw)[0])  # noqa: PLR2004  single or double
 
 
-def integer(text: str) -> int:
-    """Read an integer literal: decimal, hexadecimal, octal or binary, with an optional ``U``."""
-    digits = text.rstrip("U").replace(" ", "")
-    sign = -1 if digits.startswith("-") else 1
-    digits = digits.lstrip("+-")
-    if re.match(r"^0[0-7]+$", digits):
-        return sign * int(digits, 8)
-    return sign * int(digits, 0)
+def _parse(text: str) -> isa.Operand | None:
+    try:
+        return isa.parse_operand(text)
+    except ReaderError:
+        return None
 
 
 def address(text: str) -> Address | None:
-    """Read an address, or return None where the text is not one."""
-    match = _ADDRESS.match(text)
-    if not match:
+    """Read an address, or return None where the text is not a plain one."""
+    found = _parse(text)
+    if not isinstance(found, isa.Address) or found.indices:
         return None
-    base, offset = match.groups()
-    if base and _INTEGER.match(base):
-        return Address(None, integer(base) + (integer(offset.lstrip("+ ")) if offset else 0))
-    if base is None and offset:
-        return Address(None, integer(offset.lstrip("+ ")))
-    return Address(base, integer(offset.lstrip("+ ")) if offset else 0)
+    if found.base is None:
+        return Address(None, found.offset)
+    component = f".{found.base.component}" if found.base.component else ""
+    return Address(found.base.name + component, found.offset)
 
 
-def literal(text: str) -> int | float | FloatBits | None:
+def literal(text: str) -> int | FloatBits | None:
     """Read a literal, or return None where the text is a name."""
-    if _INTEGER.match(text):
-        return integer(text)
-    bits = _BITS.match(text)
-    if bits:
-        return FloatBits(int(bits[2], 16), 4 * len(bits[2]))
-    if _DECIMAL.match(text):
-        return float(text)
-    return {"WARP_SZ": 32}.get(text)
+    found = _parse(text)
+    if not isinstance(found, isa.Immediate):
+        return None
+    return found.bits if found.kind == "int" else FloatBits(found.bits, int(found.kind[1:]))
 
 
-def symbol(text: str) -> tuple[str, int] | None:
-    """Read ``name`` or ``name+offset``."""
-    match = _SYMBOL.match(text)
-    return (match[1], int(match[2], 0) if match[2] else 0) if match else None
+def symbol(text: str) -> tuple[str, int, bool] | None:
+    """Read ``name``, ``name+offset`` or ``generic(name)``: name, offset, and whether the generic address is meant."""
+    found = _parse(text)
+    if not isinstance(found, isa.Symbol) or found.component or found.mask is not None:
+        return None
+    return found.name, found.offset, found.generic
 
 
 def elements(text: str) -> tuple[str, ...]:
-    """Split ``{a, b}`` or ``(a, b)``; anything else is one element. A trailing ``|`` pair stays as it is."""
+    """Split ``{a, b}`` or ``(a, b)``; anything else is one element."""
     inner = text.strip()
-    if inner[:1] in "{(":
+    if inner[:1] in ("{", "("):
         inner = inner[1:-1].strip()
         return tuple(part.strip() for part in inner.split(",")) if inner else ()
     return (inner,)

@@ -15,6 +15,7 @@ from lab.errors import UserError, did_you_mean
 from lab.isa.model import Function, Instruction, Module, Variable
 
 IGNORED_CALLS = ("vprintf",)
+ASSERTION = "__assertfail"  # what a failed assert() calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Program:
             function = todo.pop()
             for instruction in function.instructions:
                 name = callee(instruction)
-                if name is None or name in IGNORED_CALLS:
+                if name is None or name in (*IGNORED_CALLS, ASSERTION):
                     continue
                 if name not in by_name:
                     raise UnsupportedInstruction(instruction.line, text_of(instruction), f"{name} is not defined here")
