@@ -115,8 +115,8 @@ def flush32(x: Array) -> Array:
 
 def saturate(x: Array) -> None:
     """Clamp to [0, 1] in place, NaN to +0 (`.sat`)."""
-    np.fmin(x, x.dtype.type(1), out=x)
     np.copyto(x, x.dtype.type(0), where=~(x > 0))
+    np.minimum(x, x.dtype.type(1), out=x)
 
 
 def fma32(out: Array, a: Array, b: Array, c: Array) -> None:

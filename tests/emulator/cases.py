@@ -83,6 +83,10 @@ def transpose(ptx: str, rows: int = 45, cols: int = 70) -> Outcome:
     return Outcome(emulation, b.array, a.T, 0.0)
 
 
+def rounded_to_bf16(x: np.ndarray) -> np.ndarray:
+    return floats.bf16_to_32(floats.f32_to_bf16(x.astype(np.float32)))
+
+
 def axpy_half2(ptx: str, pairs: int = 101) -> Outcome:
     a, x, y = np.float16(0.7), normal(2 * pairs).astype(np.float16), normal(2, pairs).astype(np.float16).reshape(-1)
     wanted = (np.float64(a) * x.astype(float) + y).astype(np.float16)
@@ -92,16 +96,16 @@ def axpy_half2(ptx: str, pairs: int = 101) -> Outcome:
 
 def axpy_bfloat16(ptx: str, n: int = 203) -> Outcome:
     a, x, y = np.float32(0.7), floats.f32_to_bf16(normal(n)), floats.f32_to_bf16(normal(1, n)[0])
-    wanted = a.astype(float) * floats.bf16_to_32(x) + floats.bf16_to_32(y)
+    wanted = rounded_to_bf16(a.astype(float) * floats.bf16_to_32(x) + floats.bf16_to_32(y))
     emulation = launch(ptx, "axpy_bfloat16", -(-n // 64), 64, [n, a, x, Buffer(y, output=True)])
-    return Outcome(emulation, floats.bf16_to_32(y), wanted, 2.0**-9)
+    return Outcome(emulation, floats.bf16_to_32(y), wanted, 0.0)
 
 
 def axpy_bfloat162(ptx: str, pairs: int = 101) -> Outcome:
     a, x, y = np.uint16(0x3F33), floats.f32_to_bf16(normal(2 * pairs)), floats.f32_to_bf16(normal(2, pairs).reshape(-1))
-    wanted = floats.bf16_to_32(np.array([a])).astype(float) * floats.bf16_to_32(x) + floats.bf16_to_32(y)
+    wanted = rounded_to_bf16(floats.bf16_to_32(np.array([a])).astype(float) * floats.bf16_to_32(x) + floats.bf16_to_32(y))
     emulation = launch(ptx, "axpy_bfloat162", -(-pairs // 64), 64, [pairs, a, x, Buffer(y, output=True)])
-    return Outcome(emulation, floats.bf16_to_32(y), wanted, 2.0**-9)
+    return Outcome(emulation, floats.bf16_to_32(y), wanted, 0.0)
 
 
 def wmma(ptx: str, m: int = 37, n: int = 29, k: int = 41) -> Outcome:

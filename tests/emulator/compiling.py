@@ -55,6 +55,15 @@ def nvcc() -> Path | None:
     return found if found.exists() and shutil.which("g++") else None
 
 
+def nvcc_lacks(name: str) -> str | None:
+    """Return why nvcc cannot compile a kernel here: its headers need CCCL's, which are a wheel of their own."""
+    if nvcc() is None:
+        return "nvcc and a host compiler are not installed"
+    if "#include" in source(name) and not list((TOOLKIT / "include").glob("**/nv/target")):
+        return "CCCL's headers are not installed"
+    return None
+
+
 def compile_with_nvcc(name: str, *options: str) -> str:
     compiler = nvcc()
     assert compiler is not None

@@ -110,10 +110,10 @@ def from_ufunc(ufunc: Callable[..., Any]) -> Callable[..., Any]:
     """Turn ``f(a, b, out)`` into ``g(out, a, b)``."""
 
     def one(out: Array, a: Array) -> None:
-        ufunc(a, out)
+        ufunc(a, out=out)
 
     def two(out: Array, a: Array, b: Array) -> None:
-        ufunc(a, b, out)
+        ufunc(a, b, out=out)
 
     return one if getattr(ufunc, "nin", 2) == 1 else two
 
