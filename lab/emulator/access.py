@@ -19,6 +19,7 @@ from lab.emulator.memory import (
     SHARED_WINDOW,
     Region,
 )
+from lab.emulator.results import FindingKind
 from lab.emulator.shadow import Conflict, Shadow, SharedShadow
 
 if TYPE_CHECKING:
@@ -144,15 +145,20 @@ class MemoryUnit:
     def _allowed(space: str, region: Region | None) -> Region | None:
         if region is None or space == "generic":
             return region
-        return region if region.space in (space, "global") or space == "global" and region.space == "const" else None
+        return region if region.space in (space, "global") or (space == "global" and region.space == "const") else None
 
-    def reach(self, position: int, space: str, addresses: Array, width: int, chosen: Array | None, verb: str) -> Iterator[Reach]:
+    def reach(
+        self, position: int, space: str, addresses: Array, width: int, chosen: Array | None, *, verb: str
+    ) -> Iterator[Reach]:
         """Yield the good parts of an access; the bad ones become findings and are left out."""
         if not len(addresses):
             return
-        for region, select, offsets in self.regions(space, addresses):
+        for region, among, all_offsets in self.regions(space, addresses):
+            select, offsets = among, all_offsets
             if region is None:
-                self._out_of_bounds(position, select, chosen, addresses, f"{verb} of {width} bytes where nothing is allocated")
+                self._out_of_bounds(
+                    position, select, chosen, addresses, f"{verb} of {width} bytes where nothing is allocated"
+                )
                 continue
             limit = region.size - width
             bad = None
@@ -160,15 +166,24 @@ class MemoryUnit:
                 bad = (offsets < 0) | (offsets > limit)
                 at = np.flatnonzero(bad)
                 self._out_of_bounds(
-                    position, at if select is None else select[at], chosen, addresses,
+                    position,
+                    at if select is None else select[at],
+                    chosen,
+                    addresses,
                     f"{verb} of {width} bytes at offset {int(offsets[at[0]])} of {region.name} ({region.size} bytes)",
                 )
             if width > 1 and int(np.bitwise_or.reduce(offsets)) & (width - 1):
                 crooked = (offsets & (width - 1)) != 0
                 bad = crooked if bad is None else bad | crooked
                 at = np.flatnonzero(crooked)
-                self._find("misaligned", position, at if select is None else select[at], chosen, addresses,
-                           f"{verb} of {width} bytes at offset {int(offsets[at[0]])} of {region.name}")
+                self._find(
+                    "misaligned",
+                    position,
+                    at if select is None else select[at],
+                    chosen,
+                    addresses,
+                    detail=f"{verb} of {width} bytes at offset {int(offsets[at[0]])} of {region.name}",
+                )
             if bad is not None:
                 good = np.flatnonzero(~bad)
                 if not len(good):
@@ -181,10 +196,21 @@ class MemoryUnit:
                 places = offsets + (region.rows if threads is None else region.rows[threads])
             yield Reach(region, select, threads, offsets, places)
 
-    def _out_of_bounds(self, position: int, at: Array | None, chosen: Array | None, addresses: Array, detail: str) -> None:
-        self._find("out-of-bounds", position, np.arange(len(addresses)) if at is None else at, chosen, addresses, detail)
+    def _out_of_bounds(
+        self, position: int, at: Array | None, chosen: Array | None, addresses: Array, detail: str
+    ) -> None:
+        self._find(
+            "out-of-bounds",
+            position,
+            np.arange(len(addresses)) if at is None else at,
+            chosen,
+            addresses,
+            detail=detail,
+        )
 
-    def _find(self, kind: Any, position: int, at: Array, chosen: Array | None, addresses: Array, detail: str) -> None:  # noqa: ANN401
+    def _find(
+        self, kind: FindingKind, position: int, at: Array, chosen: Array | None, addresses: Array, *, detail: str
+    ) -> None:
         threads = at if chosen is None else chosen[at]
         self._machine.launch.findings.add(
             kind, position, detail, where=self._machine.where, threads=threads, address=int(addresses[at[0]])
@@ -192,23 +218,33 @@ class MemoryUnit:
 
     # --- loads and stores ---------------------------------------------------------------------------------------
 
-    def load(self, position: int, space: str, addresses: Array, width: int, vector: int, chosen: Array | None, *, strong: bool = False) -> list[Array]:
+    def load(
+        self,
+        position: int,
+        space: str,
+        addresses: Array,
+        chosen: Array | None,
+        *,
+        width: int,
+        vector: int = 1,
+        strong: bool = False,
+    ) -> list[Array]:
         """Load for the chosen threads.
 
         Args:
             position: Index of the instruction.
             space: `global`, `shared`, `local`, `const`, `generic`, `frame` or `kernel-param`.
             addresses: In that space, int64.
+            chosen: Threads, or None for all.
             width: Bytes of an element.
             vector: Elements.
-            chosen: Threads, or None for all.
             strong: Volatile or atomic.
 
         Returns:
             One unsigned array an element; zero where an access was refused.
         """
         results: list[Array] | None = None
-        for part in self.reach(position, space, addresses, width * vector, chosen, "load"):
+        for part in self.reach(position, space, addresses, width * vector, chosen, verb="load"):
             self._watch_load(position, part, width * vector, strong=strong)
             values = part.region.load(part.places, width, vector)
             if part.select is None:
@@ -222,9 +258,30 @@ class MemoryUnit:
             results = [np.zeros(len(addresses), f"u{width}") for _ in range(vector)]
         return results
 
-    def store(self, position: int, space: str, addresses: Array, width: int, values: list[Array], chosen: Array | None, *, strong: bool = False, group: Array | None = None) -> None:
-        """Store for the chosen threads; arguments as in `load`, and for cp.async the threads' groups."""
-        for part in self.reach(position, space, addresses, width * len(values), chosen, "store"):
+    def store(
+        self,
+        position: int,
+        space: str,
+        addresses: Array,
+        values: list[Array],
+        chosen: Array | None,
+        *,
+        strong: bool = False,
+        group: Array | None = None,
+    ) -> None:
+        """Store for the chosen threads.
+
+        Args:
+            position: Index of the instruction.
+            space: As in `load`.
+            addresses: In that space, int64.
+            values: One unsigned array an element; its type's width is the element's.
+            chosen: Threads, or None for all.
+            strong: Volatile or atomic.
+            group: For cp.async, each thread's running number of the group.
+        """
+        width = values[0].itemsize
+        for part in self.reach(position, space, addresses, width * len(values), chosen, verb="store"):
             mine = [np.broadcast_to(value, addresses.shape) for value in values]
             if part.select is not None:
                 mine = [value[part.select] for value in mine]
@@ -240,18 +297,24 @@ class MemoryUnit:
         if counters is not None and part.region.space in ("shared", "global", "const"):
             space = "shared" if part.region.space == "shared" else "global"
             if part.region.space != "const":
-                counters.memory(position, f"{space}.{verb}", part.offsets, width, part.chosen, self._machine.threads)
+                counters.memory(
+                    position, f"{space}.{verb}", part.offsets, width, part.chosen, threads=self._machine.threads
+                )
 
     def _watch_load(self, position: int, part: Reach, width: int, *, strong: bool) -> None:
         self.count(position, part, width, "load")
         if part.region is self.shared:
             if self.shared_shadow is not None:
                 threads = self._machine.members(part.chosen)
-                self._report(position, part, self.shared_shadow.read(part.places, width, threads, position, strong=strong))
+                self._report(
+                    position, part, self.shared_shadow.read(part.places, width, threads, position, strong=strong)
+                )
         elif isinstance(part.region.shadow, Shadow):
             self._report(position, part, part.region.shadow.read(part.places, width))
 
-    def _watch_store(self, position: int, part: Reach, width: int, values: list[Array], *, strong: bool, group: Array | None) -> None:
+    def _watch_store(
+        self, position: int, part: Reach, width: int, values: list[Array], *, strong: bool, group: Array | None
+    ) -> None:
         whole = width * len(values)
         self.count(position, part, whole, "store")
         if part.region is not self.shared:
@@ -265,12 +328,13 @@ class MemoryUnit:
 
         def same(at: Array) -> Array:
             held = part.region.load(part.places[at], width, len(values))
-            return np.logical_and.reduce([h == v.view(h.dtype)[at] for h, v in zip(held, values, strict=True)])
+            result: Array = np.logical_and.reduce([h == v.view(h.dtype)[at] for h, v in zip(held, values, strict=True)])
+            return result
 
         contiguous = [np.ascontiguousarray(value) for value in values]
         values = contiguous
         if not strong:
-            clash = shadow.collisions(part.places, whole, threads, contiguous)
+            clash = shadow.collisions(part.places, threads, contiguous)
             if clash is not None:
                 self._report(position, part, [clash])
         found = shadow.write(part.places, whole, threads, position, same, strong=strong, group=group)
@@ -305,7 +369,14 @@ class MemoryUnit:
                 other = (conflict.other_kind, at, int(conflict.other_thread[0]))
             threads = self._machine.members(part.chosen)
             order = np.concatenate([[first], which[which != first]])
+            region = part.region
+            placed = region.base if region.space in ("global", "const") else 0
             self._machine.launch.findings.add(
-                conflict.kind, position, conflict.detail, where=self._machine.where,
-                threads=threads[order], address=int(part.offsets[first]), other=other,
+                conflict.kind,
+                position,
+                f"{conflict.detail} ({region.name}, offset {int(part.offsets[first])})",
+                where=self._machine.where,
+                threads=threads[order],
+                address=placed + int(part.offsets[first]),
+                other=other,
             )

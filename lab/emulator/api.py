@@ -85,16 +85,27 @@ def launch(
         shared = program.dynamic_offset + dynamic_shared_bytes
     counters = Counters(program) if count else None
     plan = Launch(
-        program, space, shape_grid, shape_block, shared, dynamic_shared_bytes,
-        _module_variables(program, space), counters, findings, check,
-        DEFAULT_MAX_STEPS if max_steps is None else max_steps, {},
+        program,
+        space,
+        shape_grid,
+        shape_block,
+        shared,
+        dynamic_shared_bytes,
+        _module_variables(program, space),
+        counters,
+        findings,
+        check,
+        DEFAULT_MAX_STEPS if max_steps is None else max_steps,
+        {},
     )
     steps = _run(plan)
     buffers.copy_back()
     buffers.find_unwritten(findings)
     lines = counters.lines() if counters else ()
     loops = _loops(program, lines) if counters else ()
-    return Emulation(kernel, summary(lines) if counters else None, loops, lines, findings.all(), steps, tuple(plan.notes))
+    return Emulation(
+        kernel, summary(lines) if counters else None, loops, lines, findings.all(), steps, tuple(plan.notes)
+    )
 
 
 def _run(plan: Launch) -> int:
@@ -125,7 +136,12 @@ def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
 def _check_block(block: tuple[int, int, int]) -> None:
     total = block[0] * block[1] * block[2]
     if total > _MOST_THREADS or any(n > most for n, most in zip(block, _LIMITS, strict=True)):
-        raise UserError("the block is too large", key="block", found=block, accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}")
+        raise UserError(
+            "the block is too large",
+            key="block",
+            found=block,
+            accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
+        )
 
 
 class _Arguments:
@@ -134,8 +150,12 @@ class _Arguments:
     def __init__(self, program: Program, space: AddressSpace, args: Sequence[Any], *, check: bool) -> None:
         parameters = program.kernel.parameters
         if len(args) != len(parameters):
-            raise UserError("the kernel takes another number of arguments", key="args", found=len(args),
-                            accepted=", ".join(f".{p.type} {p.name}" for p in parameters))
+            raise UserError(
+                "the kernel takes another number of arguments",
+                key="args",
+                found=len(args),
+                accepted=", ".join(f".{p.type} {p.name}" for p in parameters),
+            )
         self._space, self._check = space, check
         self._buffers: list[tuple[Buffer, Region, str]] = []
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
@@ -158,17 +178,30 @@ class _Arguments:
         else:
             raw = _scalar(index, parameter, value)
         if len(raw) != size:
-            raise UserError(f"argument {index} has another size than its parameter", key=f"args[{index}]",
-                            found=f"{len(raw)} bytes", accepted=f"{size} bytes (.{parameter.type} {parameter.name})")
+            raise UserError(
+                f"argument {index} has another size than its parameter",
+                key=f"args[{index}]",
+                found=f"{len(raw)} bytes",
+                accepted=f"{size} bytes (.{parameter.type} {parameter.name})",
+            )
         return raw
 
     def _pointer(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
         array = buffer.array
         if size_of(parameter) != 8 or parameter.type not in ("u64", "b64", "s64"):  # noqa: PLR2004
-            raise UserError(f"argument {index} is an array, but the parameter is no pointer", key=f"args[{index}]",
-                            found=f"array of {array.dtype}", accepted=f".{parameter.type} {parameter.name}")
+            raise UserError(
+                f"argument {index} is an array, but the parameter is no pointer",
+                key=f"args[{index}]",
+                found=f"array of {array.dtype}",
+                accepted=f".{parameter.type} {parameter.name}",
+            )
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
-            raise UserError(f"argument {index} is not contiguous", key=f"args[{index}]", found=array.strides, accepted="a C- or Fortran-contiguous array")
+            raise UserError(
+                f"argument {index} is not contiguous",
+                key=f"args[{index}]",
+                found=array.strides,
+                accepted="a C- or Fortran-contiguous array",
+            )
         for known, region, _ in self._buffers:
             if known.array is array:
                 return region.base.to_bytes(8, "little")
@@ -192,8 +225,14 @@ class _Arguments:
                 continue
             missing = np.flatnonzero(~region.shadow.written.reshape(-1, buffer.array.itemsize).all(axis=1))
             if len(missing):
-                findings.add("never-written", None, f"{name}: {len(missing)} of {buffer.array.size} elements were never written, first element {missing[0]} in memory order",
-                             address=region.base + int(missing[0]) * buffer.array.itemsize, count=len(missing))
+                findings.add(
+                    "never-written",
+                    None,
+                    f"{name}: {len(missing)} of {buffer.array.size} elements were never written, "
+                    f"first element {missing[0]} in memory order",
+                    address=region.base + int(missing[0]) * buffer.array.itemsize,
+                    count=len(missing),
+                )
 
 
 def _bytes(array: Array) -> Array:
@@ -212,12 +251,17 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
     if isinstance(value, (np.generic, np.ndarray)):
         bits = parameter.type[0] == "b"
         integer = wanted.kind in "iu" and value.dtype.kind in "iub"
-        if value.dtype.itemsize != wanted.itemsize or not (bits or integer or value.dtype.kind == wanted.kind):
-            # nvcc passes small structs and halves as b16/u16
-            if not (wanted.itemsize == value.dtype.itemsize == 2 and wanted.kind == "u"):  # noqa: PLR2004
-                raise UserError(f"argument {index} does not fit its parameter", key=key, found=f"{value.dtype} {value}", accepted=accepted)
+        half = wanted.itemsize == 2 and wanted.kind == "u"  # noqa: PLR2004  nvcc passes __half as .b16 or .u16
+        fits = bits or integer or half or value.dtype.kind == wanted.kind
+        if value.dtype.itemsize != wanted.itemsize or not fits:
+            raise UserError(
+                f"argument {index} does not fit its parameter",
+                key=key,
+                found=f"{value.dtype} {value}",
+                accepted=accepted,
+            )
         return value.tobytes()
-    if isinstance(value, float) and wanted.kind != "f" or not isinstance(value, (int, float, bool)):
+    if (isinstance(value, float) and wanted.kind != "f") or not isinstance(value, (int, float, bool)):
         raise UserError(f"argument {index} does not fit its parameter", key=key, found=value, accepted=accepted)
     try:
         return np.array(value, wanted).tobytes()
@@ -237,7 +281,9 @@ def _module_variables(program: Program, space: AddressSpace) -> dict[str, int]:
     for variable, region in pending:
         dtype = DTYPES[variable.type]
         for i, text in enumerate(variable.initial):
-            region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(_initial(variable, text, addresses), np.uint8)
+            region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
+                _initial(variable, text, addresses), np.uint8
+            )
     return addresses
 
 
@@ -251,7 +297,8 @@ def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
     if value is not None:
         if dtype.kind == "f":
             return np.array(value, dtype).tobytes()
-        return (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
+        result: bytes = (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
+        return result
     parts = operands.symbol(text)
     if parts is None or parts[0] not in addresses:
         raise UnsupportedInstruction(0, f"{variable.name} = {{ … {text} … }}", "this initialiser")

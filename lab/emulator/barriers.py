@@ -47,7 +47,14 @@ def form_of(opcode: str, operands: tuple[str, ...]) -> Form | None:
         return Form(operands[0], operands[1], waits=False)
     if parts in (["red", "popc", "u32"], ["red", "and", "pred"], ["red", "or", "pred"]):
         count = operands[2] if len(operands) == 4 else None  # noqa: PLR2004  with a count
-        return Form(operands[1], count, True, parts[1], operands[0], operands[-1])
+        return Form(
+            operands[1],
+            count,
+            waits=True,
+            reduction=parts[1],
+            result=operands[0],
+            predicate=operands[-1],
+        )
     return None
 
 
@@ -77,7 +84,9 @@ class Barriers:
         self._machine = machine
         self._waiting: dict[tuple[int, int], _Barrier] = {}  # (block, barrier) to who waits
 
-    def arrive(self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]) -> None:
+    def arrive(
+        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+    ) -> None:
         """Let threads wait at a barrier, or pass it where they complete it."""
         machine = self._machine
         _, instruction = machine.program.code[position]
@@ -135,7 +144,9 @@ class Barriers:
         block_size = machine.launch.block[0] * machine.launch.block[1] * machine.launch.block[2]
         if barrier.expected == _ALL:
             if barrier.arrived < block_size:
-                self._complain(first, f"only {barrier.arrived} of the block's {block_size} threads arrive; the others have ended")
+                self._complain(
+                    first, f"only {barrier.arrived} of the block's {block_size} threads arrive; the others have ended"
+                )
             elif len({group.position for group in barrier.groups}) > 1:
                 self._complain(first, "threads of one block wait at different barrier instructions")
         for group in barrier.groups:
@@ -153,11 +164,15 @@ class Barriers:
         )
 
     def _reduce(self, group: _Waiting, barrier: _Barrier) -> None:
-        binder = self._machine.binder  # noqa: SLF001  the machine's own parts
-        values = np.concatenate([
-            np.broadcast_to(binder.source(other.position, other.form.predicate, "pred")(other.threads), other.threads.shape)
-            for other in barrier.groups
-        ])
+        binder = self._machine.binder
+        values = np.concatenate(
+            [
+                np.broadcast_to(
+                    binder.source(other.position, other.form.predicate, "pred")(other.threads), other.threads.shape
+                )
+                for other in barrier.groups
+            ]
+        )
         kind = group.form.reduction
         total = {"popc": values.sum(), "and": values.all(), "or": values.any()}[kind or "or"]
         write = binder.target(group.position, group.form.result, "u32" if kind == "popc" else "pred")
@@ -171,7 +186,9 @@ class Barriers:
         for barrier in self._waiting.values():
             waiting = [group for group in barrier.groups if group.form.waits]
             for group in waiting:
-                self._complain(group, f"{barrier.arrived} threads wait here for ever: the others wait elsewhere or have ended")
+                self._complain(
+                    group, f"{barrier.arrived} threads wait here for ever: the others wait elsewhere or have ended"
+                )
                 machine.alive[group.threads] = False
         self._waiting.clear()
         return bool(pool)

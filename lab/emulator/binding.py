@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,7 @@ class Binder:
             self.refuse(position, f"{text} is no register")
         return array
 
-    def refuse(self, position: int, why: str) -> Any:  # noqa: ANN401  never returns
+    def refuse(self, position: int, why: str) -> NoReturn:
         """Raise for an instruction that cannot be executed.
 
         Raises:
@@ -164,7 +164,8 @@ class Binder:
         try:
             if op.family in SYSTEM:
                 run = SYSTEM[op.family](self._machine, position, op)
-                full, part = partial(run, None), run
+                full: Full = partial(run, None)
+                part: Part = run
             else:
                 full, part = self._bind_alu(position, instruction, op)
         except UnknownForm as unknown:
@@ -264,12 +265,13 @@ class Binder:
         absent = (machine.alive & ~here).reshape(-1, 32)
         mask_text = _member_mask(instruction)
         if mask_text is None:
-            return absent.any(axis=1)
+            return np.asarray(absent.any(axis=1))
         masks = np.zeros(machine.threads, np.uint32)
         masks[chosen] = self.source(position, mask_text, "b32")(chosen)
         named = np.bitwise_or.reduce(masks.reshape(-1, 32), axis=1)
         lanes = (named[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
-        return (absent & (lanes != 0)).any(axis=1)
+        result: Array = (absent & (lanes != 0)).any(axis=1)
+        return result
 
 
 def _member_mask(instruction: Instruction) -> str | None:

@@ -43,7 +43,8 @@ def shared_wavefronts(addresses: Array, width: int, active: Array) -> Array:
     first = (addresses // BANK_BYTES).reshape(-1, lanes)
     words = (first[:, :, None] + np.arange(words_each)).reshape(len(first), -1)
     on = np.repeat(active.reshape(-1, lanes), words_each, axis=1)
-    return _busiest_bank(words, on).reshape(warps, -1).sum(axis=1)
+    result: Array = _busiest_bank(words, on).reshape(warps, -1).sum(axis=1)
+    return result
 
 
 def _busiest_bank(words: Array, on: Array) -> Array:
@@ -54,12 +55,14 @@ def _busiest_bank(words: Array, on: Array) -> Array:
     rows = np.repeat(np.arange(len(words)), words.shape[1])[distinct.reshape(-1)]
     banks = ordered[distinct] % BANKS
     counts = np.bincount(rows * BANKS + banks, minlength=len(words) * BANKS)
-    return counts.reshape(-1, BANKS).max(axis=1)
+    result: Array = counts.reshape(-1, BANKS).max(axis=1)
+    return result
 
 
 def ideal_wavefronts(width: int, active: Array) -> Array:
     """Return the passes without bank conflicts: one for each phase with an active lane. Arguments as above."""
-    return active.reshape(len(active), -1, phase_lanes(width)).any(axis=2).sum(axis=1)
+    result: Array = active.reshape(len(active), -1, phase_lanes(width)).any(axis=2).sum(axis=1)
+    return result
 
 
 def global_sectors(addresses: Array, width: int, active: Array) -> Array:
@@ -70,7 +73,8 @@ def global_sectors(addresses: Array, width: int, active: Array) -> Array:
     ordered = np.sort(np.where(on, both, -1), axis=1)
     distinct = ordered >= 0
     distinct[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    return distinct.sum(axis=1)
+    result: Array = distinct.sum(axis=1)
+    return result
 
 
 class Counters:
@@ -96,7 +100,9 @@ class Counters:
             self.block_threads[block] += len(chosen)
             self.block_warps[block] += int(np.count_nonzero(warps[1:] != warps[:-1])) + 1
 
-    def memory(self, position: int, key: str, addresses: Array, width: int, chosen: Array | None, threads: int) -> None:
+    def memory(
+        self, position: int, key: str, addresses: Array, width: int, chosen: Array | None, *, threads: int
+    ) -> None:
         """Note one memory instruction.
 
         Args:
@@ -114,7 +120,7 @@ class Counters:
         kept = self._patterns[position, key]
         result = next((entry[3] for entry in kept if _matches(entry, phase, chosen, relative)), None)
         if result is None:
-            result = _traffic_of(key, addresses, width, chosen, threads)
+            result = _traffic_of(key, addresses, width, chosen, threads=threads)
             kept.insert(0, (phase, chosen, relative, result))
             del kept[_PATTERNS_KEPT:]
         tally = self._traffic[position, key]
@@ -139,8 +145,14 @@ class Counters:
                 _, instruction = self._program.code[position]
                 threads = self.guarded.get(position, self.block_threads[block.index])
                 found.append(
-                    LineCount(instruction.line, instruction.opcode, instruction.cls.value,
-                              self.block_warps[block.index], threads, by_position.get(position, {}))
+                    LineCount(
+                        instruction.line,
+                        instruction.opcode,
+                        instruction.cls.value,
+                        self.block_warps[block.index],
+                        threads,
+                        by_position.get(position, {}),
+                    )
                 )
         return tuple(found)
 
@@ -151,7 +163,7 @@ def _matches(entry: tuple[Any, ...], phase: int, chosen: Array | None, relative:
     return (chosen is None or np.array_equal(entry[1], chosen)) and np.array_equal(entry[2], relative)
 
 
-def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, threads: int) -> tuple[int, ...]:
+def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, *, threads: int) -> tuple[int, ...]:
     if chosen is None:
         by_warp, active = addresses.reshape(-1, LANES), np.ones((threads // LANES, LANES), bool)
     else:
@@ -184,6 +196,11 @@ def summary(lines: Iterable[LineCount], within: Callable[[int], bool] = lambda _
         for key, value in line.memory.items():
             memory[key] = memory.get(key, MemoryCount()) + value
     return ExecutedCounts(
-        sum(warps_class.values()), sum(threads_class.values()),
-        dict(warps_class), dict(threads_class), dict(warps_opcode), dict(threads_opcode), memory,
+        sum(warps_class.values()),
+        sum(threads_class.values()),
+        dict(warps_class),
+        dict(threads_class),
+        dict(warps_opcode),
+        dict(threads_opcode),
+        memory,
     )

@@ -17,6 +17,4 @@ class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public wo
             why: Which part is not known.
         """
         self.line, self.text, self.why = line, text, why
-        super().__init__(
-            f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({why})" if why else "")
-        )
+        super().__init__(f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({why})" if why else ""))

@@ -141,8 +141,7 @@ def fma32(out: Array, a: Array, b: Array, c: Array) -> None:
 
 def _error_of_sum(chosen: Array, a: Array, b: Array, c: Array) -> Array:
     """Return the exact error of fl(a * b + c) for chosen elements of single-precision operands."""
-    product = (np.broadcast_to(a, chosen.shape)[chosen].astype(np.float64)
-               * np.broadcast_to(b, chosen.shape)[chosen])
+    product = np.broadcast_to(a, chosen.shape)[chosen].astype(np.float64) * np.broadcast_to(b, chosen.shape)[chosen]
     return two_sum(product, np.broadcast_to(c, chosen.shape)[chosen].astype(np.float64))[1]
 
 
@@ -378,10 +377,8 @@ def bf16_to_32(x: Array) -> Array:
 def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
     """Round float32 to bfloat16 bit patterns, to nearest even or towards zero."""
     bits = x.view(np.uint32)
-    if mode == "rn":
-        rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    else:
-        rounded = bits
+    half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    rounded = bits + half if mode == "rn" else bits
     result = (rounded >> np.uint32(16)).astype(np.uint16)
     result[np.isnan(x)] = NAN16
     return result

@@ -180,7 +180,7 @@ class Machine:
         block = self.program.blocks[number]
         full, part = self._bound.get(number) or self._bind(block)
         if block.gate and chosen is not None:
-            chosen = self._gather(at, block, chosen, pool)
+            chosen = self._gather(at, block, chosen)
             if chosen is not None and not len(chosen):
                 return
         counters = self.launch.counters
@@ -200,7 +200,7 @@ class Machine:
         else:
             self._end(stack, block, block.end, chosen, pool)
 
-    def _gather(self, at: Group, block: Block, chosen: Array, pool: dict[Group, Array | None]) -> Array | None:
+    def _gather(self, at: Group, block: Block, chosen: Array) -> Array | None:
         """Keep the warps whose lanes are all here; the others wait for their missing lanes."""
         insist, self._insist = self._insist, False
         missing = self.binder.missing_lanes(block.first, chosen)
@@ -209,17 +209,24 @@ class Machine:
             return self.group(chosen)
         if insist:
             self.launch.findings.add(
-                "warp-divergence", block.first, "lanes that the instruction names are not here",
-                where=self.where, threads=chosen[late],
+                "warp-divergence",
+                block.first,
+                "lanes that the instruction names are not here",
+                where=self.where,
+                threads=chosen[late],
             )
             return self.group(chosen)
         self.parked[at] = chosen[late]
-        return chosen[~late]
+        result: Array | None = chosen[~late]
+        return result
 
     def _out_of_steps(self, block: Block, chosen: Array | None) -> None:
         self.launch.findings.add(
-            "endless-loop", block.first, f"still running after {self.launch.max_steps} steps",
-            where=self.where, threads=self.members(chosen),
+            "endless-loop",
+            block.first,
+            f"still running after {self.launch.max_steps} steps",
+            where=self.where,
+            threads=self.members(chosen),
         )
         raise StepBudgetSpent
 
@@ -231,7 +238,9 @@ class Machine:
 
     # --- terminators --------------------------------------------------------------------------------------
 
-    def _end(self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]) -> None:
+    def _end(
+        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+    ) -> None:
         number, instruction = self.program.code[position]
         taken, rest = chosen, None
         stays = False
@@ -296,7 +305,9 @@ class Machine:
         self.alive[slice(None) if chosen is None else chosen] = False
         self.barriers.threads_left(pool)
 
-    def _call(self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]) -> None:
+    def _call(
+        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+    ) -> None:
         _, instruction = self.program.code[position]
         name = callee(instruction)
         if name in IGNORED_CALLS:
@@ -344,7 +355,9 @@ class Machine:
         rows: Any = slice(None) if chosen is None else chosen
         frame[rows, target.offset : target.offset + size] = frame[rows, source.offset : source.offset + size]
 
-    def _branch_by_table(self, stack: Stack, position: int, chosen: Array | None, pool: dict[Group, Array | None]) -> None:
+    def _branch_by_table(
+        self, stack: Stack, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+    ) -> None:
         number, instruction = self.program.code[position]
         function = self.program.functions[number]
         labels = function.tables[instruction.operands[1]]
@@ -373,5 +386,3 @@ def run_batches(launch: Launch, batch_threads: int) -> int:
         finally:
             steps = machine.steps
     return steps
-
-

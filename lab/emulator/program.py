@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,32 +121,32 @@ class Program:
             sizes[space] = offset + size_of(variable)
 
         self.dynamic_shared: list[tuple[int, Variable]] = []
-        used = self._names_used
-        for variable in self.module.variables:
-            if variable.space == "shared":
-                if variable.external or variable.count is None:
-                    self.dynamic_shared.append((-1, variable))
-                elif variable.name in used:
-                    put(-1, variable, "shared")
-        for number, function in enumerate(self.functions):
-            for variable in function.parameters:
-                put(number, variable, "kernel-param" if function.entry else "frame")
-            for variable in (*function.results, *function.variables):
-                if variable.space == "param":
-                    put(number, variable, "frame")
-                elif variable.space in ("shared", "local"):
-                    if variable.external or variable.count is None:
-                        self.dynamic_shared.append((number, variable))
-                    else:
-                        put(number, variable, variable.space)
+        for number, variable, space in self._variables():
+            if space == "shared" and (variable.external or variable.count is None):
+                self.dynamic_shared.append((number, variable))
+            else:
+                put(number, variable, space)
         self.static_shared_bytes = sizes["shared"]
         dynamic = -(-sizes["shared"] // 16) * 16
-        for number, variable in self.dynamic_shared:
+        for _, variable in self.dynamic_shared:
             dynamic = -(-dynamic // align_of(variable)) * align_of(variable)
         for number, variable in self.dynamic_shared:
             self.places[number, variable.name] = Place("shared", dynamic, 0)
         self.dynamic_offset = dynamic
         self.local_bytes, self.frame_bytes, self.param_bytes = sizes["local"], sizes["frame"], sizes["kernel-param"]
+
+    def _variables(self) -> Iterator[tuple[int, Variable, str]]:
+        """Yield what needs a place: its function (-1 for the module), the variable and the space it is laid in."""
+        used = self._names_used
+        for variable in self.module.variables:
+            if variable.space == "shared" and (variable.external or variable.count is None or variable.name in used):
+                yield -1, variable, "shared"
+        for number, function in enumerate(self.functions):
+            for variable in function.parameters:
+                yield number, variable, "kernel-param" if function.entry else "frame"
+            for variable in (*function.results, *function.variables):
+                if variable.space in ("param", "shared", "local"):
+                    yield number, variable, "frame" if variable.space == "param" else variable.space
 
     @cached_property
     def _names_used(self) -> set[str]:
@@ -180,7 +181,11 @@ class Program:
         if block.end is None:
             return [block.following] if block.following >= 0 else []
         number, instruction = self.code[block.end]
-        targets = [self.block_at[self.offsets[number] + t] for t in instruction.targets if self.offsets[number] + t in self.block_at]
+        targets = [
+            self.block_at[self.offsets[number] + t]
+            for t in instruction.targets
+            if self.offsets[number] + t in self.block_at
+        ]
         family = instruction.opcode.split(".")[0]
         leaves = family in ("ret", "exit", "trap", "bra", "brx")
         if block.following >= 0 and (instruction.predicate or not leaves):
@@ -193,7 +198,12 @@ class Program:
         width = 4
         for _, instruction in self.code:
             family, *parts = instruction.opcode.split(".")
-            if family not in ("ld", "st", "atom", "red", "wmma") or not {"global", "param", "local", "const"}.isdisjoint(parts):
+            if family not in ("ld", "st", "atom", "red", "wmma") or not {
+                "global",
+                "param",
+                "local",
+                "const",
+            }.isdisjoint(parts):
                 continue
             width = min([width, *(DTYPES[part].itemsize for part in parts if part in DTYPES and part != "pred")])
         return width

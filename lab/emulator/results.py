@@ -66,7 +66,8 @@ class Finding:
         source: Source line, where the PTX carries one.
         block: Block index (x, y, z) of the first occurrence.
         thread: Thread index (x, y, z) of the first occurrence.
-        address: Address in the state space that was accessed: an offset for shared and local memory; else None.
+        address: Address in the state space that was accessed (for shared and local memory an offset in its
+            window), or None where there is none.
         detail: One sentence.
         other: The other side of a race.
         count: Threads (or elements) seen with this fault on this line.
@@ -137,7 +138,7 @@ class LineCount:
         cls: `InstructionClass` value.
         warps: Warp instructions issued.
         threads: Thread instructions whose guard was true.
-        memory: Traffic, for instructions on shared or global memory.
+        memory: Traffic, for instructions on shared or global memory, by the keys of `ExecutedCounts.memory`.
     """
 
     line: int
@@ -164,7 +165,9 @@ class ExecutedCounts:
         threads_by_class: Class to thread instructions.
         warps_by_opcode: Opcode to warp instructions.
         threads_by_opcode: Opcode to thread instructions.
-        memory: `shared.load`, `shared.store`, `global.load`, `global.store` to traffic.
+        memory: `shared.load`, `shared.store`, `shared.atomic`, `global.load`, `global.store`, `global.atomic` to
+            traffic; generic accesses count where they fell. A cp.async is a load and a store. The fragments of
+            wmma count as element-wise accesses, which is not how the hardware moves them.
     """
 
     warps: int

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.emulator.results import FindingKind
+
 Array = NDArray[Any]
 
 
@@ -31,7 +33,7 @@ class Conflict:
         detail: One sentence.
     """
 
-    kind: str
+    kind: FindingKind
     which: Array
     other_thread: Array | None = None
     other_instruction: Array | None = None
@@ -126,8 +128,14 @@ class SharedShadow:
         if race.any():
             at = np.flatnonzero(race)
             found.append(
-                Conflict("shared-race", at // pieces, writer[at] - 1, self.writer_at[entry[at]], "write",
-                         "read of what another warp wrote since the last barrier")
+                Conflict(
+                    "shared-race",
+                    at // pieces,
+                    writer[at] - 1,
+                    self.writer_at[entry[at]],
+                    "write",
+                    "read of what another warp wrote since the last barrier",
+                )
             )
         if self.any_pending:
             found += self._unwaited(entry, who, pieces)
@@ -141,8 +149,16 @@ class SharedShadow:
         at = np.flatnonzero(group > done)
         if not len(at):
             return []
-        return [Conflict("async-not-waited", at // pieces, by[at], None, "write",
-                         "cp.async into this memory has not been waited for (and made visible by a barrier)")]
+        return [
+            Conflict(
+                "async-not-waited",
+                at // pieces,
+                by[at],
+                None,
+                "write",
+                "cp.async into this memory has not been waited for (and made visible by a barrier)",
+            )
+        ]
 
     def _note_readers(self, entry: Array, who: Array, instruction: int) -> None:
         before = self.reader[entry]
@@ -157,8 +173,15 @@ class SharedShadow:
             self.other_reader[entry[another]] = mine[another]
 
     def write(
-        self, offsets: Array, width: int, threads: Array, instruction: int, same: Callable[[Array], Array],
-        *, strong: bool, group: Array | None = None,
+        self,
+        offsets: Array,
+        width: int,
+        threads: Array,
+        instruction: int,
+        same: Callable[[Array], Array],
+        *,
+        strong: bool,
+        group: Array | None = None,
     ) -> list[Conflict]:
         """Check a store and note it; call it before the bytes change.
 
@@ -182,8 +205,16 @@ class SharedShadow:
             at = np.flatnonzero(race)
             at = at[~same(at // pieces)]
             if len(at):
-                found.append(Conflict("shared-race", at // pieces, writer[at] - 1, self.writer_at[entry[at]],
-                                      "write", "two warps write different values between barriers"))
+                found.append(
+                    Conflict(
+                        "shared-race",
+                        at // pieces,
+                        writer[at] - 1,
+                        self.writer_at[entry[at]],
+                        "write",
+                        "two warps write different values between barriers",
+                    )
+                )
         found += self._read_before(entry, who, pieces)
         self._note_writers(entry, who, instruction, strong=strong)
         if group is not None:
@@ -202,8 +233,16 @@ class SharedShadow:
         if not len(at):
             return []
         other = np.where(by_first, first, second)[at] - 1
-        return [Conflict("shared-race", at // pieces, other, self.reader_at[entry[at]], "read",
-                         "write over what another warp read since the last barrier")]
+        return [
+            Conflict(
+                "shared-race",
+                at // pieces,
+                other,
+                self.reader_at[entry[at]],
+                "read",
+                "write over what another warp read since the last barrier",
+            )
+        ]
 
     def _note_writers(self, entry: Array, who: Array, instruction: int, *, strong: bool) -> None:
         self.written[entry] = True
@@ -211,12 +250,12 @@ class SharedShadow:
         self.writer_at[entry] = instruction
         self.strong[entry] = strong
 
-    def collisions(self, offsets: Array, width: int, threads: Array, values: list[Array]) -> Conflict | None:
+    @staticmethod
+    def collisions(offsets: Array, threads: Array, values: list[Array]) -> Conflict | None:
         """Find lanes of one store that write different values to one place.
 
         Args:
             offsets: Byte offsets.
-            width: Bytes of the whole access.
             threads: The machine's index of each thread.
             values: Elements of the access, bits as unsigned integers.
         """
@@ -232,8 +271,14 @@ class SharedShadow:
         at = np.flatnonzero(same_place & differs)
         if not len(at):
             return None
-        return Conflict("shared-race", order[at + 1], threads[order[at]], None, "write",
-                        "one instruction writes different values to one place")
+        return Conflict(
+            "shared-race",
+            order[at + 1],
+            threads[order[at]],
+            None,
+            "write",
+            "one instruction writes different values to one place",
+        )
 
     def barrier(self, rows: Array | None, threads: Array | None) -> None:
         """Order what came before: everything of the given blocks, or only of the given threads.

@@ -103,7 +103,9 @@ def axpy_bfloat16(ptx: str, n: int = 203) -> Outcome:
 
 def axpy_bfloat162(ptx: str, pairs: int = 101) -> Outcome:
     a, x, y = np.uint16(0x3F33), floats.f32_to_bf16(normal(2 * pairs)), floats.f32_to_bf16(normal(2, pairs).reshape(-1))
-    wanted = rounded_to_bf16(floats.bf16_to_32(np.array([a])).astype(float) * floats.bf16_to_32(x) + floats.bf16_to_32(y))
+    wanted = rounded_to_bf16(
+        floats.bf16_to_32(np.array([a])).astype(float) * floats.bf16_to_32(x) + floats.bf16_to_32(y)
+    )
     emulation = launch(ptx, "axpy_bfloat162", -(-pairs // 64), 64, [pairs, a, x, Buffer(y, output=True)])
     return Outcome(emulation, floats.bf16_to_32(y), wanted, 0.0)
 

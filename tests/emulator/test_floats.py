@@ -148,8 +148,11 @@ def test_each64(a, b, mode):
 
 
 @MANY
-@given(st.floats(width=16, allow_nan=False, allow_infinity=False), st.floats(width=16, allow_nan=False, allow_infinity=False),
-       st.floats(width=16, allow_nan=False, allow_infinity=False))
+@given(
+    st.floats(width=16, allow_nan=False, allow_infinity=False),
+    st.floats(width=16, allow_nan=False, allow_infinity=False),
+    st.floats(width=16, allow_nan=False, allow_infinity=False),
+)
 def test_half_fma_rounds_once(a, b, c):
     with floats.exact_arithmetic():
         odd = floats.narrow_fma(*(np.array([x], np.float32) for x in (a, b, c)))

@@ -1,6 +1,7 @@
 """Operations of the table against models in Python integers."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lab.emulator.operations  # noqa: F401  fills the table
-from lab.emulator.floats import exact_arithmetic
+from lab.emulator.floats import exact_arithmetic, round_fraction
 from lab.emulator.operations.base import ALU, DTYPES, Opcode, UnknownForm
 
 U32 = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**32 - 1]))
@@ -200,7 +201,12 @@ def test_setp_combines_and_has_two_results():
 def test_float_to_integer(x):
     rounded = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
     for mode, function in rounded.items():
-        for t, low, high in (("s32", -(2**31), 2**31 - 1), ("u32", 0, 2**32 - 1), ("u8", 0, 255), ("s64", -(2**63), 2**63 - 1)):
+        for t, low, high in (
+            ("s32", -(2**31), 2**31 - 1),
+            ("u32", 0, 2**32 - 1),
+            ("u8", 0, 255),
+            ("s64", -(2**63), 2**63 - 1),
+        ):
             if math.isnan(x):
                 wanted = -(2**63) if t == "s64" else 0
             else:
@@ -211,10 +217,6 @@ def test_float_to_integer(x):
 @QUICK
 @given(U64, st.sampled_from(["rn", "rz", "rm", "rp"]))
 def test_integer_to_float(x, mode):
-    from fractions import Fraction
-
-    from lab.emulator.floats import round_fraction
-
     for t, value in (("u64", x), ("s64", signed(x, 64))):
         wanted = round_fraction(Fraction(value), mode, 24, -149, 128) if value else 0.0
         assert run(f"cvt.{mode}.f32.{t}", x) == wanted
@@ -225,10 +227,6 @@ def test_integer_to_float(x, mode):
 @QUICK
 @given(st.floats(allow_nan=False), st.sampled_from(["rn", "rz", "rm", "rp"]))
 def test_double_to_single(x, mode):
-    from fractions import Fraction
-
-    from lab.emulator.floats import round_fraction
-
     wanted = x if math.isinf(x) or x == 0 else round_fraction(Fraction(x), mode, 24, -149, 128)
     assert run(f"cvt.{mode}.f32.f64", x) == wanted
 
@@ -267,7 +265,9 @@ def test_special_functions(x):
     assert run("lg2.approx.f32", abs(x)) == pytest.approx(math.log2(abs(x)), rel=1e-6)
 
 
-@pytest.mark.parametrize("opcode", ["add.rq.f32", "fma.rn.relu.f32", "cvt.f32.s32", "setp.ltu.s32", "mul.hi.b32", "add.sat.u32"])
+@pytest.mark.parametrize(
+    "opcode", ["add.rq.f32", "fma.rn.relu.f32", "cvt.f32.s32", "setp.ltu.s32", "mul.hi.b32", "add.sat.u32"]
+)
 def test_unknown_forms_are_refused(opcode):
     op = Opcode(opcode)
     with pytest.raises(UnknownForm):

@@ -81,29 +81,31 @@ def _copy(machine: Machine, position: int, texts: tuple[str, ...]) -> Run:
         targets, sources = to(chosen), of(chosen)
         values = [np.zeros(len(targets), f"u{width}") for _ in range(elements)]
         if read_size is None:
-            values = memory.load(position, "global", sources, width, elements, chosen)
+            values = memory.load(position, "global", sources, chosen, width=width, vector=elements)
         else:
             wanted = np.broadcast_to(read_size(chosen), targets.shape)
             threads = machine.members(chosen)
             for amount in np.unique(wanted):
                 at = np.flatnonzero(wanted == amount)
-                _fetch(machine, position, sources[at], threads[at], min(int(amount), size), at, values)
+                _fetch(machine, position, sources[at], threads[at], values, amount=min(int(amount), size), at=at)
         group = memory.groups[slice(None) if chosen is None else chosen] + 1
-        memory.store(position, "shared", targets, width, values, chosen, group=group)
+        memory.store(position, "shared", targets, values, chosen, group=group)
 
     return run
 
 
-def _fetch(machine: Machine, position: int, sources: Array, threads: Array, amount: int, at: Array, values: list[Array]) -> None:
+def _fetch(
+    machine: Machine, position: int, sources: Array, threads: Array, values: list[Array], *, amount: int, at: Array
+) -> None:
     """Read the first `amount` bytes of each source; the rest stays zero."""
     if amount == 0:
         return
     width, elements = values[0].itemsize, len(values)
     if amount == width * elements:
-        loaded = machine.memory.load(position, "global", sources, width, elements, threads)
+        loaded = machine.memory.load(position, "global", sources, threads, width=width, vector=elements)
         for value, part in zip(values, loaded, strict=True):
             value[at] = part
         return
     for byte in range(amount):
-        part = machine.memory.load(position, "global", sources + byte, 1, 1, threads)[0]
+        part = machine.memory.load(position, "global", sources + byte, threads, width=1)[0]
         values[byte // width].view(np.uint8).reshape(-1, width)[at, byte % width] = part

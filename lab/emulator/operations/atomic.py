@@ -85,12 +85,14 @@ def atomic(machine: Machine, position: int, op: Opcode) -> Run:
         addresses = address(chosen)
         values = [np.broadcast_to(read(chosen), addresses.shape) for read in reads]
         old = np.zeros(len(addresses), dtype)
-        for part in memory.reach(position, space, addresses, dtype.itemsize, chosen, "atomic"):
+        for part in memory.reach(position, space, addresses, dtype.itemsize, chosen, verb="atomic"):
             memory.count(position, part, dtype.itemsize, "atomic")
             memory.watch_atomic(position, part, dtype.itemsize, reads=shadow_load)
             mine = values if part.select is None else [value[part.select] for value in values]
             flush = t == "f32" and part.region.space == "global"
-            seen = _in_order(part.region.view(dtype.itemsize).view(dtype), part.places // dtype.itemsize, mine, update, flush=flush)
+            seen = _in_order(
+                part.region.view(dtype.itemsize).view(dtype), part.places // dtype.itemsize, mine, update, flush=flush
+            )
             old[slice(None) if part.select is None else part.select] = seen
         write(chosen, old)
 

@@ -118,7 +118,7 @@ def from_ufunc(ufunc: Callable[..., Any]) -> Callable[..., Any]:
     return one if getattr(ufunc, "nin", 2) == 1 else two
 
 
-def assign(compute: Callable[..., Array]) -> Callable[..., None]:
+def assign(compute: Callable[..., Any]) -> Callable[..., None]:
     """Turn a function that returns its result into one that writes it."""
 
     def write(out: Array, *ins: Array) -> None:

@@ -35,23 +35,21 @@ def comparison(test: str, t: str) -> Callable[[Array, Array], Array]:
 def _float_comparison(test: str) -> Callable[[Array, Array], Array]:
     if test in _UNSIGNED:
         raise UnknownForm(f".{test} on floats")
-    if test == "ne":
-        return lambda a, b: (a < b) | (a > b)
-    if test in _COMPARE:
-        return _COMPARE[test]
-    if test == "nan":
-        return lambda a, b: np.isnan(a) | np.isnan(b)
-    if test == "num":
-        return lambda a, b: ~(np.isnan(a) | np.isnan(b))
-    if test == "equ":
-        return lambda a, b: ~((a < b) | (a > b))
-    if test == "neu":
-        return np.not_equal
+    special: dict[str, Callable[[Array, Array], Array]] = {
+        "ne": lambda a, b: (a < b) | (a > b),
+        "equ": lambda a, b: ~((a < b) | (a > b)),
+        "neu": np.not_equal,
+        "nan": lambda a, b: np.isnan(a) | np.isnan(b),
+        "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
+    }
+    found = special.get(test) or _COMPARE.get(test)
+    if found is not None:
+        return found
     opposite = _COMPARE[_UNORDERED[test]]
     return lambda a, b: ~opposite(a, b)
 
 
-def _prepared(t: str, ftz: bool, compare: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:  # noqa: FBT001
+def _prepared(t: str, ftz: bool, compare: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
     if t == "bf16":
         return lambda a, b: compare(floats.bf16_to_32(a), floats.bf16_to_32(b))
     if ftz:
@@ -106,7 +104,8 @@ def set_(op: Opcode, _n: int) -> Alu:
         hit = compare(a, b)
         if c is not None:
             hit = _BOOLEAN[boolean](hit, c)
-        return np.where(hit, true, DTYPES[result].type(0))
+        written: Array = np.where(hit, true, DTYPES[result].type(0))
+        return written
 
     return Alu(assign(compute), (result,), (t, t) + (("pred",) if boolean else ()))
 
@@ -123,7 +122,7 @@ def selp(op: Opcode, _n: int) -> Alu:
 def slct(op: Opcode, _n: int) -> Alu:
     """Build the choice of a where c >= 0, else b."""
     ftz = op.flag("ftz")
-    *_, control = (part for part in op.parts if part in DTYPES)
+    control = [part for part in op.parts if part in DTYPES][-1]
     if control not in ("s32", "f32"):
         raise UnknownForm(f".{control}")
     op.parts.reverse()

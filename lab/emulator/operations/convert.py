@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -97,12 +98,11 @@ def float_to_integer(x: Array, to: str, mode: str, *, from_double: bool) -> Arra
     dtype = DTYPES[to]
     info = np.iinfo(dtype)
     whole = _ROUND_TO_INTEGER[mode](x.astype(np.float64))
-    low, high = float(info.min), float(info.max) + 1.0 if info.max < 2**53 else float(info.max)
-    inside = (whole >= low) & (whole < (2.0 ** (info.bits - (dtype.kind == "i"))))
+    low, above = float(info.min), 2.0 ** (info.bits - (dtype.kind == "i"))
+    inside = (whole >= low) & (whole < above)
     result = np.where(inside, whole, 0.0).astype(dtype)
-    result[whole >= (2.0 ** (info.bits - (dtype.kind == "i")))] = info.max
+    result[whole >= above] = info.max
     result[whole < low] = info.min
-    del high
     wide = from_double or info.bits == 64  # noqa: PLR2004
     unknown = np.isnan(x)
     if unknown.any():
@@ -141,49 +141,53 @@ def _round_sum(to: str, s: Array, e: Array, mode: str) -> Array:
     return floats.f32_to_f16(floats.round32(s, e, "odd"), mode)
 
 
+_RANK = {"f64": 3, "f32": 2, "f16": 1, "bf16": 1, "tf32": 1}
+
+
 def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
     """Return the step from float32 (or float64) to a float type."""
-    dtype = DTYPES[to]
-    narrows = {"f64": 3, "f32": 2, "f16": 1, "bf16": 1, "tf32": 1}
     if mode in _ROUND_TO_INTEGER:
-        if to != of:
-            raise UnknownForm(f".{mode}.{to}.{of}")
-        if to == "bf16":
-            raise UnknownForm(f".{mode}.bf16")
-        rounding = _ROUND_TO_INTEGER[mode]
-
-        def to_integral(x: Array) -> Array:
-            return _finish(rounding(x).astype(dtype), ftz=ftz, sat=sat)
-
-        return to_integral
-    if narrows[to] >= narrows[of] and to not in ("tf32",):
-        if to in ("f16", "bf16") and to != of:
-            raise UnknownForm(f".{to}.{of}")
-        if to == "bf16":
-            return lambda x: floats.f32_to_bf16(x)
-        return lambda x: _finish(x.astype(dtype), ftz=ftz, sat=sat)
+        return _integral(to, of, mode, ftz=ftz, sat=sat)
+    if to != "tf32" and _RANK[to] >= _RANK[of]:
+        return _widening(to, of, ftz=ftz, sat=sat)
     if mode == "":
         raise UnknownForm(f".{to}.{of} without a rounding")
     if to == "tf32":
         return _tf32(mode)
-
-    def round_down(x: Array) -> Array:
-        if of == "f64":
-            zero = np.zeros(1)
-            if to == "f32":
-                result = floats.round32(x, zero, mode)
-                return _finish(result, ftz=ftz, sat=sat)
-            x = floats.round32(x, zero, "odd")
-        if sat:
-            x = x.copy()
-            floats.saturate(x)
-        if mode not in ("rn", "rz"):
-            raise UnknownForm(f".{mode}.{to}")
-        return floats.f32_to_bf16(x, mode) if to == "bf16" else floats.f32_to_f16(x, mode)
-
     if mode not in ("rn", "rz") and to != "f32":
         raise UnknownForm(f".{mode}.{to}")
-    return round_down
+    return _narrowing(to, of, mode, ftz=ftz, sat=sat)
+
+
+def _integral(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    if to != of or to == "bf16":
+        raise UnknownForm(f".{mode}.{to}.{of}")
+    rounding, dtype = _ROUND_TO_INTEGER[mode], DTYPES[to]
+    return lambda x: _finish(rounding(x).astype(dtype), ftz=ftz, sat=sat)
+
+
+def _widening(to: str, of: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    if to in ("f16", "bf16") and to != of:
+        raise UnknownForm(f".{to}.{of}")
+    if to == "bf16":
+        return floats.f32_to_bf16
+    dtype = DTYPES[to]
+    return lambda x: _finish(x.astype(dtype), ftz=ftz, sat=sat)
+
+
+def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    zero = np.zeros(1)
+
+    def narrow(x: Array) -> Array:
+        if to == "f32":
+            return _finish(floats.round32(x, zero, mode), ftz=ftz, sat=sat)
+        # A double goes through a single rounded to odd, which leaves the second rounding the only one.
+        single = floats.round32(x, zero, "odd") if of == "f64" else x.copy()
+        if sat:
+            floats.saturate(single)
+        return floats.f32_to_bf16(single, mode) if to == "bf16" else floats.f32_to_f16(single, mode)
+
+    return narrow
 
 
 def _finish(result: Array, *, ftz: bool, sat: bool) -> Array:
@@ -205,7 +209,7 @@ def _tf32(mode: str) -> Callable[[Array], Array]:
 
     def compute(x: Array) -> Array:
         bits = x.view(np.uint32)
-        add = {"rna": np.uint32(0x1000), "rz": np.uint32(0)}.get(mode)
+        add: Any = {"rna": np.uint32(0x1000), "rz": np.uint32(0)}.get(mode)
         if add is None:
             add = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
         result = (bits + add) & np.uint32(0xFFFFE000)
@@ -220,9 +224,9 @@ def _pair(to: str, mode: str, *, relu: bool) -> Alu:
         raise UnknownForm(f".{mode}.{to}")
 
     def narrow(x: Array) -> Array:
-        half = (
-            floats.f32_to_bf16(x, mode) if to == "bf16x2" else floats.f32_to_f16(x, mode).view(np.uint16)
-        ).astype(np.uint32)
+        half = (floats.f32_to_bf16(x, mode) if to == "bf16x2" else floats.f32_to_f16(x, mode).view(np.uint16)).astype(
+            np.uint32
+        )
         if relu:
             half[(x < 0) | (half == 0x8000)] = 0  # noqa: PLR2004  minus zero
         return half

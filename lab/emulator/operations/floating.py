@@ -47,7 +47,9 @@ def _double(compute: Callable[..., Array]) -> Callable[..., None]:
     return write
 
 
-def half_operation(t: str, compute: Callable[..., Array], *, sat: bool = False, relu: bool = False, ftz: bool = False) -> Callable[..., None]:
+def half_operation(
+    t: str, compute: Callable[..., Array], *, sat: bool = False, relu: bool = False, ftz: bool = False
+) -> Callable[..., None]:
     """Wrap a function that takes float32 arrays and returns float32 rounded to odd, for f16 and bf16.
 
     Packed types run on both halves.
@@ -193,9 +195,9 @@ def div(op: Opcode, _n: int) -> Alu:
     if t == "f64":
         compute = np.divide if mode == "rn" else lambda a, b: floats.each64("div", mode, a, b)
         return Alu(_double(compute), (t,), (t, t))
-    forms = {"rn": np.divide, "full": np.divide, "approx": _approximate_division}
-    compute = forms.get(mode) or (lambda a, b: floats.div32_directed(a, b, mode))
-    return Alu(_single(compute, ftz=ftz, sat=False), (t,), (t, t))
+    forms: dict[str, Callable[..., Array]] = {"rn": np.divide, "full": np.divide, "approx": _approximate_division}
+    single = forms.get(mode) or (lambda a, b: floats.div32_directed(a, b, mode))
+    return Alu(_single(single, ftz=ftz, sat=False), (t,), (t, t))
 
 
 @operation("rcp", "sqrt")
@@ -254,16 +256,16 @@ def special(op: Opcode, _n: int) -> Alu:
     if t in _HALVES:
         if op.family not in ("ex2", "tanh"):
             raise UnknownForm("half precision")
+
         def wide(a: Array) -> Array:
             return function(a.astype(np.float64)).astype(np.float32)
+
         return Alu(half_operation(t, wide), (t,), (t,))
     if t == "f64":
         if op.family != "rsqrt":
             raise UnknownForm("f64")
         return Alu(_double(function), (t,), (t,))
-    return Alu(
-        _single(lambda a: function(a.astype(np.float64)).astype(np.float32), ftz=ftz, sat=False), (t,), (t,)
-    )
+    return Alu(_single(lambda a: function(a.astype(np.float64)).astype(np.float32), ftz=ftz, sat=False), (t,), (t,))
 
 
 @operation("neg", "abs")
@@ -302,10 +304,8 @@ def copysign(op: Opcode, _n: int) -> Alu:
 
 def float_extremum(a: Array, b: Array, *, largest: bool, nan: bool = False) -> Array:
     """Return min or max: -0 is less than +0; a NaN yields the other operand, or with `nan` a NaN."""
-    if nan:
-        result = np.maximum(a, b) if largest else np.minimum(a, b)
-    else:
-        result = np.fmax(a, b) if largest else np.fmin(a, b)
+    propagating, ignoring = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
+    result = (propagating if nan else ignoring)(a, b)
     zeros = (a == b) & (result == 0)
     if zeros.any():
         negative = np.signbit(a) & np.signbit(b) if largest else np.signbit(a) | np.signbit(b)

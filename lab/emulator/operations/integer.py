@@ -75,7 +75,8 @@ def high_product(a: Array, b: Array) -> Array:
     high = ah * bh + (middle >> half) + (other >> half)
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
-    return high.view(a.dtype)
+    result: Array = high.view(a.dtype)
+    return result
 
 
 def mul(op: Opcode) -> Alu:
@@ -149,7 +150,8 @@ def mul24(op: Opcode, _n: int) -> Alu:
 
     def product(a: Array, b: Array) -> Array:
         full = np.multiply((a << 8) >> 8, (b << 8) >> 8, dtype=wide)
-        return (full if part == "lo" else full >> wide(16)).astype(a.dtype)
+        result: Array = (full if part == "lo" else full >> wide(16)).astype(a.dtype)
+        return result
 
     if op.family == "mul24":
         return Alu(assign(product), (t,), (t, t))
@@ -246,7 +248,8 @@ def shift_left(a: Array, amount: Array) -> Array:
     """Shift left; amounts from the width on give zero."""
     width = 8 * a.dtype.itemsize
     shifted = np.left_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
-    return np.where(amount < width, shifted, a.dtype.type(0)) if amount.max(initial=0) >= width else shifted
+    result: Array = np.where(amount < width, shifted, a.dtype.type(0)) if amount.max(initial=0) >= width else shifted
+    return result
 
 
 def shift_right(a: Array, amount: Array) -> Array:
@@ -254,8 +257,9 @@ def shift_right(a: Array, amount: Array) -> Array:
     width = 8 * a.dtype.itemsize
     shifted = np.right_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
     if a.dtype.kind == "u" and amount.max(initial=0) >= width:
-        return np.where(amount < width, shifted, a.dtype.type(0))
-    return shifted
+        shifted = np.where(amount < width, shifted, a.dtype.type(0))
+    result: Array = shifted
+    return result
 
 
 @operation("shl", "shr")
@@ -364,7 +368,11 @@ def bfe(op: Opcode, _n: int) -> Alu:
         negative = (shift_right(a.view(unsigned), last) & unsigned.type(1) != 0) & (length != 0)
         above = ~keep
         clipped = position + length > width  # bits from beyond the word are copies of its sign
-        above = np.where(clipped, shift_left(np.full(1, -1, signed).view(unsigned), width - np.minimum(position, np.uint32(width))), above)
+        above = np.where(
+            clipped,
+            shift_left(np.full(1, -1, signed).view(unsigned), width - np.minimum(position, np.uint32(width))),
+            above,
+        )
         return np.where(negative, field | above, field).astype(unsigned).view(signed)
 
     return Alu(assign(compute), (t,), (t, "u32", "u32"))
@@ -416,7 +424,7 @@ def szext(op: Opcode, _n: int) -> Alu:
     return Alu(assign(compute), (t,), (t, "u32"))
 
 
-_PRMT_MODES = {
+_PRMT_MODES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "f4e": lambda a: ((a, a + 1, a + 2, a + 3)),
     "b4e": lambda a: ((a, (a - 1) % 8, (a - 2) % 8, (a - 3) % 8)),
     "rc8": lambda a: ((a, a, a, a)),
@@ -453,7 +461,7 @@ def prmt(op: Opcode, _n: int) -> Alu:
     return Alu(assign(compute), ("b32",), ("b32", "b32", "b32"))
 
 
-def _pieces(x: Array, bits: int, count: int, signed: bool) -> list[Array]:  # noqa: FBT001
+def _pieces(x: Array, bits: int, count: int, signed: bool) -> list[Array]:
     shifts = [np.uint32(bits * i) for i in range(count)]
     narrow = np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
     return [(x >> s).astype(f"u{bits // 8}").view(narrow).astype(np.int64) for s in shifts]

@@ -61,7 +61,9 @@ def _decode(raw: Array, t: str) -> Array:
         return floats.bf16_to_32(raw.view(np.uint16)).astype(np.float64)
     if t == "tf32":  # the hardware reads sign, exponent and 10 fraction bits
         return (raw & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
-    return raw.view({"f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8, "s32": np.int32}[t]).astype(np.float64)
+    return raw.view({"f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8, "s32": np.int32}[t]).astype(
+        np.float64
+    )
 
 
 def _encode(values: Array, t: str) -> Array:
@@ -134,7 +136,12 @@ def mma(machine: Machine, position: int, op: Opcode) -> Run:
         raise UnknownForm(f".{'.'.join(op.parts)}")
     td, ta, tb, tc = op.parts
     accumulators = {"f64": ("f64",), "s8": ("s32",), "u8": ("s32",), "f16": ("f16", "f32")}.get(ta, ("f32",))
-    if shape not in _MMA_SHAPES.get(ta, ()) or shape not in _MMA_SHAPES.get(tb, ()) or td not in accumulators or tc not in accumulators:
+    if (
+        shape not in _MMA_SHAPES.get(ta, ())
+        or shape not in _MMA_SHAPES.get(tb, ())
+        or td not in accumulators
+        or tc not in accumulators
+    ):
         raise UnknownForm(f"types .{td}.{ta}.{tb}.{tc} with this shape")
     texts = machine.program.code[position][1].operands
     reads = [_elements(machine, position, text, t) for text, t in zip(texts[1:], (ta, tb, tc), strict=True)]
@@ -185,7 +192,7 @@ def ldmatrix(machine: Machine, position: int, op: Opcode) -> Run:
     def run(chosen: Array | None) -> None:
         threads = machine.members(chosen)
         at = np.flatnonzero(threads % 32 < 8 * count)
-        loaded = machine.memory.load(position, space, address(chosen)[at], 2, 8, threads[at])
+        loaded = machine.memory.load(position, space, address(chosen)[at], threads[at], width=2, vector=8)
         tiles = np.zeros((machine.threads, 8), np.uint16)
         tiles[threads[at]] = np.stack(loaded, axis=1)
         matrices = tiles.reshape(-1, 4, 8, 8)
@@ -218,7 +225,7 @@ def stmatrix(machine: Machine, position: int, op: Opcode) -> Run:
         threads = machine.members(chosen)
         at = np.flatnonzero(threads % 32 < 8 * count)
         rows = matrices.reshape(-1, 8)[threads[at]]
-        machine.memory.store(position, space, address(chosen)[at], 2, [rows[:, i] for i in range(8)], threads[at])
+        machine.memory.store(position, space, address(chosen)[at], [rows[:, i] for i in range(8)], threads[at])
 
     return run
 
@@ -260,12 +267,21 @@ def wmma(machine: Machine, position: int, op: Opcode) -> Run:
     container = "b64" if t == "f64" else "b32"
     if what == "load":
         writes = [machine.binder.target(position, name, container) for name in names]
-        return _wmma_load(machine, position, space, address, offsets, writes, width)
+        return _wmma_load(machine, position, space, address, offsets, writes=writes, width=width)
     reads = [machine.binder.source(position, name, container) for name in names]
-    return _wmma_store(machine, position, space, address, offsets, reads, width)
+    return _wmma_store(machine, position, space, address, offsets, reads=reads, width=width)
 
 
-def _wmma_load(machine: Machine, position: int, space: str, address: Callable[[Array | None], Array], offsets: Callable[[Array | None, int], Array], writes: list[Callable[[Array | None, Array], None]], width: int) -> Run:
+def _wmma_load(
+    machine: Machine,
+    position: int,
+    space: str,
+    address: Callable[[Array | None], Array],
+    offsets: Callable[[Array | None, int], Array],
+    *,
+    writes: list[Callable[[Array | None, Array], None]],
+    width: int,
+) -> Run:
     per = max(1, 4 // width)
 
     def run(chosen: Array | None) -> None:
@@ -273,14 +289,24 @@ def _wmma_load(machine: Machine, position: int, space: str, address: Callable[[A
         for i, write in enumerate(writes):
             total = np.zeros(len(start), f"u{max(4, width)}")
             for j in range(per):
-                value = machine.memory.load(position, space, start + offsets(chosen, i * per + j), width, 1, chosen)[0]
+                places = start + offsets(chosen, i * per + j)
+                value = machine.memory.load(position, space, places, chosen, width=width)[0]
                 total |= value.astype(total.dtype) << total.dtype.type(8 * width * j)
             write(chosen, total)
 
     return run
 
 
-def _wmma_store(machine: Machine, position: int, space: str, address: Callable[[Array | None], Array], offsets: Callable[[Array | None, int], Array], reads: list[Callable[[Array | None], Array]], width: int) -> Run:
+def _wmma_store(
+    machine: Machine,
+    position: int,
+    space: str,
+    address: Callable[[Array | None], Array],
+    offsets: Callable[[Array | None, int], Array],
+    *,
+    reads: list[Callable[[Array | None], Array]],
+    width: int,
+) -> Run:
     per = max(1, 4 // width)
 
     def run(chosen: Array | None) -> None:
@@ -289,7 +315,7 @@ def _wmma_store(machine: Machine, position: int, space: str, address: Callable[[
             value = np.broadcast_to(read(chosen), start.shape)
             for j in range(per):
                 piece = (value >> value.dtype.type(8 * width * j)).astype(f"u{width}")
-                machine.memory.store(position, space, start + offsets(chosen, i * per + j), width, [piece], chosen)
+                machine.memory.store(position, space, start + offsets(chosen, i * per + j), [piece], chosen)
 
     return run
 
@@ -307,7 +333,12 @@ def _wmma_mma(machine: Machine, position: int, op: Opcode) -> Run:
         td, ta, tb, tc = types
     else:
         raise UnknownForm(f".{'.'.join(types)}")
-    if ta != tb or ta not in ("f16", "bf16", "tf32", "s8", "u8", "f64") or td not in ("f16", "f32", "s32", "f64") or tc not in ("f16", "f32", "s32", "f64"):
+    if (
+        ta != tb
+        or ta not in ("f16", "bf16", "tf32", "s8", "u8", "f64")
+        or td not in ("f16", "f32", "s32", "f64")
+        or tc not in ("f16", "f32", "s32", "f64")
+    ):
         raise UnknownForm(f"types .{td}.{ta}.{tb}.{tc}")
     texts = machine.program.code[position][1].operands
     reads = [_elements(machine, position, text, t) for text, t in zip(texts[1:], (ta, tb, tc), strict=True)]

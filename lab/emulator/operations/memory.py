@@ -69,7 +69,7 @@ def load(machine: Machine, position: int, op: Opcode) -> Run:
     memory = machine.memory
 
     def run(chosen: Array | None) -> None:
-        values = memory.load(position, space, address(chosen), width, vector, chosen, strong=strong)
+        values = memory.load(position, space, address(chosen), chosen, width=width, vector=vector, strong=strong)
         for target, value in zip(targets, values, strict=True):
             target(chosen, value.view(dtype))
 
@@ -85,7 +85,10 @@ def store(machine: Machine, position: int, op: Opcode) -> Run:
     space, vector, t, strong = _form(op, machine, position, destination)
     address = machine.memory.address(position, destination, space)
     bits = f"b{8 * DTYPES[t].itemsize}"
-    reads = [machine.binder.source(position, text, t if t[0] == "f" and t in ("f32", "f64") else bits) for text in operands.elements(source)]
+    reads = [
+        machine.binder.source(position, text, t if t[0] == "f" and t in ("f32", "f64") else bits)
+        for text in operands.elements(source)
+    ]
     if len(reads) != vector:
         raise UnknownForm(f"{len(reads)} sources")
     width = DTYPES[t].itemsize
@@ -93,7 +96,7 @@ def store(machine: Machine, position: int, op: Opcode) -> Run:
 
     def run(chosen: Array | None) -> None:
         values = [read(chosen).view(f"u{width}") for read in reads]
-        memory.store(position, space, address(chosen), width, values, chosen, strong=strong)
+        memory.store(position, space, address(chosen), values, chosen, strong=strong)
 
     return run
 
@@ -140,7 +143,9 @@ def isspacep(machine: Machine, position: int, op: Opcode) -> Run:
     return run
 
 
-@system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "membar", "fence", "pmevent", "griddepcontrol")
+@system(
+    "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "membar", "fence", "pmevent", "griddepcontrol"
+)
 def nothing(_machine: Machine, _position: int, _op: Opcode) -> Run:
     """Build what changes no value: hints, and fences in a machine whose memory is always consistent."""
     return lambda _chosen: None

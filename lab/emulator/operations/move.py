@@ -57,7 +57,9 @@ def _element(t: str, count: int) -> str:
     return f"b{bits}"
 
 
-def special_registers(grid: Sequence[int], block: Sequence[int], tid: Sequence[Array], ctaid: Sequence[Array], shared: tuple[int, int]) -> dict[str, Array]:
+def special_registers(
+    grid: Sequence[int], block: Sequence[int], tid: Sequence[Array], ctaid: Sequence[Array], shared: tuple[int, int]
+) -> dict[str, Array]:
     """Return the special registers that do not change.
 
     Args:
@@ -69,20 +71,24 @@ def special_registers(grid: Sequence[int], block: Sequence[int], tid: Sequence[A
     """
     linear = tid[0] + block[0] * (tid[1] + block[1] * tid[2])
     lane = (linear % 32).astype(np.uint32)
+
+    def fixed(value: int) -> Array:
+        return np.array([value], np.uint32)
+
     table: dict[str, Array] = {}
     for i, axis in enumerate("xyz"):
         table[f"%tid.{axis}"], table[f"%ctaid.{axis}"] = tid[i].astype(np.uint32), ctaid[i].astype(np.uint32)
-        table[f"%ntid.{axis}"], table[f"%nctaid.{axis}"] = np.uint32([block[i]]), np.uint32([grid[i]])
+        table[f"%ntid.{axis}"], table[f"%nctaid.{axis}"] = fixed(block[i]), fixed(grid[i])
         table[f"%clusterid.{axis}"], table[f"%nclusterid.{axis}"] = table[f"%ctaid.{axis}"], table[f"%nctaid.{axis}"]
-        table[f"%cluster_ctaid.{axis}"], table[f"%cluster_nctaid.{axis}"] = np.uint32([0]), np.uint32([1])
-    table["%cluster_ctarank"], table["%cluster_nctarank"] = np.uint32([0]), np.uint32([1])
+        table[f"%cluster_ctaid.{axis}"], table[f"%cluster_nctaid.{axis}"] = fixed(0), fixed(1)
+    table["%cluster_ctarank"], table["%cluster_nctarank"] = fixed(0), fixed(1)
     table["%laneid"], table["%warpid"] = lane, (linear // 32).astype(np.uint32)
-    table["%nwarpid"] = np.uint32([64])
-    table["%smid"], table["%nsmid"], table["%gridid"] = np.uint32([0]), np.uint32([1]), np.uint64([1])
+    table["%nwarpid"], table["%smid"], table["%nsmid"] = fixed(64), fixed(0), fixed(1)
+    table["%gridid"] = np.array([1], np.uint64)
     below = (np.uint64(1) << lane.astype(np.uint64)).astype(np.uint32)
     table["%lanemask_eq"], table["%lanemask_lt"] = below, below - np.uint32(1)
     table["%lanemask_le"] = below | (below - np.uint32(1))
     table["%lanemask_gt"], table["%lanemask_ge"] = ~table["%lanemask_le"], ~table["%lanemask_lt"]
-    table["%total_smem_size"], table["%dynamic_smem_size"] = np.uint32([shared[0]]), np.uint32([shared[1]])
+    table["%total_smem_size"], table["%dynamic_smem_size"] = fixed(shared[0]), fixed(shared[1])
     table["%is_explicit_cluster"] = np.zeros(1, bool)
     return table

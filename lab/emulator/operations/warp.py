@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,13 +41,15 @@ def pick(chosen: Array | None, by_warp: Array) -> Array:
 
 def as_mask(bits: Array) -> Array:
     """Pack booleans along the last axis of 32 into uint32."""
-    return (bits.astype(np.uint32) << _LANES).sum(axis=-1, dtype=np.uint32)
+    result: Array = (bits.astype(np.uint32) << _LANES).sum(axis=-1, dtype=np.uint32)
+    return result
 
 
 def company(machine: Machine, chosen: Array | None, masks: Array) -> Array:
     """Return, for each lane, the lanes that its mask names and that are present: (warps, 32, 32)."""
     named = (spread(machine, chosen, masks)[:, :, None] >> _LANES) & np.uint32(1)
-    return (named != 0) & present(machine, chosen)[:, None, :]
+    result: Array = (named != 0) & present(machine, chosen)[:, None, :]
+    return result
 
 
 @system("shfl")
@@ -105,6 +107,7 @@ def vote(machine: Machine, position: int, op: Opcode) -> Run:
         said = spread(machine, chosen, np.broadcast_to(read(chosen), (count,)))[:, None, :]
         members = company(machine, chosen, read_mask(chosen))
         yes, no = (members & said), (members & ~said)
+        result: Any
         if mode == "ballot":
             result = as_mask(yes)
         elif mode == "any":
@@ -194,7 +197,10 @@ def elect(machine: Machine, position: int, op: Opcode) -> Run:
     destination, mask = machine.program.code[position][1].operands
     names = [part.strip() for part in destination.split("|")]
     read_mask = machine.binder.source(position, mask, "b32")
-    write, write_hit = machine.binder.target(position, names[0], "b32"), machine.binder.target(position, names[1], "pred")
+    write, write_hit = (
+        machine.binder.target(position, names[0], "b32"),
+        machine.binder.target(position, names[1], "pred"),
+    )
 
     def run(chosen: Array | None) -> None:
         leader = company(machine, chosen, read_mask(chosen)).argmax(axis=2)
