@@ -127,7 +127,7 @@ def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, 
 
 def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
     values = [int(size)] if isinstance(size, (int, np.integer)) else [int(value) for value in size]
-    if not 1 <= len(values) <= 3 or min(values) < 1:  # noqa: PLR2004
+    if not 1 <= len(values) <= 3 or min(values) < 1:  # noqa: PLR2004  three axes
         raise UserError(f"the {name} must be one to three positive numbers", key=name, found=size)
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
@@ -165,7 +165,7 @@ class _Arguments:
             memory.data[place.offset : place.offset + len(raw)] = np.frombuffer(raw, np.uint8)
         space.place(PARAM_SEGMENT, memory)
 
-    def _bytes_of(self, index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401
+    def _bytes_of(self, index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401  any scalar, array or Buffer
         if isinstance(value, np.ndarray) and value.ndim > 0:
             value = Buffer(value)
         if isinstance(value, Buffer):
@@ -188,7 +188,7 @@ class _Arguments:
 
     def _pointer(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
         array = buffer.array
-        if size_of(parameter) != 8 or parameter.type not in ("u64", "b64", "s64"):  # noqa: PLR2004
+        if size_of(parameter) != 8 or parameter.type not in ("u64", "b64", "s64"):  # noqa: PLR2004  bytes of a pointer
             raise UserError(
                 f"argument {index} is an array, but the parameter is no pointer",
                 key=f"args[{index}]",
@@ -205,6 +205,10 @@ class _Arguments:
         for known, region, _ in self._buffers:
             if known.array is array:
                 return region.base.to_bytes(8, "little")
+            if np.may_share_memory(known.array, array):
+                raise UserError(
+                    f"argument {index} overlaps an earlier one; pass the same array, or a copy", key=f"args[{index}]"
+                )
         region = self._space.allocate(f"args[{index}] ({parameter.name})", "global", array.nbytes)
         region.data[: array.nbytes] = _bytes(array)
         if self._check and (buffer.output or not buffer.initialised):
@@ -240,7 +244,7 @@ def _bytes(array: Array) -> Array:
     return flat.view(np.uint8)
 
 
-def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401
+def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401  any scalar, array or Buffer
     """Return a scalar's bytes in the parameter's type.
 
     Raises:

@@ -95,9 +95,8 @@ class Barriers:
             raise UnsupportedInstruction(instruction.line, text_of(instruction), "this form of barrier")
         go_on = (stack, block.following)
         if chosen is None and form.count is None and form.reduction is None and not self._waiting:
-            if block.following >= 0:
-                machine.memory.barrier(None, None)
-                machine.arrive(pool, go_on, None)
+            machine.memory.barrier(None, None)
+            machine.arrive(pool, go_on, None)
             return
         threads = machine.members(chosen)
         names = np.broadcast_to(machine.binder.source(position, form.barrier, "u32")(chosen), threads.shape)
@@ -154,8 +153,7 @@ class Barriers:
                 continue
             if group.form.reduction:
                 self._reduce(group, barrier)
-            if group.go_on[1] >= 0:
-                machine.arrive(pool, group.go_on, machine.group(group.threads))
+            machine.arrive(pool, group.go_on, machine.group(group.threads))
 
     def _complain(self, group: _Waiting, detail: str) -> None:
         machine = self._machine

@@ -168,6 +168,9 @@ class Machine:
         """Add threads to a place, where others may already be."""
         if chosen is not None and not len(chosen):
             return
+        if at[1] < 0:  # past the last instruction of a function
+            self._leave(at[0], chosen, pool)
+            return
         waiting = self.parked.pop(at, None)
         parts = [part for part in (pool.get(at), waiting, chosen) if part is not None]
         if chosen is None or len(parts) <= 1:

@@ -50,7 +50,7 @@ class Region:
         """Return the bytes as elements of 1, 2, 4, 8 or 16 bytes."""
         found = self._views.get(width)
         if found is None:
-            found = self.data.view(f"u{width}" if width <= 8 else "V16")  # noqa: PLR2004
+            found = self.data.view(f"u{width}" if width <= 8 else "V16")  # noqa: PLR2004  the widest integer
             self._views[width] = found
         return found
 

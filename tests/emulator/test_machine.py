@@ -392,6 +392,24 @@ def test_wrong_names_and_sizes():
         launch("no ptx", "kernel", 1, 32, [])
 
 
+def test_a_kernel_may_end_without_ret():
+    ptx = (
+        HEADER + ".visible .entry k(.param .u64 a) {\n.reg .b64 %a;\nld.param.u64 %a, [a];\n"
+    ptx += "st.global.u32 [%a], 7;\n}\n"
+    )
+    out = np.zeros(1, np.uint32)
+    assert launch(ptx, "k", 1, 32, [out]).clean
+    assert out[0] == 7
+
+
+def test_overlapping_arrays_are_refused():
+    ptx = HEADER + ".visible .entry k(.param .u64 a, .param .u64 b) { ret; }\n"
+    a = np.zeros(8)
+    launch(ptx, "k", 1, 32, [a, a])
+    with pytest.raises(UserError, match="overlaps"):
+        launch(ptx, "k", 1, 32, [a, a[4:]])
+
+
 def test_carry_chain_of_wide_integers():
     emulation, out = one(
         """

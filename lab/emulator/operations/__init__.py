@@ -3,6 +3,7 @@
 from lab.emulator.operations import (
     asynchronous,
     atomic,
+    bits,
     compare,
     convert,
     floating,
@@ -16,6 +17,7 @@ from lab.emulator.operations import (
 __all__ = [
     "asynchronous",
     "atomic",
+    "bits",
     "compare",
     "convert",
     "floating",

@@ -67,12 +67,12 @@ def _wait(machine: Machine, still: int, *, commit: bool) -> Run:
 
 
 def _copy(machine: Machine, position: int, texts: tuple[str, ...]) -> Run:
-    if len(texts) not in (3, 4) or (len(texts) == 4 and texts[3].lstrip("!").startswith("%p")):  # noqa: PLR2004
+    if len(texts) not in (3, 4) or (len(texts) == 4 and texts[3].lstrip("!").startswith("%p")):  # noqa: PLR2004  operands
         raise UnknownForm("operands")
     size = operands.integer(texts[2])
     to = machine.memory.address(position, texts[0], "shared")
     of = machine.memory.address(position, texts[1], "global")
-    read_size = machine.binder.source(position, texts[3], "u32") if len(texts) == 4 else None  # noqa: PLR2004
+    read_size = machine.binder.source(position, texts[3], "u32") if len(texts) == 4 else None  # noqa: PLR2004  operands
     memory = machine.memory
     width = min(size, 8)
     elements = size // width

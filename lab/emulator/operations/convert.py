@@ -31,7 +31,7 @@ def cvt(op: Opcode, n: int) -> Alu:
     if len(op.parts) != 2:  # noqa: PLR2004  destination and source
         raise UnknownForm(f"modifier .{'.'.join(op.parts[:-2])}")
     to, of = op.parts
-    if to in ("f16x2", "bf16x2") and of == "f32" and n == 3 and not ftz and not finite and not sat:  # noqa: PLR2004
+    if to in ("f16x2", "bf16x2") and of == "f32" and n == 3 and not ftz and not finite and not sat:  # noqa: PLR2004  operands
         return _pair(to, mode, relu=relu)
     if finite or (to not in _INTEGERS and to not in _FLOATS) or (of not in _INTEGERS and of not in _FLOATS):
         raise UnknownForm(f".{to}.{of}")
@@ -103,7 +103,7 @@ def float_to_integer(x: Array, to: str, mode: str, *, from_double: bool) -> Arra
     result = np.where(inside, whole, 0.0).astype(dtype)
     result[whole >= above] = info.max
     result[whole < low] = info.min
-    wide = from_double or info.bits == 64  # noqa: PLR2004
+    wide = from_double or info.bits == 64  # noqa: PLR2004  bits
     unknown = np.isnan(x)
     if unknown.any():
         result[unknown] = np.array([1], np.uint64).astype(dtype) << dtype.type(info.bits - 1) if wide else 0
@@ -113,7 +113,7 @@ def float_to_integer(x: Array, to: str, mode: str, *, from_double: bool) -> Arra
 def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Callable[[Array], Array]:
     if mode not in ("rn", "rz", "rm", "rp") or to in ("tf32", "bf16"):
         raise UnknownForm(f".{mode}.{to}.{of}" if mode else "an integer to a float without a rounding")
-    exact_in_double = int(of[1:]) < 64  # noqa: PLR2004
+    exact_in_double = int(of[1:]) < 64  # noqa: PLR2004  bits
     dtype = DTYPES[to]
 
     def compute(a: Array) -> Array:

@@ -43,7 +43,7 @@ def take_shape(op: Opcode) -> tuple[int, int, int]:
 def _elements(machine: Machine, position: int, text: str, t: str) -> Callable[[], Array]:
     """Return a function that reads a fragment: (warps, 32, elements of a lane), as float64."""
     bits = _BITS[t]
-    container = "b64" if bits == 64 else "b32"  # noqa: PLR2004
+    container = "b64" if bits == 64 else "b32"  # noqa: PLR2004  bits
     reads = [machine.binder.source(position, name, container) for name in operands.elements(text)]
 
     def read() -> Array:
@@ -250,7 +250,7 @@ def wmma(machine: Machine, position: int, op: Opcode) -> Run:
     rows, cols = {"a": (m, k), "b": (k, n)}.get(which, (m, n))
     texts = list(machine.program.code[position][1].operands)
     fragment, place = (texts[1], texts[0]) if what == "store" else (texts[0], texts[1])
-    stride = machine.binder.source(position, texts[2] if len(texts) > 2 else str(cols if by_row else rows), "u32")  # noqa: PLR2004
+    stride = machine.binder.source(position, texts[2] if len(texts) > 2 else str(cols if by_row else rows), "u32")  # noqa: PLR2004  operands
     address = machine.memory.address(position, place, space)
     names = operands.elements(fragment)
     width = max(1, _BITS[t] // 8)
@@ -329,7 +329,7 @@ def _wmma_mma(machine: Machine, position: int, op: Opcode) -> Run:
     types = op.parts
     if len(types) == 2:  # noqa: PLR2004  D and C: A and B are f16
         td, ta, tb, tc = types[0], "f16", "f16", types[1]
-    elif len(types) == 4:  # noqa: PLR2004
+    elif len(types) == 4:  # noqa: PLR2004  the types of D, A, B, C
         td, ta, tb, tc = types
     else:
         raise UnknownForm(f".{'.'.join(types)}")
