@@ -1,4 +1,4 @@
-"""Copy what a reader needs of a run into the repository: page, PNGs, CSV and provenance.
+"""Copy what a reader needs of a run into the repository: page, PNGs, CSV, records with raw samples, and provenance.
 
 python benchmarks/publish.py reports/gemm_ladder reports/h200/gemm_ladder
 """
@@ -20,7 +20,7 @@ def main() -> None:
     run, target = (Path(argument) for argument in sys.argv[1:3])
     with Store(run) as store:
         provenance = record_to_json(store.run())
-    files = [run / "index.html", run / "records.csv", *sorted(run.glob("*.png"))]
+    files = [run / "index.html", run / "records.csv", run / "records.json", *sorted(run.glob("*.png"))]
     size = sum(file.stat().st_size for file in files)
     if size > MOST_BYTES:
         raise SystemExit(f"{size} bytes are too many to commit; the limit is {MOST_BYTES}")

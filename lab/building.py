@@ -11,6 +11,7 @@ from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Module
 from lab.isa.ptx import read_ptx
 from lab.isa.sass import read_sass
+from lab.plan import Planned
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 
 
@@ -63,6 +64,11 @@ class BuildFailure:
     reason: str
     log: str = ""
     command: str = ""
+
+
+def build_task(planned: Planned) -> BuildTask:
+    """What a worker needs to know of a planned variant."""
+    return BuildTask(planned.toolchain, planned.request, planned.launch.entry)
 
 
 def build(task: BuildTask) -> Built | BuildFailure:

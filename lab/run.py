@@ -18,7 +18,7 @@ from typing import Protocol
 from pebble import ProcessExpired, ProcessPool
 
 from lab import __version__, environment, report
-from lab.building import BuildFailure, BuildTask, Built, build
+from lab.building import BuildFailure, Built, build, build_task
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
 from lab.gpu.describe import probe
@@ -176,8 +176,7 @@ def _variants(bench: _Bench, planned: tuple[Planned, ...], jobs: int) -> None:
     pool = ProcessPool(max_workers=min(jobs, len(planned)), context=get_context("spawn"))
     try:
         futures: dict[Future[Built | BuildFailure], Planned] = {
-            pool.schedule(build, args=[BuildTask(p.toolchain, p.request, p.launch.entry)], timeout=BUILD_TIMEOUT_S): p
-            for p in planned
+            pool.schedule(build, args=[build_task(p)], timeout=BUILD_TIMEOUT_S): p for p in planned
         }
         for future in as_completed(futures):
             _variant(bench, futures[future], _built(future))

@@ -103,15 +103,15 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     else:
         headline, sentences = _predicted(run, records, best, response)
     if run.not_measured:
-        sentences.append(f"Nothing was measured: {_sentence(run.not_measured, capital=False)}")
+        sentences.append(_not_measured(run.not_measured))
     sentences.append(tally(run, records))
     return Answer(headline, tuple(sentences), correlation)
 
 
-def _sentence(text: str, *, capital: bool = True) -> str:
-    text = text.strip().rstrip(".")
-    lower_safe = len(text) > 1 and text[0].isupper() and text[1].islower() and text.split()[0] in {"No", "There", "The"}
-    return (text if capital or not lower_safe else text[0].lower() + text[1:]) + "."
+def _not_measured(reason: str) -> str:
+    """The run's reason as a sentence that says what it is a reason for."""
+    reason = reason.strip().rstrip(".")
+    return f"{reason}." if reason.lower().startswith("nothing was measured") else f"Nothing was measured: {reason}."
 
 
 def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:

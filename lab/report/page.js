@@ -56,7 +56,7 @@
     return {
       background: "transparent", font, view: { stroke: null },
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
-      axisX: { titleAnchor: width < 500 ? "end" : "middle" },
+      axisX: { titleAnchor: broad.matches ? "middle" : "end" },
       axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
       legend: { ...label, labelLimit: 180, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
@@ -237,7 +237,9 @@
       list.innerHTML = text.replace(/\n$/, "").split("\n").map((line, i) => `<li data-n="${i + 1}">${line}</li>`).join("");
     } else {
       const inside = (n) => Boolean(hotLoop?.lines.some(([first, last]) => first <= n && n <= last));
-      text.replace(/\n$/, "").split("\n").forEach((line, i) => list.append(codeLine(line, name, inside(from + i), from + i)));
+      const { lines, live } = name === "sass" ? expandSass(text) : { lines: text.split("\n"), live: [] };
+      if (lines.at(-1) === "") lines.pop();
+      list.append(...lines.map((line, i) => codeLine(line, name, inside(from + i), from + i, live[i])));
     }
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
     const jump = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 48); };

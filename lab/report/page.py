@@ -10,7 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import vl_convert
-from altair.utils._importers import vl_version_for_vl_convert
+from altair import SCHEMA_VERSION
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -81,7 +81,7 @@ def page(
 @lru_cache(maxsize=1)
 def vega() -> str:
     """The Vega runtime for the specifications that altair writes, packed like the listings."""
-    version = vl_version_for_vl_convert()
+    version = ".".join(SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     return pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
 
 

@@ -50,6 +50,8 @@ BOUND_COLOURS: Final[dict[str, str]] = {
     "shared memory": "#e69f00",
     "DRAM": "#d55e00",
     "roofline": "#009e73",
+    "memory pipe": "#cc79a7",
+    "waves": "#8aa4b8",
 }
 """Which bound is the ceiling, where the ceiling is all there is."""
 

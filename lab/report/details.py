@@ -1,0 +1,132 @@
+"""What the page shows of one variant beside its texts: loops, resources, bounds, verification, measurement."""
+
+from __future__ import annotations
+
+from lab.isa.mix import KernelMix
+from lab.store import VariantRecord
+
+
+def _loops(mix: KernelMix | None) -> list[dict[str, object]]:
+    """Every loop's label, depth, size and the hot one's listing lines."""
+    if mix is None:
+        return []
+    return [
+        {
+            "label": loop.label,
+            "depth": loop.depth,
+            "hot": loop.hot,
+            "instructions": loop.counts.instructions,
+            "lines": loop.lines if loop.hot else (),
+        }
+        for loop in mix.loops
+    ]
+
+
+def variant_detail(record: VariantRecord) -> dict[str, object]:
+    """What the page shows of one variant beside its texts."""
+    return {
+        "name": record.kernel,
+        "label": record.label,
+        "status": record.status,
+        "reason": record.reason,
+        "hot": {"ptx": _loops(record.ptx), "sass": _loops(record.sass)},
+        "sections": _sections(record),
+    }
+
+
+def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """(heading, kind, rows) of the resources, bounds, verification and measurement."""
+    made = (
+        ("Build", "static", _build_rows(record)),
+        ("Occupancy and bounds", "predicted", _prediction_rows(record)),
+        ("Verification", "", _verification_rows(record)),
+        ("Measurement", "measured", _measurement_rows(record)),
+    )
+    return [(heading, kind, rows) for heading, kind, rows in made if rows]
+
+
+def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    build, rows = record.build, []
+    if record.launch:
+        grid, block = ("×".join(map(str, size)) for size in (record.launch.grid, record.launch.block))
+        rows.append(("launch", f"grid {grid}, block {block}, {record.launch.dynamic_shared_bytes} B dynamic shared"))
+    if build is None:
+        return rows
+    used = build.resources
+    return [
+        ("registers", f"{used.registers} per thread"),
+        ("spills", f"{used.spill_store_bytes} B stored, {used.spill_load_bytes} B loaded per thread"),
+        ("stack", f"{used.stack_bytes} B per thread"),
+        ("shared memory", f"{used.shared_bytes} B static per block"),
+        ("constant", f"{used.constant_bytes} B"),
+        ("barriers", str(used.barriers)),
+        *rows,
+        (
+            "compiler",
+            f"{build.toolchain} {build.version}, {build.seconds:.2f} s" + (" (cached)" if build.cached else ""),
+        ),
+        ("disassembler", build.disassembler),
+        ("command", build.command),
+        ("SASS sha256", build.sass_sha256),
+    ]
+
+
+def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    prediction = record.prediction
+    if prediction is None:
+        return []
+    share = f"{prediction.occupancy * 100:.0f} %"
+    occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
+    bounds = sorted(prediction.bounds, key=lambda bound: bound.tflops)
+    return [
+        ("GPU", prediction.gpu),
+        ("occupancy", occupancy),
+        *((bound.name, f"≤ {bound.tflops:.2f} TFLOP/s: {bound.explanation}") for bound in bounds),
+        ("peak", f"{prediction.peak_tflops:.1f} TFLOP/s"),
+    ]
+
+
+def _verification_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    check = record.verification
+    if check is None:
+        return []
+    rows = [
+        ("result", "passed" if check.passed else "failed"),
+        ("executed on", check.executed_on),
+        ("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"),
+    ]
+    return [*rows, ("worst element", check.worst)] if check.worst else rows
+
+
+def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    timed = record.measurement
+    if timed is None:
+        return []
+    samples = [
+        ("variant", timed.samples),
+        (timed.baseline_name or "baseline", timed.baseline),
+        ("fresh process", timed.remeasured),
+    ]
+    rows = [
+        (
+            name,
+            f"median {s.median:.4f} ms, p20 {s.p20:.4f}, p80 {s.p80:.4f}, n = {s.n}"
+            + (f" × {s.batch}" if s.batch > 1 else ""),
+        )
+        for name, s in samples
+        if s is not None
+    ]
+    rows.append(("L2 cache", timed.cache))
+    for name, card in (("card before", timed.before), ("card after", timed.after)):
+        facts = [
+            f"{value:g} {unit}"
+            for value, unit in (
+                (card.sm_clock_mhz, "MHz SM"),
+                (card.memory_clock_mhz, "MHz memory"),
+                (card.power_w, "W"),
+                (card.temperature_c, "°C"),
+            )
+            if value is not None
+        ]
+        rows.append((name, ", ".join([*facts, *card.throttle_reasons]) or "not reported"))
+    return [*rows, *(("note", note) for note in timed.notes)]

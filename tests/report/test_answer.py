@@ -1,0 +1,92 @@
+"""The opening paragraph says what the records say, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from lab.report.answer import answer, correlate, percent, tally
+from lab.report.figures import fma_share, ranked, response_of
+from lab.store import Status
+
+
+def opening(store):
+    records = store.records()
+    return answer(store.run(), records, response_of(records))
+
+
+def test_measured_answer_gives_the_best_variants_figures(make):
+    store = make("sweep")
+    best = max(store.records(), key=lambda record: record.tflops)
+    text = opening(store).text
+    assert best.label in text
+    assert f"{best.tflops:.2f} TFLOP/s" in text
+    assert percent(best.tflops / best.prediction.peak_tflops) in text
+    assert f"{best.measurement.ratio_to_baseline:.3f} times the throughput of cublas" in text
+    assert "Of 24 variants: 24 verified; none failed." in text
+
+
+def test_correlation_is_spearmans_over_the_verified_variants(make):
+    store = make("failures")
+    records = store.records()
+    pairs = [(fma_share(r.sass), r.tflops) for r in records if not r.status.failed]
+    expected = stats.spearmanr(*zip(*pairs, strict=True))
+    found = correlate(records, response_of(records))
+    assert (found.n, found.rho, found.p) == (20, pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert f"ρ = {expected.statistic:+.2f} over n = 20 verified variants" in opening(store).text
+
+
+def test_too_few_variants_are_not_correlated(make):
+    records = make("sweep").records()[:4]
+    found = correlate(records, response_of(records))
+    assert found.rho is None
+    assert "n = 4 verified variants are too few" in found.sentence
+
+
+def test_a_constant_share_is_not_correlated(make):
+    records = make("sweep").records()
+    records = tuple(replace(record, sass=records[0].sass) for record in records)
+    found = correlate(records, response_of(records))
+    assert found.rho is None
+    assert "is the same for all n = 24" in found.sentence
+
+
+def test_without_a_gpu_the_answer_is_a_ceiling_and_says_why(make):
+    store = make("no_gpu")
+    ceilings = [record.prediction.ceiling.tflops for record in store.records()]
+    shares = [fma_share(record.sass) for record in store.records()]
+    text = opening(store).text
+    assert f"The best predicted ceiling on NVIDIA H200 is {max(ceilings):.2f} TFLOP/s" in text
+    assert f"{ceilings.count(max(ceilings))} of 24 variants share it" in text
+    assert f"from {percent(min(shares))} to {percent(max(shares))}" in text
+    assert "unroll explains most of that" in text
+    assert text.count("Nothing was measured: No CUDA GPU was found: libcuda.so.1 is missing.") == 1
+    assert "ρ" not in text
+    assert "fastest" not in text
+
+
+def test_a_reason_that_says_so_itself_is_not_announced_again(make):
+    store = make("no_gpu")
+    store.write_run(replace(store.run(), not_measured="Nothing was measured: --no-gpu was given."))
+    assert opening(store).text.count("othing was measured") == 1
+
+
+def test_tally_counts_failures_by_kind_and_what_is_missing(make):
+    store = make("failures")
+    text = tally(store.run(), store.records())
+    assert text.startswith("Of 27 variants: 20 verified; 4 failed (")
+    for part in ("1 compile failed", "1 verification failed", "1 timed out", "1 launch failed"):
+        assert part in text
+    assert "3 not reached before the run ended" in text
+
+
+@pytest.mark.parametrize("what", ["sweep", "no_gpu"])
+def test_a_failed_variant_never_wins(make, what):
+    store = make(what)
+    records = store.records()
+    best = ranked(records, response_of(records))[0]
+    broken = replace(best, status=Status.VERIFICATION_FAILED)
+    records = tuple(broken if record is best else record for record in records)
+    assert ranked(records, response_of(records))[0].variant != best.variant
