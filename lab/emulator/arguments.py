@@ -20,7 +20,9 @@ _TYPES = {
     **{
         f"{letter}{bits}": f"{code}{bits // 8}" for letter, code in (("i", "i"), ("u", "u")) for bits in (8, 16, 32, 64)
     },
-    "f16": "f2", "f32": "f4", "f64": "f8",
+    "f16": "f2",
+    "f32": "f4",
+    "f64": "f8",
 }
 _FILLS = ("zeros", "ones", "range", "normal", "uninitialised", "out")
 _WORD = re.compile(r"^([a-z]+\d+)(?:\[(\d+(?:,\d+)*)\])?=(\S+)$")

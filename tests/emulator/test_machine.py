@@ -371,9 +371,15 @@ def test_unsupported_instruction_names_its_line():
 
 @pytest.mark.parametrize(
     ("args", "word"),
-    [([1], "number of arguments"), ([np.zeros(4), 1.5], "does not fit"), ([np.zeros(4), np.int64(1)], "does not fit"),
-     ([1, np.zeros(4)], "no pointer"), ([np.zeros((4, 4))[:, ::2], 1], "not contiguous"), ([np.zeros(4), 2**40], "out of range")],
-)  # fmt: skip
+    [
+        ([1], "number of arguments"),
+        ([np.zeros(4), 1.5], "does not fit"),
+        ([np.zeros(4), np.int64(1)], "does not fit"),
+        ([1, np.zeros(4)], "no pointer"),
+        ([np.zeros((4, 4))[:, ::2], 1], "not contiguous"),
+        ([np.zeros(4), 2**40], "out of range"),
+    ],
+)
 def test_wrong_arguments(args, word):
     ptx = HEADER + ".visible .entry k(.param .u64 a, .param .u32 b) { ret; }\n"
     with pytest.raises(UserError, match=word):
@@ -393,9 +399,8 @@ def test_wrong_names_and_sizes():
 
 
 def test_a_kernel_may_end_without_ret():
-    ptx = (
-        HEADER + ".visible .entry k(.param .u64 a) {\n.reg .b64 %a;\nld.param.u64 %a, [a];\n"
-    ptx += "st.global.u32 [%a], 7;\n}\n"
+    ptx = HEADER + (
+        ".visible .entry k(.param .u64 a) {\n.reg .b64 %a;\nld.param.u64 %a, [a];\nst.global.u32 [%a], 7;\n}\n"
     )
     out = np.zeros(1, np.uint32)
     assert launch(ptx, "k", 1, 32, [out]).clean
