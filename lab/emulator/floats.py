@@ -174,6 +174,9 @@ def fma64(out: Array, a: Array, b: Array, c: Array) -> None:
     safe = (size < _PRODUCT_MAX) & (size > _PRODUCT_MIN) & (np.abs(c) < _PRODUCT_MAX)
     safe &= (np.abs(a) < _FACTOR_MAX) & (np.abs(b) < _FACTOR_MAX)
     if np.count_nonzero(safe) != safe.size:
+        nothing = (high == 0) & ((a == 0) | (b == 0))  # padding of tiles, often: the sum is the addend
+        result = np.where(nothing, high + c, result)
+        safe |= nothing
         full = np.broadcast_arrays(a, b, c, result)
         for i in np.flatnonzero(~safe):
             result[i] = _fma_element(*(float(v[i]) for v in full[:3]))

@@ -117,6 +117,15 @@ def test_fma64_rounds_once(a, b, c):
     assert out[0] == (floats.round_fraction(exact, "rn") if exact else 0.0)
 
 
+@pytest.mark.parametrize("a", [0.0, -0.0])
+@pytest.mark.parametrize("c", [0.0, -0.0, 1.5, math.inf, 5e-324])
+def test_fma64_of_zeros(a, c):
+    out = np.empty(1)
+    with floats.exact_arithmetic():
+        floats.fma64(out, np.array([a]), np.array([2.0]), np.array([c]))
+    assert out.tobytes() == np.array([a * 2.0 + c]).tobytes()
+
+
 def test_fma64_on_random_arrays():
     rng = np.random.default_rng(2)
     a, b = rng.standard_normal((2, 2000))
