@@ -1,0 +1,309 @@
+"""`launch`: one kernel, executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import lab.emulator.operations  # noqa: F401  fills the table of operations
+from lab.emulator import operands
+from lab.emulator.checks import Findings
+from lab.emulator.counters import Counters, summary
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.floats import exact_arithmetic
+from lab.emulator.machine import Launch, StepBudgetSpent, run_batches
+from lab.emulator.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
+from lab.emulator.operations.base import DTYPES
+from lab.emulator.program import Program, size_of
+from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts
+from lab.emulator.shadow import Shadow
+from lab.errors import UserError
+from lab.isa.mix import kernel_mix
+from lab.isa.model import Module, Variable
+from lab.isa.ptx import read_ptx
+
+Array = NDArray[Any]
+
+BATCH_THREADS = 8192
+"""Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
+temporaries of an operation stay in a core's second-level cache. Larger batches are slower, smaller ones pay
+NumPy's overhead of a call more often. A batch of this size takes about 4 MiB for a kernel of 128 registers."""
+
+DEFAULT_MAX_STEPS = 20_000_000
+"""Steps before a launch counts as endless: minutes of work."""
+
+_MOST_THREADS = 1024
+_LIMITS = (1024, 1024, 64)
+
+
+def launch(
+    ptx: str | Module,
+    kernel: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any],
+    *,
+    dynamic_shared_bytes: int = 0,
+    check: bool = True,
+    count: bool = True,
+    max_steps: int | None = None,
+) -> Emulation:
+    """Execute one kernel launch on the CPU.
+
+    Args:
+        ptx: PTX text, or a module already read.
+        kernel: The kernel's symbol.
+        grid: Blocks along x, y, z; missing axes are 1.
+        block: Threads along x, y, z; missing axes are 1.
+        args: One value a parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
+            NumPy or Python scalars, and structured scalars or bytes for parameters passed by value.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
+        check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
+        count: Tally executed instructions and traffic.
+        max_steps: Step budget; None for `DEFAULT_MAX_STEPS`.
+
+    Returns:
+        Counts, findings and steps.
+
+    Raises:
+        UserError: no such kernel, or arguments or a geometry that do not fit it.
+        ReaderError: text that is not PTX.
+        UnsupportedInstruction: an instruction that the machine does not know.
+    """
+    module = read_ptx(ptx) if isinstance(ptx, str) else ptx
+    program = Program(module, kernel)
+    shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
+    _check_block(shape_block)
+    space = AddressSpace()
+    findings = Findings(program)
+    buffers = _Arguments(program, space, args, check=check)
+    shared = program.static_shared_bytes
+    if dynamic_shared_bytes or program.dynamic_shared:
+        shared = program.dynamic_offset + dynamic_shared_bytes
+    counters = Counters(program) if count else None
+    plan = Launch(
+        program,
+        space,
+        shape_grid,
+        shape_block,
+        shared,
+        dynamic_shared_bytes,
+        _module_variables(program, space),
+        counters,
+        findings,
+        check,
+        DEFAULT_MAX_STEPS if max_steps is None else max_steps,
+        {},
+    )
+    steps = _run(plan)
+    buffers.copy_back()
+    buffers.find_unwritten(findings)
+    lines = counters.lines() if counters else ()
+    loops = _loops(program, lines) if counters else ()
+    return Emulation(
+        kernel, summary(lines) if counters else None, loops, lines, findings.all(), steps, tuple(plan.notes)
+    )
+
+
+def _run(plan: Launch) -> int:
+    with exact_arithmetic():
+        try:
+            return run_batches(plan, BATCH_THREADS)
+        except StepBudgetSpent:
+            return plan.max_steps
+
+
+def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
+    found = []
+    for function in program.functions:
+        for loop in kernel_mix("ptx", function).loops:
+            inside = {line for first, last in loop.lines for line in range(first, last + 1)}
+            found.append(LoopCounts(loop.label, loop.depth, summary(lines, inside.__contains__)))
+    return tuple(found)
+
+
+def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
+    values = [int(size)] if isinstance(size, (int, np.integer)) else [int(value) for value in size]
+    if not 1 <= len(values) <= 3 or min(values) < 1:  # noqa: PLR2004  three axes
+        raise UserError(f"the {name} must be one to three positive numbers", key=name, found=size)
+    x, y, z = (*values, 1, 1)[:3]
+    return x, y, z
+
+
+def _check_block(block: tuple[int, int, int]) -> None:
+    total = block[0] * block[1] * block[2]
+    if total > _MOST_THREADS or any(n > most for n, most in zip(block, _LIMITS, strict=True)):
+        raise UserError(
+            "the block is too large",
+            key="block",
+            found=block,
+            accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
+        )
+
+
+class _Arguments:
+    """The kernel's parameters, and the buffers behind them."""
+
+    def __init__(self, program: Program, space: AddressSpace, args: Sequence[Any], *, check: bool) -> None:
+        parameters = program.kernel.parameters
+        if len(args) != len(parameters):
+            raise UserError(
+                "the kernel takes another number of arguments",
+                key="args",
+                found=len(args),
+                accepted=", ".join(f".{p.type} {p.name}" for p in parameters),
+            )
+        self._space, self._check = space, check
+        self._buffers: list[tuple[Buffer, Region, str]] = []
+        memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
+        for i, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
+            place = program.places[0, parameter.name]
+            raw = self._bytes_of(i, parameter, value)
+            memory.data[place.offset : place.offset + len(raw)] = np.frombuffer(raw, np.uint8)
+        space.place(PARAM_SEGMENT, memory)
+
+    def _bytes_of(self, index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401  any scalar, array or Buffer
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            value = Buffer(value)
+        if isinstance(value, Buffer):
+            return self._pointer(index, parameter, value)
+        size = size_of(parameter)
+        if isinstance(value, bytes):
+            raw = value
+        elif parameter.count != 1 or parameter.vector != 1:
+            raw = np.asarray(value).tobytes()
+        else:
+            raw = _scalar(index, parameter, value)
+        if len(raw) != size:
+            raise UserError(
+                f"argument {index} has another size than its parameter",
+                key=f"args[{index}]",
+                found=f"{len(raw)} bytes",
+                accepted=f"{size} bytes (.{parameter.type} {parameter.name})",
+            )
+        return raw
+
+    def _pointer(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
+        array = buffer.array
+        if size_of(parameter) != 8 or parameter.type not in ("u64", "b64", "s64"):  # noqa: PLR2004  bytes of a pointer
+            raise UserError(
+                f"argument {index} is an array, but the parameter is no pointer",
+                key=f"args[{index}]",
+                found=f"array of {array.dtype}",
+                accepted=f".{parameter.type} {parameter.name}",
+            )
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            raise UserError(
+                f"argument {index} is not contiguous",
+                key=f"args[{index}]",
+                found=array.strides,
+                accepted="a C- or Fortran-contiguous array",
+            )
+        for known, region, _ in self._buffers:
+            if known.array is array:
+                return region.base.to_bytes(8, "little")
+            if np.may_share_memory(known.array, array):
+                raise UserError(
+                    f"argument {index} overlaps an earlier one; pass the same array, or a copy", key=f"args[{index}]"
+                )
+        region = self._space.allocate(f"args[{index}] ({parameter.name})", "global", array.nbytes)
+        region.data[: array.nbytes] = _bytes(array)
+        if self._check and (buffer.output or not buffer.initialised):
+            region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
+        self._buffers.append((buffer, region, f"args[{index}]"))
+        return region.base.to_bytes(8, "little")
+
+    def copy_back(self) -> None:
+        """Bring the buffers' bytes into the caller's arrays."""
+        for buffer, region, _ in self._buffers:
+            if buffer.array.flags.writeable:
+                _bytes(buffer.array)[:] = region.data[: buffer.array.nbytes]
+
+    def find_unwritten(self, findings: Findings) -> None:
+        """Note output elements that no thread wrote."""
+        for buffer, region, name in self._buffers:
+            if not buffer.output or region.shadow is None:
+                continue
+            missing = np.flatnonzero(~region.shadow.written.reshape(-1, buffer.array.itemsize).all(axis=1))
+            if len(missing):
+                findings.add(
+                    "never-written",
+                    None,
+                    f"{name}: {len(missing)} of {buffer.array.size} elements were never written, "
+                    f"first element {missing[0]} in memory order",
+                    address=region.base + int(missing[0]) * buffer.array.itemsize,
+                    count=len(missing),
+                )
+
+
+def _bytes(array: Array) -> Array:
+    flat = array.reshape(-1, order="C" if array.flags.c_contiguous else "F")
+    return flat.view(np.uint8)
+
+
+def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401  any scalar, array or Buffer
+    """Return a scalar's bytes in the parameter's type.
+
+    Raises:
+        UserError: a float for an integer, another width, or a value out of range.
+    """
+    wanted = DTYPES[parameter.type]
+    key, accepted = f"args[{index}]", f".{parameter.type} {parameter.name}"
+    if isinstance(value, (np.generic, np.ndarray)):
+        bits = parameter.type[0] == "b"
+        integer = wanted.kind in "iu" and value.dtype.kind in "iub"
+        half = wanted.itemsize == 2 and wanted.kind == "u"  # noqa: PLR2004  nvcc passes __half as .b16 or .u16
+        fits = bits or integer or half or value.dtype.kind == wanted.kind
+        if value.dtype.itemsize != wanted.itemsize or not fits:
+            raise UserError(
+                f"argument {index} does not fit its parameter",
+                key=key,
+                found=f"{value.dtype} {value}",
+                accepted=accepted,
+            )
+        return value.tobytes()
+    if (isinstance(value, float) and wanted.kind != "f") or not isinstance(value, (int, float, bool)):
+        raise UserError(f"argument {index} does not fit its parameter", key=key, found=value, accepted=accepted)
+    try:
+        return np.array(value, wanted).tobytes()
+    except OverflowError:
+        raise UserError(f"argument {index} is out of range", key=key, found=value, accepted=accepted) from None
+
+
+def _module_variables(program: Program, space: AddressSpace) -> dict[str, int]:
+    """Allocate and initialise module-scope variables; return their addresses."""
+    addresses: dict[str, int] = {}
+    pending: list[tuple[Variable, Region]] = []
+    for variable in program.module.variables:
+        if variable.space in ("global", "const") and not (variable.external and variable.count is None):
+            region = space.allocate(f".{variable.space} {variable.name}", variable.space, max(size_of(variable), 1))
+            addresses[variable.name] = region.base
+            pending.append((variable, region))
+    for variable, region in pending:
+        dtype = DTYPES[variable.type]
+        for i, text in enumerate(variable.initial):
+            region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
+                _initial(variable, text, addresses), np.uint8
+            )
+    return addresses
+
+
+def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+    dtype = DTYPES[variable.type]
+    value = operands.literal(text)
+    if isinstance(value, operands.FloatBits):
+        if value.width == 8 * dtype.itemsize:
+            return value.bits.to_bytes(dtype.itemsize, "little")
+        return np.array(value.value, dtype).tobytes()
+    if value is not None:
+        if dtype.kind == "f":
+            return np.array(value, dtype).tobytes()
+        result: bytes = (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
+        return result
+    parts = operands.symbol(text)
+    if parts is None or parts[0] not in addresses:
+        raise UnsupportedInstruction(0, f"{variable.name} = {{ … {text} … }}", "this initialiser")
+    return (addresses[parts[0]] + parts[1]).to_bytes(8, "little")[: dtype.itemsize]

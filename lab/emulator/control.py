@@ -1,0 +1,118 @@
+"""Basic blocks and the order in which diverged groups of threads run.
+
+The group that comes first in a weak topological order of the control-flow graph runs first (Bourdoncle,
+Efficient chaotic iteration strategies with widenings, 1993): everything on the way to a reconvergence point
+precedes it, and a loop's body precedes what follows the loop, however the compiler laid the code out. So threads
+that parted wait for each other where their paths meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+
+from lab.isa.model import Function, Instruction
+
+BARRIERS = ("bar", "barrier")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A basic block of the program.
+
+    Attributes:
+        index: Position among the program's blocks.
+        function: Position of its function.
+        first: First instruction of the program.
+        stop: One past the last instruction that is not the terminator.
+        end: The instruction that decides where threads go next, or None where they fall through.
+        following: Block that follows in the listing, or -1 at the end of a function.
+        gate: Begins with an instruction for which lanes of a warp wait for each other.
+    """
+
+    index: int
+    function: int
+    first: int
+    stop: int
+    end: int | None
+    following: int
+    gate: bool
+
+
+def ends_block(instruction: Instruction) -> bool:
+    """Whether threads may part, wait or leave at an instruction."""
+    family, *parts = instruction.opcode.split(".")
+    if family in BARRIERS:
+        return "warp" not in parts
+    return family in ("bra", "brx", "call", "ret", "exit", "trap")
+
+
+def is_gate(instruction: Instruction) -> bool:
+    """Whether lanes named by a mask, or all of a warp, take part together."""
+    family, *parts = instruction.opcode.split(".")
+    if family in ("shfl", "vote", "match", "redux", "elect"):
+        return "sync" in parts
+    return family in ("wmma", "mma", "ldmatrix", "stmatrix") or (family in BARRIERS and "warp" in parts)
+
+
+def split(function: Function, number: int, first_block: int, offset: int) -> list[Block]:
+    """Cut a function into basic blocks.
+
+    Args:
+        function: The function.
+        number: Its position in the program.
+        first_block: Index of its first block in the program.
+        offset: Index of its first instruction in the program.
+    """
+    code = function.instructions
+    leaders = {0}
+    for instruction in code:
+        leaders.update(instruction.targets)
+        if ends_block(instruction):
+            leaders.add(instruction.index + 1)
+        if is_gate(instruction):
+            leaders.add(instruction.index)
+    for names in function.tables.values():
+        leaders.update(function.labels[name] for name in names if name in function.labels)
+    starts = sorted(leader for leader in leaders if leader < len(code))
+    blocks = []
+    for i, start in enumerate(starts):
+        stop = starts[i + 1] if i + 1 < len(starts) else len(code)
+        ended = ends_block(code[stop - 1])
+        blocks.append(
+            Block(
+                first_block + i,
+                number,
+                offset + start,
+                offset + stop - ended,
+                offset + stop - 1 if ended else None,
+                first_block + i + 1 if i + 1 < len(starts) else -1,
+                is_gate(code[start]),
+            )
+        )
+    return blocks
+
+
+def weak_topological_order(graph: nx.DiGraph, entry: int) -> list[int]:
+    """Order the nodes that can be reached so that loops are contiguous and precede what follows them."""
+    reached = graph.subgraph(nx.descendants(graph, entry) | {entry})
+    order: list[int] = []
+    _append_component(nx.DiGraph(reached), entry, order)
+    return order
+
+
+def _append_component(graph: nx.DiGraph, head: int, order: list[int]) -> None:
+    condensed = nx.condensation(graph)
+    # Ties by address, so that code runs in listing order where the graph leaves it open.
+    lowest = {node: min(data["members"]) for node, data in condensed.nodes(data=True)}
+    for component in nx.lexicographical_topological_sort(condensed, key=lambda node: lowest[node]):
+        members = condensed.nodes[component]["members"]
+        if len(members) == 1:
+            order.append(next(iter(members)))
+            continue
+        inside = nx.DiGraph(graph.subgraph(members))
+        entries = {v for u, v in graph.edges if v in members and u not in members}
+        header = head if head in members else min(entries or members)
+        inside.remove_edges_from(list(inside.in_edges(header)))
+        _append_component(inside, header, order)

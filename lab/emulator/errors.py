@@ -1,0 +1,20 @@
+"""The one error of this room: an instruction that the machine cannot execute faithfully."""
+
+from __future__ import annotations
+
+from lab.errors import LabError
+
+
+class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public word for this outcome
+    """A PTX instruction, modifier or operand form that the emulator does not know."""
+
+    def __init__(self, line: int, text: str, why: str = "") -> None:
+        """Name the line.
+
+        Args:
+            line: Line of the PTX text, from 1.
+            text: The instruction as written.
+            why: Which part is not known.
+        """
+        self.line, self.text, self.why = line, text, why
+        super().__init__(f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({why})" if why else ""))

@@ -1,0 +1,406 @@
+"""Floating-point arithmetic that rounds once, as PTX defines it, on NumPy arrays.
+
+NumPy offers IEEE round-to-nearest for each width and nothing else. What PTX needs beyond that is built here
+from error-free transformations: a result is kept as an unevaluated sum ``s + e`` of two doubles that is exact,
+and rounded from there.
+
+Sources: Knuth, The Art of Computer Programming vol. 2, 4.2.2 (two_sum); Dekker 1971 (two_product, after
+Veltkamp's split); Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
+rounding to odd, 2008 (fma64). PTX ISA, Floating Point Instructions: roundings, `.ftz`, `.sat`, canonical NaN.
+
+Every function here expects to run inside `exact_arithmetic()`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+NAN32 = np.uint32(0x7FFFFFFF)  # PTX: the canonical single-precision NaN
+NAN64 = np.uint64(0x7FFFFFFFFFFFFFFF)
+NAN16 = np.uint16(0x7FFF)  # f16 and bf16 alike
+
+# A double whose last 29 bits are 1 and 28 zeros lies half-way between two normal singles.
+_DROP = np.uint64(35)
+_HALF_WAY = np.uint64(1 << 63)
+_SPLIT = np.float64(2.0**27 + 1.0)
+# Within these bounds no partial product of `two_product` overflows or loses bits below 2^-1074.
+_PRODUCT_MAX, _PRODUCT_MIN = 2.0**970, 2.0**-900
+_FACTOR_MAX = 2.0**995
+
+
+class _Underflow:
+    """Notes the hardware's underflow flag: NumPy calls it for a result that is tiny and inexact."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __call__(self, _kind: str, _flag: int) -> None:
+        self.seen = True
+
+
+_underflow = _Underflow()
+
+
+@contextmanager
+def exact_arithmetic() -> Iterator[None]:
+    """Run a block with NumPy's floating-point warnings off and the underflow flag noted."""
+    with np.errstate(all="ignore", under="call", call=_underflow):
+        yield
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return ``(s, e)`` with s = fl(a + b) and s + e = a + b exactly, for doubles without overflow."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return ``(p, e)`` with p = fl(a * b) and p + e = a * b exactly, for doubles of moderate size."""
+    p = a * b
+    t = _SPLIT * a
+    ah = t - (t - a)
+    al = a - ah
+    t = _SPLIT * b
+    bh = t - (t - b)
+    bl = b - bh
+    return p, al * bl - (((p - ah * bh) - al * bh) - ah * bl)
+
+
+def odd_sum(a: Array, b: Array) -> Array:
+    """Return a + b in double precision, rounded to odd: an inexact result has its last bit set."""
+    s, e = two_sum(a, b)
+    bits = s.view(np.uint64).copy()
+    wrong = (e != 0) & ((bits & np.uint64(1)) == 0) & np.isfinite(s)
+    if wrong.any():
+        away = (e > 0) == (s > 0)  # the true value is further from zero than s
+        step = np.where(away, np.int64(1), np.int64(-1)).view(np.uint64)
+        np.add(bits, step, out=bits, where=wrong)
+    return bits.view(np.float64)
+
+
+def canonical32(x: Array) -> None:
+    """Replace every NaN of a contiguous float32 array by PTX's canonical one, in place."""
+    square = np.dot(x, x)  # NaN if and only if x has one: the terms are never negative
+    if square != square:  # noqa: PLR0124  this is the test for NaN
+        x.view(np.uint32)[np.isnan(x)] = NAN32
+
+
+def canonical64(x: Array) -> None:
+    """Replace every NaN of a contiguous float64 array by the canonical one, in place."""
+    square = np.dot(x, x)
+    if square != square:  # noqa: PLR0124  this is the test for NaN
+        x.view(np.uint64)[np.isnan(x)] = NAN64
+
+
+def flush32(x: Array) -> Array:
+    """Return x with subnormal singles replaced by zeros of their sign (`.ftz`)."""
+    bits = x.view(np.uint32)
+    tiny = (bits & np.uint32(0x7F800000)) == 0
+    if not np.count_nonzero(tiny):
+        return x
+    flushed = bits.copy()
+    flushed[tiny] &= np.uint32(0x80000000)
+    return flushed.view(np.float32)
+
+
+def saturate(x: Array) -> None:
+    """Clamp to [0, 1] in place, NaN to +0 (`.sat`)."""
+    np.copyto(x, x.dtype.type(0), where=~(x > 0))
+    np.minimum(x, x.dtype.type(1), out=x)
+
+
+def fma32(out: Array, a: Array, b: Array, c: Array) -> None:
+    """Write the single-precision fused multiply-add, rounded once to nearest even.
+
+    The product of two singles is exact in double precision, and the double sum is right except for its own
+    rounding. That rounding can only mislead the second one where the double lies exactly half-way between two
+    singles; such elements, one in 2^29 of random ones, are nudged towards the true value.
+    """
+    s = np.multiply(a, b, dtype=np.float64)
+    np.add(s, c, out=s)
+    half_way = np.equal(np.left_shift(s.view(np.uint64), _DROP), _HALF_WAY)
+    if np.count_nonzero(half_way):
+        _nudge(s, half_way, a, b, c)
+    _underflow.seen = False
+    result = s.astype(np.float32)
+    if _underflow.seen:
+        _redo_tiny(result, s, a, b, c)
+    canonical32(result)
+    out[...] = result
+
+
+def _error_of_sum(chosen: Array, a: Array, b: Array, c: Array) -> Array:
+    """Return the exact error of fl(a * b + c) for chosen elements of single-precision operands."""
+    product = np.broadcast_to(a, chosen.shape)[chosen].astype(np.float64) * np.broadcast_to(b, chosen.shape)[chosen]
+    return two_sum(product, np.broadcast_to(c, chosen.shape)[chosen].astype(np.float64))[1]
+
+
+def _nudge(s: Array, chosen: Array, a: Array, b: Array, c: Array) -> None:
+    """Move chosen doubles one unit in the last place towards the true sum, where they are inexact."""
+    error = _error_of_sum(chosen, a, b, c)
+    old = s[chosen]
+    s[chosen] = np.where(error == 0, old, np.nextafter(old, np.copysign(np.inf, error)))
+
+
+def _redo_tiny(result: Array, s: Array, a: Array, b: Array, c: Array) -> None:
+    """Round again where the result is subnormal: there the half-way points are odd multiples of 2^-150."""
+    quanta = np.where(np.abs(s) < 2.0**-125, s, 0.0) * 2.0**150
+    half_way = np.fmod(np.abs(quanta), 2.0) == 1.0
+    if half_way.any():
+        _nudge(s, half_way, a, b, c)
+        result[half_way] = s[half_way].astype(np.float32)
+
+
+def fma64(out: Array, a: Array, b: Array, c: Array) -> None:
+    """Write the double-precision fused multiply-add, rounded once to nearest even.
+
+    Elements whose partial results could overflow or lose low bits are done again with exact integers.
+    """
+    high, low = two_product(a, b)
+    th, tl = two_sum(c, low)
+    vh, vl = two_sum(high, th)
+    result = np.asarray(vh + odd_sum(tl, vl))
+    size = np.abs(high)
+    safe = (size < _PRODUCT_MAX) & (size > _PRODUCT_MIN) & (np.abs(c) < _PRODUCT_MAX)
+    safe &= (np.abs(a) < _FACTOR_MAX) & (np.abs(b) < _FACTOR_MAX)
+    if np.count_nonzero(safe) != safe.size:
+        nothing = (high == 0) & ((a == 0) | (b == 0))  # padding of tiles, often: the sum is the addend
+        result = np.where(nothing, high + c, result)
+        safe |= nothing
+        full = np.broadcast_arrays(a, b, c, result)
+        for i in np.flatnonzero(~safe):
+            result[i] = _fma_element(*(float(v[i]) for v in full[:3]))
+    canonical64(result)
+    out[...] = result
+
+
+def _fma_element(a: float, b: float, c: float) -> float:
+    """Return a * b + c, rounded once to nearest even, for any doubles."""
+    if math.isfinite(a) and math.isfinite(b) and not math.isfinite(c):
+        return c
+    if not (math.isfinite(a) and math.isfinite(b)) or a == 0 or b == 0:
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return 0.0
+    return round_fraction(exact, "rn")
+
+
+def round_fraction(x: Fraction, mode: str, bits: int = 53, smallest: int = -1074, largest: int = 1024) -> float:
+    """Round an exact non-zero rational to a binary format.
+
+    Args:
+        x: The exact value.
+        mode: `rn`, `rz`, `rm` or `rp`.
+        bits: Significand bits, the hidden one included.
+        smallest: Exponent of the least subnormal.
+        largest: Finite values are below 2**largest.
+
+    Returns:
+        The rounded value as a double.
+    """
+    negative, x = x < 0, abs(x)
+    exponent = x.numerator.bit_length() - x.denominator.bit_length()
+    if x < Fraction(2) ** exponent:
+        exponent -= 1
+    unit = max(exponent - bits + 1, smallest)
+    scaled = x / Fraction(2) ** unit
+    whole = scaled.numerator // scaled.denominator
+    rest = scaled - whole
+    up = {
+        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1),
+        "rz": False,
+        "rm": negative and rest > 0,
+        "rp": not negative and rest > 0,
+    }[mode]
+    whole += up
+    if Fraction(whole) * Fraction(2) ** unit >= Fraction(2) ** largest:
+        finite = mode == "rz" or (mode == "rm" and not negative) or (mode == "rp" and negative)
+        value = math.ldexp(float(2**bits - 1), largest - bits) if finite else math.inf
+    else:
+        value = math.ldexp(float(whole), unit)
+    return -value if negative else value
+
+
+def directed(nearest: Array, error: Array, mode: str) -> Array:
+    """Turn a nearest rounding into a directed one.
+
+    Args:
+        nearest: Values rounded to nearest, in their own format.
+        error: Anything with the sign of (true value - nearest).
+        mode: `rz`, `rm` or `rp`.
+
+    Returns:
+        The values rounded as asked, in the same format.
+    """
+    inf = nearest.dtype.type(np.inf)
+    down, up = error < 0, error > 0
+    if mode == "rz":
+        down, up = down & (nearest > 0), up & (nearest < 0)
+    moved = nearest.copy()
+    if mode != "rp":
+        np.copyto(moved, np.nextafter(nearest, -inf), where=down)
+    if mode != "rm":
+        np.copyto(moved, np.nextafter(nearest, inf), where=up)
+    return moved
+
+
+def round32(s: Array, e: Array, mode: str) -> Array:
+    """Round the exact sum of doubles s + e, with s = fl(s + e), to single precision.
+
+    Args:
+        s: The leading part.
+        e: Its error.
+        mode: `rn`, `rz`, `rm`, `rp`, or `odd`: towards zero with the last bit set where inexact.
+    """
+    nearest = s.astype(np.float32)
+    rest = np.where(np.isfinite(s), s - nearest, 0.0)
+    error = np.where(rest != 0, rest, e)
+    if mode == "rn":
+        return (odd_sum(s, e)).astype(np.float32)
+    result = directed(nearest, error, "rz" if mode == "odd" else mode)
+    if mode == "odd":
+        inexact = (error != 0) & np.isfinite(result)
+        result.view(np.uint32)[inexact] |= np.uint32(1)
+    return result
+
+
+def fma32_directed(a: Array, b: Array, c: Array, mode: str) -> Array:
+    """Return the single-precision fused multiply-add with a directed (or odd) rounding."""
+    product = np.multiply(a, b, dtype=np.float64)
+    addend = np.asarray(c, np.float64)
+    s, e = two_sum(product, addend)
+    result = round32(s, np.where(np.isfinite(s), e, 0.0), mode)
+    if mode == "rm":  # an exact cancellation is -0 when rounding down
+        cancelled = (s == 0) & (np.signbit(product) != np.signbit(addend))
+        result[cancelled] = np.float32(-0.0)
+    return result
+
+
+def add32_directed(a: Array, b: Array, mode: str) -> Array:
+    """Return a + b in single precision with a directed rounding."""
+    return fma32_directed(a, np.ones(1, np.float32), b, mode)
+
+
+def mul32_directed(a: Array, b: Array, mode: str) -> Array:
+    """Return a * b in single precision with a directed rounding."""
+    product = np.multiply(a, b, dtype=np.float64)
+    return round32(product, np.zeros(1), mode)
+
+
+def div32_directed(a: Array, b: Array, mode: str) -> Array:
+    """Return a / b in single precision with a directed rounding, from the sign of the remainder."""
+    nearest = np.divide(a, b)
+    remainder = np.asarray(a, np.float64) - np.multiply(nearest, b, dtype=np.float64)
+    error = np.where(np.signbit(b), -remainder, remainder)
+    overflow = np.isinf(nearest) & np.isfinite(a) & (b != 0)
+    error = np.where(overflow, -np.copysign(1.0, nearest), error)
+    exact = ~np.isfinite(nearest) & ~overflow | np.isinf(b)
+    return directed(nearest, np.where(exact | np.isnan(error), 0.0, error), mode)
+
+
+def sqrt32_directed(a: Array, mode: str) -> Array:
+    """Return the square root in single precision with a directed rounding."""
+    nearest = np.sqrt(a)
+    error = np.asarray(a, np.float64) - np.multiply(nearest, nearest, dtype=np.float64)
+    return directed(nearest, np.where(np.isfinite(error), error, 0.0), mode)
+
+
+def each64(operation: str, mode: str, *operands: Array) -> Array:
+    """Return a double-precision operation with a directed rounding, element by element with exact rationals.
+
+    Args:
+        operation: `add`, `mul`, `fma`, `div` or `sqrt`.
+        mode: `rz`, `rm` or `rp`.
+        operands: Doubles that broadcast against each other.
+    """
+    full = np.broadcast_arrays(*operands)
+    return np.array([_element64(operation, mode, *(float(v[i]) for v in full)) for i in range(full[0].size)])
+
+
+def _element64(operation: str, mode: str, *x: float) -> float:
+    plain = np.array(x, np.float64)
+    if operation == "sqrt":
+        return _sqrt64(x[0], mode)
+    if operation == "fma":
+        nearest = _fma_element(*x)
+    else:
+        ufunc = {"add": np.add, "mul": np.multiply, "div": np.divide}[operation]
+        nearest = float(ufunc(plain[0], plain[1]))
+    if not all(map(math.isfinite, x)) or (operation == "div" and x[1] == 0):
+        return nearest
+    parts = [Fraction(v) for v in x]
+    exact = {
+        "add": lambda: parts[0] + parts[1],
+        "mul": lambda: parts[0] * parts[1],
+        "div": lambda: parts[0] / parts[1],
+        "fma": lambda: parts[0] * parts[1] + parts[2],
+    }[operation]()
+    if exact == 0:
+        sums = operation == "add" and not (x[0] == 0 and x[1] == 0 and math.copysign(1, x[0]) == math.copysign(1, x[1]))
+        if operation == "fma":
+            same = math.copysign(1, x[0]) * math.copysign(1, x[1]) == math.copysign(1, x[2])
+            sums = not ((x[0] == 0 or x[1] == 0) and x[2] == 0 and same)
+        return -0.0 if sums and mode == "rm" else nearest
+    return round_fraction(exact, mode)
+
+
+def _sqrt64(x: float, mode: str) -> float:
+    nearest = float(np.sqrt(np.float64(x)))
+    if not math.isfinite(nearest) or nearest == 0:
+        return nearest
+    error = Fraction(x) - Fraction(nearest) ** 2
+    sign = np.array([float((error > 0) - (error < 0))])
+    return float(directed(np.array([nearest]), sign, mode)[0])
+
+
+# --- half precision -------------------------------------------------------------------------------------------
+
+
+def f16_to_32(x: Array) -> Array:
+    """Widen float16."""
+    return x.astype(np.float32)
+
+
+def bf16_to_32(x: Array) -> Array:
+    """Widen bfloat16 bit patterns (uint16) to float32."""
+    return (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
+    """Round float32 to bfloat16 bit patterns, to nearest even or towards zero."""
+    bits = x.view(np.uint32)
+    half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    rounded = bits + half if mode == "rn" else bits
+    result = (rounded >> np.uint32(16)).astype(np.uint16)
+    result[np.isnan(x)] = NAN16
+    return result
+
+
+def f32_to_f16(x: Array, mode: str = "rn") -> Array:
+    """Round float32 to float16, to nearest even or towards zero, with the canonical NaN."""
+    result = x.astype(np.float16)
+    if mode == "rz":
+        rest = np.where(np.isfinite(x), x.astype(np.float64) - result.astype(np.float64), 0.0)
+        result = directed(result, rest, "rz")
+    result.view(np.uint16)[np.isnan(result)] = NAN16
+    return result
+
+
+def narrow_fma(a: Array, b: Array, c: Array) -> Array:
+    """Return a * b + c of half-precision values (widened to float32) as a float32 rounded to odd.
+
+    A final rounding of that to f16 or bf16 is the single rounding that the format asks for, because
+    single precision has more than two bits more than either.
+    """
+    return fma32_directed(a, b, c, "odd")

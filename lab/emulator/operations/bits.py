@@ -1,0 +1,302 @@
+"""Logic, shifts, bit fields, byte permutation and dot products of packed integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+
+_INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+
+
+@operation("and", "or", "xor")
+def logic(op: Opcode, _n: int) -> Alu:
+    """Build bitwise logic, on predicates too."""
+    t = op.one_of(("pred", "b16", "b32", "b64"))
+    op.finish()
+    ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op.family]
+    return Alu(from_ufunc(ufunc), (t,), (t, t))
+
+
+@operation("not")
+def complement(op: Opcode, _n: int) -> Alu:
+    """Build the complement."""
+    t = op.one_of(("pred", "b16", "b32", "b64"))
+    op.finish()
+    return Alu(from_ufunc(np.invert), (t,), (t,))
+
+
+@operation("cnot")
+def cnot(op: Opcode, _n: int) -> Alu:
+    """Build C's logical not."""
+    t = op.one_of(("b16", "b32", "b64"))
+    op.finish()
+    return Alu(assign(lambda a: a == 0), (t,), (t,))
+
+
+@operation("lop3")
+def lop3(op: Opcode, _n: int) -> Alu:
+    """Build three-input logic; the table is the last operand."""
+    boolean = op.one_of(("or", "and"), "")
+    t = op.one_of(("b32",))
+    op.finish()
+    if boolean:
+        raise UnknownForm("the predicate form")
+
+    def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
+        bits = int(table.flat[0])
+        result = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
+        for case in range(8):
+            if bits >> case & 1:
+                result |= (a if case & 4 else ~a) & (b if case & 2 else ~b) & (c if case & 1 else ~c)
+        return result
+
+    return Alu(assign(compute), (t,), (t, t, t, "u32"))
+
+
+def shift_left(a: Array, amount: Array) -> Array:
+    """Shift left; amounts from the width on give zero."""
+    width = 8 * a.dtype.itemsize
+    shifted = np.left_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
+    result: Array = np.where(amount < width, shifted, a.dtype.type(0)) if amount.max(initial=0) >= width else shifted
+    return result
+
+
+def shift_right(a: Array, amount: Array) -> Array:
+    """Shift right; amounts from the width on give zero, or the sign."""
+    width = 8 * a.dtype.itemsize
+    shifted = np.right_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
+    if a.dtype.kind == "u" and amount.max(initial=0) >= width:
+        shifted = np.where(amount < width, shifted, a.dtype.type(0))
+    result: Array = shifted
+    return result
+
+
+@operation("shl", "shr")
+def shift(op: Opcode, _n: int) -> Alu:
+    """Build shifts, whose amounts clamp."""
+    t = op.one_of(("b16", "b32", "b64") if op.family == "shl" else ("b16", "b32", "b64", *_INTEGERS))
+    op.finish()
+    return Alu(assign(shift_left if op.family == "shl" else shift_right), (t,), (t, "u32"))
+
+
+@operation("shf")
+def funnel(op: Opcode, _n: int) -> Alu:
+    """Build funnel shifts of the pair (b, a), b the upper half."""
+    left = op.one_of(("l", "r")) == "l"
+    wrap = op.one_of(("wrap", "clamp")) == "wrap"
+    t = op.one_of(("b32",))
+    op.finish()
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        n = (c & np.uint32(31) if wrap else np.minimum(c, np.uint32(32))).astype(np.uint64)
+        pair = (b.astype(np.uint64) << np.uint64(32)) | a
+        if left:
+            return ((pair << n) >> np.uint64(32)).astype(np.uint32)
+        return (pair >> n).astype(np.uint32)
+
+    return Alu(assign(compute), (t,), (t, t, "u32"))
+
+
+@operation("popc")
+def popc(op: Opcode, _n: int) -> Alu:
+    """Build the count of set bits."""
+    t = op.one_of(("b32", "b64"))
+    op.finish()
+    return Alu(assign(np.bitwise_count), ("u32",), (t,))
+
+
+def highest_bit(a: Array) -> Array:
+    """Return the position of the highest set bit of unsigned values, -1 for zero."""
+    wide = a.astype(np.uint64)
+    top = np.full(wide.shape, -1, np.int32)
+    for step in (32, 16, 8, 4, 2, 1):
+        big = wide >= np.uint64(1 << step)
+        top[big] += step
+        wide = np.where(big, wide >> np.uint64(step), wide)
+    return np.where(wide > 0, top + 1, np.int32(-1)).astype(np.int32)
+
+
+@operation("clz")
+def clz(op: Opcode, _n: int) -> Alu:
+    """Build the count of leading zeros."""
+    t = op.one_of(("b32", "b64"))
+    op.finish()
+    top = np.int32(int(t[1:]) - 1)
+    return Alu(assign(lambda a: top - highest_bit(a)), ("s32",), (t,))
+
+
+@operation("bfind")
+def bfind(op: Opcode, _n: int) -> Alu:
+    """Build the search for the highest bit that is not the sign."""
+    amount = op.flag("shiftamt")
+    t = op.one_of(("u32", "s32", "u64", "s64"))
+    op.finish()
+    top = int(t[1:]) - 1
+
+    def compute(a: Array) -> Array:
+        bits = np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a
+        found = highest_bit(bits.astype(a.dtype).view(f"u{a.dtype.itemsize}"))
+        return np.where(found < 0, found, top - found) if amount else found
+
+    return Alu(assign(compute), ("s32",), (t,))
+
+
+@operation("brev")
+def brev(op: Opcode, _n: int) -> Alu:
+    """Build the reversal of bits."""
+    t = op.one_of(("b32", "b64"))
+    op.finish()
+
+    def compute(a: Array) -> Array:
+        x = np.ascontiguousarray(a).byteswap()
+        for mask, step in ((0x0F, 4), (0x33, 2), (0x55, 1)):
+            m = x.dtype.type(int.from_bytes(bytes([mask]) * x.dtype.itemsize))
+            s = x.dtype.type(step)
+            x = ((x & m) << s) | ((x >> s) & m)
+        return x
+
+    return Alu(assign(compute), (t,), (t,))
+
+
+@operation("bfe")
+def bfe(op: Opcode, _n: int) -> Alu:
+    """Build the extraction of a bit field; the signed form extends the field's last bit, clipped to the word's."""
+    t = op.one_of(("u32", "s32", "u64", "s64"))
+    op.finish()
+    width = int(t[1:])
+    unsigned, signed = DTYPES["u" + t[1:]], DTYPES["s" + t[1:]]
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        position, length = b & np.uint32(255), c & np.uint32(255)
+        field = shift_right(a.view(unsigned), position)
+        keep = ~shift_left(np.full(1, -1, signed).view(unsigned), length)
+        field = field & keep
+        if t[0] == "u":
+            return field
+        last = np.minimum(position + length - np.uint32(1), np.uint32(width - 1))
+        negative = (shift_right(a.view(unsigned), last) & unsigned.type(1) != 0) & (length != 0)
+        above = ~keep
+        clipped = position + length > width  # bits from beyond the word are copies of its sign
+        above = np.where(
+            clipped,
+            shift_left(np.full(1, -1, signed).view(unsigned), width - np.minimum(position, np.uint32(width))),
+            above,
+        )
+        return np.where(negative, field | above, field).astype(unsigned).view(signed)
+
+    return Alu(assign(compute), (t,), (t, "u32", "u32"))
+
+
+@operation("bfi")
+def bfi(op: Opcode, _n: int) -> Alu:
+    """Build the insertion of a's low bits into b."""
+    t = op.one_of(("b32", "b64"))
+    op.finish()
+    ones = np.full(1, -1, DTYPES["s" + t[1:]]).view(DTYPES[t])
+
+    def compute(a: Array, b: Array, c: Array, d: Array) -> Array:
+        position, length = c & np.uint32(255), d & np.uint32(255)
+        mask = shift_left(np.broadcast_to(~shift_left(ones, length), np.broadcast(a, length).shape), position)
+        return (shift_left(a, position) & mask) | (b & ~mask)
+
+    return Alu(assign(compute), (t,), (t, t, "u32", "u32"))
+
+
+@operation("bmsk")
+def bmsk(op: Opcode, _n: int) -> Alu:
+    """Build a mask of b bits from position a."""
+    wrap = op.one_of(("clamp", "wrap")) == "wrap"
+    t = op.one_of(("b32",))
+    op.finish()
+    ones = np.full(1, 0xFFFFFFFF, np.uint32)
+
+    def compute(a: Array, b: Array) -> Array:
+        if wrap:
+            a, b = a & np.uint32(31), b & np.uint32(31)
+        return shift_left(np.broadcast_to(~shift_left(ones, b), np.broadcast(a, b).shape), a)
+
+    return Alu(assign(compute), (t,), ("u32", "u32"))
+
+
+@operation("szext")
+def szext(op: Opcode, _n: int) -> Alu:
+    """Build sign- or zero-extension from b bits."""
+    wrap = op.one_of(("clamp", "wrap")) == "wrap"
+    t = op.one_of(("u32", "s32"))
+    op.finish()
+
+    def compute(a: Array, b: Array) -> Array:
+        n = b & np.uint32(31) if wrap else np.minimum(b, np.uint32(32))
+        gap = np.uint32(32) - n
+        return shift_right(shift_left(a, gap), gap)
+
+    return Alu(assign(compute), (t,), (t, "u32"))
+
+
+_PRMT_MODES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "f4e": lambda a: ((a, a + 1, a + 2, a + 3)),
+    "b4e": lambda a: ((a, (a - 1) % 8, (a - 2) % 8, (a - 3) % 8)),
+    "rc8": lambda a: ((a, a, a, a)),
+    "ecl": lambda a: ((a, max(a, 1), max(a, 2), 3)),
+    "ecr": lambda a: ((0, min(a, 1), min(a, 2), a)),
+    "rc16": lambda a: ((2 * (a % 2), 2 * (a % 2) + 1, 2 * (a % 2), 2 * (a % 2) + 1)),
+}
+
+
+@operation("prmt")
+def prmt(op: Opcode, _n: int) -> Alu:
+    """Build byte permutation of the pair (b, a)."""
+    mode = op.one_of(("f4e", "b4e", "rc8", "ecl", "ecr", "rc16", "b32"))
+    if mode != "b32":
+        op.one_of(("b32",))
+    op.finish()
+    table = None
+    if mode != "b32":
+        lanes = 8 if mode in ("f4e", "b4e") else 4
+        rows = [_PRMT_MODES[mode](a % lanes) for a in range(4)]
+        table = np.array([sum((byte & 7) << (4 * i) for i, byte in enumerate(row)) for row in rows], np.uint32)
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        selectors = c if table is None else table[c & np.uint32(3)]
+        pair = (b.astype(np.uint64) << np.uint64(32)) | a
+        result = np.zeros(np.broadcast(pair, selectors).shape, np.uint32)
+        for i in range(4):
+            nibble = (selectors >> np.uint32(4 * i)) & np.uint32(15)
+            byte = (pair >> (np.uint64(8) * (nibble & np.uint32(7)))).astype(np.uint32) & np.uint32(255)
+            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
+            result |= np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * i)
+        return result
+
+    return Alu(assign(compute), ("b32",), ("b32", "b32", "b32"))
+
+
+def _pieces(x: Array, bits: int, count: int, signed: bool) -> list[Array]:
+    shifts = [np.uint32(bits * i) for i in range(count)]
+    narrow = np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
+    return [(x >> s).astype(f"u{bits // 8}").view(narrow).astype(np.int64) for s in shifts]
+
+
+@operation("dp4a", "dp2a")
+def dot_product(op: Opcode, _n: int) -> Alu:
+    """Build dp4a and dp2a."""
+    half = op.one_of(("lo", "hi")) if op.family == "dp2a" else ""
+    ta, tb = op.one_of(("u32", "s32")), op.one_of(("u32", "s32"))
+    op.finish()
+    result = "s32" if "s32" in (ta, tb) else "u32"
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        bytes_b = _pieces(b, 8, 4, tb == "s32")
+        if half:
+            parts_a = _pieces(a, 16, 2, ta == "s32")
+            bytes_b = bytes_b[2:] if half == "hi" else bytes_b[:2]
+        else:
+            parts_a = _pieces(a, 8, 4, ta == "s32")
+        total = c.astype(np.int64)
+        for x, y in zip(parts_a, bytes_b, strict=True):
+            total = total + x * y
+        return total.astype(np.uint32) if result == "u32" else total.astype(np.int32)
+
+    return Alu(assign(compute), (result,), ("u32", "u32", result))

@@ -1,0 +1,258 @@
+"""Conversions between types: cvt with its roundings and saturation, and packing of halves and integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lab.emulator import floats
+from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, operation
+
+_INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
+_FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
+_ROUND_TO_INTEGER: dict[str, Callable[[Array], Array]] = {
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
+_MODES = ("rn", "rz", "rm", "rp", "rna", *_ROUND_TO_INTEGER)
+
+
+@operation("cvt")
+def cvt(op: Opcode, n: int) -> Alu:
+    """Build a conversion. The types are the last two parts: destination, source."""
+    if op.flag("pack"):
+        return _pack(op)
+    mode = op.one_of(_MODES, "")
+    ftz, sat, relu, finite = op.flag("ftz"), op.flag("sat"), op.flag("relu"), op.flag("satfinite")
+    if len(op.parts) != 2:  # noqa: PLR2004  destination and source
+        raise UnknownForm(f"modifier .{'.'.join(op.parts[:-2])}")
+    to, of = op.parts
+    if to in ("f16x2", "bf16x2") and of == "f32" and n == 3 and not ftz and not finite and not sat:  # noqa: PLR2004  operands
+        return _pair(to, mode, relu=relu)
+    if finite or (to not in _INTEGERS and to not in _FLOATS) or (of not in _INTEGERS and of not in _FLOATS):
+        raise UnknownForm(f".{to}.{of}")
+    if relu and to not in ("f16", "bf16"):
+        raise UnknownForm(".relu")
+    compute = _conversion(to, of, mode, ftz=ftz, sat=sat)
+    if relu:
+        compute = _clamped(compute, to)
+    return Alu(assign(compute), (to,), (of,))
+
+
+def _clamped(compute: Callable[[Array], Array], to: str) -> Callable[[Array], Array]:
+    def clamp(a: Array) -> Array:
+        bits = compute(a).view(np.uint16)
+        nan = 0x7F80 if to == "bf16" else 0x7C00
+        negative = (bits & 0x8000 != 0) & (bits & 0x7FFF <= nan)
+        return np.where(negative, np.uint16(0), bits).view(DTYPES[to])
+
+    return clamp
+
+
+def _conversion(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    if of in _INTEGERS:
+        if ftz:
+            raise UnknownForm(".ftz on an integer")
+        if to in _INTEGERS:
+            if mode:
+                raise UnknownForm(f".{mode} between integers")
+            return _integers(to, sat=sat)
+        return _from_integer(to, of, mode, sat=sat)
+    if of == "tf32":
+        raise UnknownForm("from .tf32")
+
+    def widen(a: Array) -> Array:
+        """Bring the source to float32, or leave a double alone."""
+        if of == "bf16":
+            return floats.bf16_to_32(a)
+        x = a.astype(np.float32) if of == "f16" else a
+        return floats.flush32(x) if ftz and of == "f32" else x
+
+    if to in _INTEGERS:
+        if mode not in _ROUND_TO_INTEGER:
+            raise UnknownForm("a float to an integer without an integer rounding")
+        return lambda a: float_to_integer(widen(a), to, mode, from_double=of == "f64")
+    narrow = _float_result(to, of, mode, ftz=ftz, sat=sat)
+    return lambda a: narrow(widen(a))
+
+
+def _integers(to: str, *, sat: bool) -> Callable[[Array], Array]:
+    dtype = DTYPES[to]
+    if not sat:
+        return lambda a: a.astype(dtype)
+    info = np.iinfo(dtype)
+
+    def compute(a: Array) -> Array:
+        source = np.iinfo(a.dtype)
+        return np.clip(a, max(info.min, source.min), min(info.max, source.max)).astype(dtype)
+
+    return compute
+
+
+def float_to_integer(x: Array, to: str, mode: str, *, from_double: bool) -> Array:
+    """Round and clamp; PTX always saturates here, and says what NaN becomes (PTX ISA, cvt)."""
+    dtype = DTYPES[to]
+    info = np.iinfo(dtype)
+    whole = _ROUND_TO_INTEGER[mode](x.astype(np.float64))
+    low, above = float(info.min), 2.0 ** (info.bits - (dtype.kind == "i"))
+    inside = (whole >= low) & (whole < above)
+    result = np.where(inside, whole, 0.0).astype(dtype)
+    result[whole >= above] = info.max
+    result[whole < low] = info.min
+    wide = from_double or info.bits == 64  # noqa: PLR2004  bits
+    unknown = np.isnan(x)
+    if unknown.any():
+        result[unknown] = np.array([1], np.uint64).astype(dtype) << dtype.type(info.bits - 1) if wide else 0
+    return result
+
+
+def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Callable[[Array], Array]:
+    if mode not in ("rn", "rz", "rm", "rp") or to in ("tf32", "bf16"):
+        raise UnknownForm(f".{mode}.{to}.{of}" if mode else "an integer to a float without a rounding")
+    exact_in_double = int(of[1:]) < 64  # noqa: PLR2004  bits
+    dtype = DTYPES[to]
+
+    def compute(a: Array) -> Array:
+        if mode == "rn" and to != "f16":
+            result = a.astype(dtype)
+        else:
+            high = a.astype(np.float64) if exact_in_double else (a >> a.dtype.type(32)).astype(np.float64) * 2.0**32
+            low = np.zeros(1) if exact_in_double else (a & a.dtype.type(0xFFFFFFFF)).astype(np.float64)
+            s, e = floats.two_sum(high, low)
+            result = _round_sum(to, s, e, mode)
+        if sat:
+            floats.saturate(result)
+        return result
+
+    return compute
+
+
+def _round_sum(to: str, s: Array, e: Array, mode: str) -> Array:
+    if to == "f64":
+        return s.copy() if mode == "rn" else floats.directed(s, e, mode)
+    if to == "f32":
+        return floats.round32(s, e, mode)
+    if mode not in ("rn", "rz"):
+        raise UnknownForm(f".{mode}.f16")
+    return floats.f32_to_f16(floats.round32(s, e, "odd"), mode)
+
+
+_RANK = {"f64": 3, "f32": 2, "f16": 1, "bf16": 1, "tf32": 1}
+
+
+def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    """Return the step from float32 (or float64) to a float type."""
+    if mode in _ROUND_TO_INTEGER:
+        return _integral(to, of, mode, ftz=ftz, sat=sat)
+    if to != "tf32" and _RANK[to] >= _RANK[of]:
+        return _widening(to, of, ftz=ftz, sat=sat)
+    if mode == "":
+        raise UnknownForm(f".{to}.{of} without a rounding")
+    if to == "tf32":
+        return _tf32(mode)
+    if mode not in ("rn", "rz") and to != "f32":
+        raise UnknownForm(f".{mode}.{to}")
+    return _narrowing(to, of, mode, ftz=ftz, sat=sat)
+
+
+def _integral(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    if to != of or to == "bf16":
+        raise UnknownForm(f".{mode}.{to}.{of}")
+    rounding, dtype = _ROUND_TO_INTEGER[mode], DTYPES[to]
+    return lambda x: _finish(rounding(x).astype(dtype), ftz=ftz, sat=sat)
+
+
+def _widening(to: str, of: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    if to in ("f16", "bf16") and to != of:
+        raise UnknownForm(f".{to}.{of}")
+    if to == "bf16":
+        return floats.f32_to_bf16
+    dtype = DTYPES[to]
+    return lambda x: _finish(x.astype(dtype), ftz=ftz, sat=sat)
+
+
+def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+    zero = np.zeros(1)
+
+    def narrow(x: Array) -> Array:
+        if to == "f32":
+            return _finish(floats.round32(x, zero, mode), ftz=ftz, sat=sat)
+        # A double goes through a single rounded to odd, which leaves the second rounding the only one.
+        single = floats.round32(x, zero, "odd") if of == "f64" else x.copy()
+        if sat:
+            floats.saturate(single)
+        return floats.f32_to_bf16(single, mode) if to == "bf16" else floats.f32_to_f16(single, mode)
+
+    return narrow
+
+
+def _finish(result: Array, *, ftz: bool, sat: bool) -> Array:
+    if ftz and result.dtype == np.float32:
+        result = floats.flush32(result).copy()
+    if sat:
+        floats.saturate(result)
+    if result.dtype == np.float32:
+        floats.canonical32(result)
+    elif result.dtype == np.float64:
+        floats.canonical64(result)
+    return result
+
+
+def _tf32(mode: str) -> Callable[[Array], Array]:
+    """Return the rounding to 10 fraction bits: ties away (rna), to even (rn) or cut (rz)."""
+    if mode not in ("rna", "rn", "rz"):
+        raise UnknownForm(f".{mode}.tf32")
+
+    def compute(x: Array) -> Array:
+        bits = x.view(np.uint32)
+        add: Any = {"rna": np.uint32(0x1000), "rz": np.uint32(0)}.get(mode)
+        if add is None:
+            add = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+        result = (bits + add) & np.uint32(0xFFFFE000)
+        return np.where(np.isnan(x), floats.NAN32, np.where(np.isinf(x), bits, result))
+
+    return compute
+
+
+def _pair(to: str, mode: str, *, relu: bool) -> Alu:
+    """Build cvt.f16x2.f32 d, a, b: a goes to the upper half."""
+    if mode not in ("rn", "rz"):
+        raise UnknownForm(f".{mode}.{to}")
+
+    def narrow(x: Array) -> Array:
+        half = (floats.f32_to_bf16(x, mode) if to == "bf16x2" else floats.f32_to_f16(x, mode).view(np.uint16)).astype(
+            np.uint32
+        )
+        if relu:
+            half[(x < 0) | (half == 0x8000)] = 0  # noqa: PLR2004  minus zero
+        return half
+
+    return Alu(assign(lambda a, b: (narrow(a) << np.uint32(16)) | narrow(b)), (to,), ("f32", "f32"))
+
+
+def _pack(op: Opcode) -> Alu:
+    """Build cvt.pack.sat.T.s32{.b32}: two integers clamped and packed, above c where c is given."""
+    op.one_of(("sat",))
+    to = op.parts.pop(0)
+    if to not in ("u16", "s16", "u8", "s8"):
+        raise UnknownForm(f".pack.{to}")
+    op.one_of(("s32",))
+    with_c = op.flag("b32")
+    op.finish()
+    if with_c != (to in ("u8", "s8")):
+        raise UnknownForm("the form with this type")
+    bits = int(to[1:])
+    info = np.iinfo(DTYPES[to])
+
+    def compute(a: Array, b: Array, c: Array | None = None) -> Array:
+        def clamp(x: Array) -> Array:
+            return np.clip(x, info.min, info.max).astype(np.uint32) & np.uint32(2**bits - 1)
+
+        packed = (clamp(a) << np.uint32(bits)) | clamp(b)
+        return packed if c is None else (c << np.uint32(2 * bits)) | packed
+
+    return Alu(assign(compute), ("b32",), ("s32", "s32") + (("b32",) if with_c else ()))

@@ -1,0 +1,362 @@
+"""Floating-point arithmetic in f32, f64, f16 and bf16, and the special functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lab.emulator import floats
+from lab.emulator.operations import integer
+from lab.emulator.operations.base import Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+
+ROUNDINGS = ("rn", "rz", "rm", "rp")
+_HALVES = ("f16", "f16x2", "bf16", "bf16x2")
+_FLOATS = ("f32", "f64", *_HALVES)
+
+
+def _float_type(op: Opcode) -> str | None:
+    return next((part for part in op.parts if part in _FLOATS), None)
+
+
+def _finish32(result: Array, *, ftz: bool, sat: bool) -> Array:
+    if ftz:
+        result = floats.flush32(result)
+    if sat:
+        floats.saturate(result)
+    floats.canonical32(result)
+    return result
+
+
+def _single(compute: Callable[..., Array], *, ftz: bool, sat: bool) -> Callable[..., None]:
+    """Wrap a function of float32 arrays with `.ftz`, `.sat` and the canonical NaN."""
+
+    def write(out: Array, *ins: Array) -> None:
+        if ftz:
+            ins = tuple(floats.flush32(x) for x in ins)
+        out[...] = _finish32(np.asarray(compute(*ins), np.float32), ftz=ftz, sat=sat)
+
+    return write
+
+
+def _double(compute: Callable[..., Array]) -> Callable[..., None]:
+    def write(out: Array, *ins: Array) -> None:
+        np.copyto(out, compute(*ins))
+        floats.canonical64(out)
+
+    return write
+
+
+def half_operation(
+    t: str, compute: Callable[..., Array], *, sat: bool = False, relu: bool = False, ftz: bool = False
+) -> Callable[..., None]:
+    """Wrap a function that takes float32 arrays and returns float32 rounded to odd, for f16 and bf16.
+
+    Packed types run on both halves.
+    """
+    bf16, packed = t.startswith("bf16"), t.endswith("x2")
+
+    def one(*ins: Array) -> Array:
+        wide = [floats.bf16_to_32(x) if bf16 else x.view(np.float16).astype(np.float32) for x in ins]
+        if ftz:
+            wide = [np.where(np.abs(x) < 2.0**-14, np.copysign(np.float32(0), x), x) for x in wide]
+        result = compute(*wide)
+        if sat:
+            floats.saturate(result)
+        if relu:
+            result = np.where(result < 0, np.float32(0), result)
+        if bf16:
+            return floats.f32_to_bf16(result)
+        narrow = floats.f32_to_f16(result)
+        if ftz:
+            narrow = np.where(np.abs(narrow) < np.float16(2.0**-14), np.copysign(np.float16(0), narrow), narrow)
+        return narrow.view(np.uint16)
+
+    def write(out: Array, *ins: Array) -> None:
+        if not packed:
+            out[...] = one(*(np.ascontiguousarray(x).view(np.uint16) for x in ins)).view(out.dtype)
+            return
+        low = one(*(x.astype(np.uint16) for x in ins)).astype(np.uint32)
+        high = one(*((x >> np.uint32(16)).astype(np.uint16) for x in ins)).astype(np.uint32)
+        np.bitwise_or(low, high << np.uint32(16), out=out)
+
+    return write
+
+
+def _half(op: Opcode, t: str, compute: Callable[..., Array], inputs: int) -> Alu:
+    op.one_of(("rn",), "rn")
+    ftz, sat, relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
+    op.parts.remove(t)
+    op.finish()
+    if t.startswith("bf16") and (ftz or sat):
+        raise UnknownForm(".ftz or .sat on bf16")
+    return Alu(half_operation(t, compute, sat=sat, relu=relu, ftz=ftz), (t,), (t,) * inputs)
+
+
+def _odd_add(a: Array, b: Array) -> Array:
+    return floats.fma32_directed(a, np.ones(1, np.float32), b, "odd")
+
+
+def _odd_mul(a: Array, b: Array) -> Array:
+    return floats.mul32_directed(a, b, "odd")
+
+
+@operation("add", "sub")
+def add_sub(op: Opcode, _n: int) -> Alu:
+    """Build addition and subtraction of every type."""
+    t = _float_type(op)
+    if t is None:
+        return integer.add_sub(op)
+    subtract = op.family == "sub"
+    if t in _HALVES:
+        return _half(op, t, (lambda a, b: _odd_add(a, -b)) if subtract else _odd_add, 2)
+    mode = op.one_of(ROUNDINGS, "rn")
+    ftz, sat = op.flag("ftz"), op.flag("sat")
+    op.parts.remove(t)
+    op.finish()
+    ufunc = np.subtract if subtract else np.add
+    if t == "f64":
+        if mode == "rn":
+            return Alu(_double(ufunc), (t,), (t, t))
+        return Alu(_double(lambda a, b: floats.each64("add", mode, a, -b if subtract else b)), (t,), (t, t))
+    if mode == "rn":
+        return Alu(_single(ufunc, ftz=ftz, sat=sat), (t,), (t, t))
+    return Alu(
+        _single(lambda a, b: floats.add32_directed(a, -b if subtract else b, mode), ftz=ftz, sat=sat), (t,), (t, t)
+    )
+
+
+@operation("mul")
+def mul(op: Opcode, _n: int) -> Alu:
+    """Build multiplication of every type."""
+    t = _float_type(op)
+    if t is None:
+        return integer.mul(op)
+    if t in _HALVES:
+        return _half(op, t, _odd_mul, 2)
+    mode = op.one_of(ROUNDINGS, "rn")
+    ftz, sat = op.flag("ftz"), op.flag("sat")
+    op.parts.remove(t)
+    op.finish()
+    if t == "f64":
+        if mode == "rn":
+            return Alu(_double(np.multiply), (t,), (t, t))
+        return Alu(_double(lambda a, b: floats.each64("mul", mode, a, b)), (t,), (t, t))
+    compute = np.multiply if mode == "rn" else lambda a, b: floats.mul32_directed(a, b, mode)
+    return Alu(_single(compute, ftz=ftz, sat=sat), (t,), (t, t))
+
+
+@operation("fma", "mad")
+def fma(op: Opcode, _n: int) -> Alu:
+    """Build the fused multiply-add; `mad` on floats is the same operation on every current target."""
+    t = _float_type(op)
+    if t is None:
+        return integer.mad(op)
+    if t in _HALVES:
+        return _half(op, t, floats.narrow_fma, 3)
+    mode = op.one_of(ROUNDINGS, "rn")
+    ftz, sat = op.flag("ftz"), op.flag("sat")
+    op.parts.remove(t)
+    op.finish()
+    if t == "f64":
+        if mode == "rn":
+            return Alu(floats.fma64, (t,), (t, t, t))
+        return Alu(_double(lambda a, b, c: floats.each64("fma", mode, a, b, c)), (t,), (t, t, t))
+    if mode == "rn" and not ftz and not sat:
+        return Alu(floats.fma32, (t,), (t, t, t))
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        if mode != "rn":
+            return floats.fma32_directed(a, b, c, mode)
+        result = np.empty(np.broadcast(a, b, c).shape, np.float32)
+        floats.fma32(result, a, b, c)
+        return result
+
+    return Alu(_single(compute, ftz=ftz, sat=sat), (t,), (t, t, t))
+
+
+def _approximate_division(a: Array, b: Array) -> Array:
+    """Return div.approx.f32: for |b| above 2^126 the quotient is 0, or NaN where a is infinite."""
+    result = np.divide(a, b)
+    big = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
+    return np.where(big, np.where(np.isinf(a), np.float32(np.nan), np.copysign(np.float32(0), result)), result)
+
+
+@operation("div")
+def div(op: Opcode, _n: int) -> Alu:
+    """Build division; `.approx` and `.full` are rounded correctly, well within their 2 ulp."""
+    t = _float_type(op)
+    if t is None:
+        return integer.div(op)
+    mode = op.one_of((*ROUNDINGS, "approx", "full"))
+    ftz = op.flag("ftz")
+    op.one_of(("f32", "f64"))
+    op.finish()
+    if t == "f64":
+        compute = np.divide if mode == "rn" else lambda a, b: floats.each64("div", mode, a, b)
+        return Alu(_double(compute), (t,), (t, t))
+    forms: dict[str, Callable[..., Array]] = {"rn": np.divide, "full": np.divide, "approx": _approximate_division}
+    single = forms.get(mode) or (lambda a, b: floats.div32_directed(a, b, mode))
+    return Alu(_single(single, ftz=ftz, sat=False), (t,), (t, t))
+
+
+@operation("rcp", "sqrt")
+def rcp_sqrt(op: Opcode, _n: int) -> Alu:
+    """Build the reciprocal and the square root."""
+    mode = op.one_of((*ROUNDINGS, "approx"))
+    ftz = op.flag("ftz")
+    t = op.one_of(("f32", "f64"))
+    op.finish()
+    root = op.family == "sqrt"
+    if mode == "approx" and t == "f64":
+        if root or not ftz:
+            raise UnknownForm("this form in f64")
+        # rcp.approx.ftz.f64 works on the upper 32 bits: a result of 20 bits, the lower word zero.
+        return Alu(_double(lambda a: _upper_word(np.divide(1.0, _upper_word(a)))), (t,), (t,))
+    if t == "f64":
+        if mode == "rn":
+            return Alu(_double(np.sqrt if root else lambda a: np.divide(1.0, a)), (t,), (t,))
+        one = np.ones(1)
+        directed = (lambda a: floats.each64("sqrt", mode, a)) if root else lambda a: floats.each64("div", mode, one, a)
+        return Alu(_double(directed), (t,), (t,))
+    unit = np.ones(1, np.float32)
+    nearest = np.sqrt if root else lambda a: np.divide(unit, a)
+    if mode in ("rn", "approx"):
+        return Alu(_single(nearest, ftz=ftz, sat=False), (t,), (t,))
+    other = (lambda a: floats.sqrt32_directed(a, mode)) if root else lambda a: floats.div32_directed(unit, a, mode)
+    return Alu(_single(other, ftz=ftz, sat=False), (t,), (t,))
+
+
+def _upper_word(x: Array) -> Array:
+    return (np.asarray(x, np.float64).view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+
+
+def _tanh(a: Array) -> Array:
+    return np.tanh(a)
+
+
+_SPECIAL: dict[str, Callable[[Array], Array]] = {
+    "rsqrt": lambda a: np.divide(1.0, np.sqrt(a)),
+    "sin": np.sin,
+    "cos": np.cos,
+    "lg2": np.log2,
+    "ex2": np.exp2,
+    "tanh": _tanh,
+}
+
+
+@operation(*_SPECIAL)
+def special(op: Opcode, _n: int) -> Alu:
+    """Build the special functions: computed in double precision and rounded, within every documented error."""
+    op.one_of(("approx",))
+    ftz = op.flag("ftz")
+    t = op.one_of(_FLOATS)
+    op.finish()
+    function = _SPECIAL[op.family]
+    if t in _HALVES:
+        if op.family not in ("ex2", "tanh"):
+            raise UnknownForm("half precision")
+
+        def wide(a: Array) -> Array:
+            return function(a.astype(np.float64)).astype(np.float32)
+
+        return Alu(half_operation(t, wide), (t,), (t,))
+    if t == "f64":
+        if op.family != "rsqrt":
+            raise UnknownForm("f64")
+        return Alu(_double(function), (t,), (t,))
+    return Alu(_single(lambda a: function(a.astype(np.float64)).astype(np.float32), ftz=ftz, sat=False), (t,), (t,))
+
+
+@operation("neg", "abs")
+def sign(op: Opcode, _n: int) -> Alu:
+    """Build negation and absolute value; on floats they move the sign bit alone."""
+    t = _float_type(op)
+    negate = op.family == "neg"
+    if t is None:
+        t = op.one_of(("s16", "s32", "s64"))
+        op.finish()
+        return Alu(from_ufunc(np.negative if negate else np.absolute), (t,), (t,))
+    ftz = op.flag("ftz")
+    op.parts.remove(t)
+    op.finish()
+    if t in ("f32", "f64"):
+        ufunc = np.negative if negate else np.absolute
+        if ftz:
+            return Alu(assign(lambda a: ufunc(floats.flush32(a))), (t,), (t,))
+        return Alu(from_ufunc(ufunc), (t,), (t,))
+    if ftz:
+        raise UnknownForm(".ftz on half precision")
+    bits = "b32" if t.endswith("x2") else "b16"
+    mask = 0x80008000 if t.endswith("x2") else 0x8000
+    if negate:
+        return Alu(assign(lambda a: a ^ a.dtype.type(mask)), (bits,), (bits,))
+    return Alu(assign(lambda a: a & ~a.dtype.type(mask)), (bits,), (bits,))
+
+
+@operation("copysign")
+def copysign(op: Opcode, _n: int) -> Alu:
+    """Build b with the sign of a."""
+    t = op.one_of(("f32", "f64"))
+    op.finish()
+    return Alu(assign(lambda a, b: np.copysign(b, a)), (t,), (t, t))
+
+
+def float_extremum(a: Array, b: Array, *, largest: bool, nan: bool = False) -> Array:
+    """Return min or max: -0 is less than +0; a NaN yields the other operand, or with `nan` a NaN."""
+    propagating, ignoring = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
+    result = (propagating if nan else ignoring)(a, b)
+    zeros = (a == b) & (result == 0)
+    if zeros.any():
+        negative = np.signbit(a) & np.signbit(b) if largest else np.signbit(a) | np.signbit(b)
+        signed = np.where(negative, a.dtype.type(-0.0), a.dtype.type(0.0))
+        result = np.where(zeros, signed, result)
+    return result
+
+
+@operation("min", "max")
+def extremum(op: Opcode, n: int) -> Alu:
+    """Build min and max of every type."""
+    largest = op.family == "max"
+    t = _float_type(op)
+    if t is None:
+        relu = op.flag("relu")
+        t = integer.integer_type(op)
+        op.finish()
+        if relu:
+            raise UnknownForm(".relu")
+        return Alu(from_ufunc(np.maximum if largest else np.minimum), (t,), (t, t))
+    ftz, nan = op.flag("ftz"), op.flag("NaN")
+    op.parts.remove(t)
+    op.finish()
+    if n != 3:  # noqa: PLR2004  destination and two sources
+        raise UnknownForm("three sources")
+
+    def compute(a: Array, b: Array) -> Array:
+        return float_extremum(a, b, largest=largest, nan=nan)
+
+    if t == "f64":
+        return Alu(_double(compute), (t,), (t, t))
+    if t == "f32":
+        return Alu(_single(compute, ftz=ftz, sat=False), (t,), (t, t))
+    if ftz:
+        raise UnknownForm(".ftz on half precision")
+    return Alu(half_operation(t, compute), (t,), (t, t))
+
+
+@operation("testp")
+def testp(op: Opcode, _n: int) -> Alu:
+    """Build tests of a float's kind."""
+    kind = op.one_of(("finite", "infinite", "number", "notanumber", "normal", "subnormal"))
+    t = op.one_of(("f32", "f64"))
+    op.finish()
+    least = 2.0**-126 if t == "f32" else 2.0**-1022
+    tests: dict[str, Callable[[Array], Array]] = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda a: ~np.isnan(a),
+        "notanumber": np.isnan,
+        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= least),
+        "subnormal": lambda a: (np.abs(a) < least) & (a != 0),
+    }
+    return Alu(assign(tests[kind]), ("pred",), (t,))

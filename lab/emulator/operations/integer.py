@@ -1,0 +1,199 @@
+"""Integer arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+
+_WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
+_INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+
+
+def integer_type(op: Opcode, allowed: tuple[str, ...] = _INTEGERS) -> str:
+    """Take the type, which must be an integer one."""
+    return op.one_of(allowed)
+
+
+def add_sub(op: Opcode) -> Alu:
+    """Build add, sub, and the carry forms add.cc, addc, sub.cc and subc."""
+    subtract = op.family in ("sub", "subc")
+    carry_in, carry_out = op.family in ("addc", "subc"), op.flag("cc")
+    saturating = op.flag("sat")
+    t = integer_type(op)
+    if saturating and t != "s32":
+        raise UnknownForm(".sat needs .s32")
+    op.finish()
+    if carry_in or carry_out:
+        return _with_carry(t, subtract=subtract, carry_in=carry_in, carry_out=carry_out)
+    if saturating:
+        ufunc = np.subtract if subtract else np.add
+
+        def saturated(a: Array, b: Array) -> Array:
+            return np.clip(ufunc(a, b, dtype=np.int64), -(2**31), 2**31 - 1).astype(np.int32)
+
+        return Alu(assign(saturated), (t,), (t, t))
+    return Alu(from_ufunc(np.subtract if subtract else np.add), (t,), (t, t))
+
+
+def _with_carry(t: str, *, subtract: bool, carry_in: bool, carry_out: bool) -> Alu:
+    """Build arithmetic on the carry flag; the decoder adds the flag to the operands as `CC`."""
+    unsigned = "u" + t[1:]
+
+    def compute(*arrays: Array) -> None:
+        outs, ins = arrays[: 1 + carry_out], arrays[1 + carry_out :]
+        a, b = ins[0], ins[1]
+        extra = ins[2].astype(a.dtype) if carry_in else a.dtype.type(0)
+        if subtract:
+            part = a - b
+            borrowed = (a < b) | (part < extra)
+            total, carry = part - extra, borrowed
+        else:
+            part = a + b
+            total = part + extra
+            carry = (part < a) | (total < part)
+        outs[0][...] = total
+        if carry_out:
+            outs[1][...] = carry
+
+    return Alu(compute, (unsigned, "pred")[: 1 + carry_out], (unsigned, unsigned) + (("pred",) if carry_in else ()))
+
+
+def high_product(a: Array, b: Array) -> Array:
+    """Return the upper half of the product, for 16 to 64 bits, signed or unsigned."""
+    bits = 8 * a.dtype.itemsize
+    if bits < 64:  # noqa: PLR2004  the widest type
+        wide = np.int64 if a.dtype.kind == "i" else np.uint64
+        return (np.multiply(a, b, dtype=wide) >> wide(bits)).astype(a.dtype)
+    ua, ub = a.view(np.uint64), b.view(np.uint64)
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    al, ah, bl, bh = ua & low, ua >> half, ub & low, ub >> half
+    middle = ah * bl + ((al * bl) >> half)
+    other = al * bh + (middle & low)
+    high = ah * bh + (middle >> half) + (other >> half)
+    if a.dtype.kind == "i":
+        high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
+    result: Array = high.view(a.dtype)
+    return result
+
+
+def mul(op: Opcode) -> Alu:
+    """Build mul.lo, mul.hi and mul.wide."""
+    part = op.one_of(("lo", "hi", "wide"))
+    t = integer_type(op)
+    op.finish()
+    if part == "lo":
+        return Alu(from_ufunc(np.multiply), (t,), (t, t))
+    if part == "hi":
+        return Alu(assign(high_product), (t,), (t, t))
+    wide = _WIDER[t]
+
+    def compute(out: Array, a: Array, b: Array) -> None:
+        np.multiply(a, b, out=out, dtype=out.dtype)
+
+    return Alu(compute, (wide,), (t, t))
+
+
+def mad(op: Opcode) -> Alu:
+    """Build mad.lo, mad.hi, mad.wide and the carry forms."""
+    part = op.one_of(("lo", "hi", "wide"))
+    carry_in, carry_out = op.family == "madc", op.flag("cc")
+    saturating = op.flag("sat")
+    t = integer_type(op)
+    op.finish()
+    if saturating:
+        raise UnknownForm(".sat")
+    if carry_in or carry_out:
+        return _mad_with_carry(t, part, carry_in=carry_in, carry_out=carry_out)
+    if part == "wide":
+        wide = DTYPES[_WIDER[t]]
+
+        def widened(out: Array, a: Array, b: Array, c: Array) -> None:
+            np.add(np.multiply(a, b, dtype=wide), c, out=out)
+
+        return Alu(widened, (_WIDER[t],), (t, t, _WIDER[t]))
+    multiply: Callable[[Array, Array], Array] = np.multiply if part == "lo" else high_product
+
+    def compute(out: Array, a: Array, b: Array, c: Array) -> None:
+        np.add(multiply(a, b), c, out=out)
+
+    return Alu(compute, (t,), (t, t, t))
+
+
+def _mad_with_carry(t: str, part: str, *, carry_in: bool, carry_out: bool) -> Alu:
+    if part == "wide":
+        raise UnknownForm(".wide with a carry")
+    adder = _with_carry(t, subtract=False, carry_in=carry_in, carry_out=carry_out)
+    dtype = DTYPES[t]
+
+    def compute(*arrays: Array) -> None:
+        outs, (a, b, *rest) = arrays[: 1 + carry_out], arrays[1 + carry_out :]
+        product = np.multiply(a, b) if part == "lo" else high_product(a.view(dtype), b.view(dtype))
+        adder.compute(*outs, np.atleast_1d(product).view(a.dtype), *rest)
+
+    return Alu(compute, adder.outs, (adder.ins[0], *adder.ins))
+
+
+operation("addc", "subc")(lambda op, _n: add_sub(op))
+operation("madc")(lambda op, _n: mad(op))
+
+
+@operation("mul24", "mad24")
+def mul24(op: Opcode, _n: int) -> Alu:
+    """Build 24-bit products: the operands' low 24 bits, sign-extended for .s32."""
+    part = op.one_of(("lo", "hi"))
+    t = op.one_of(("u32", "s32"))
+    op.finish()
+    wide = np.int64 if t == "s32" else np.uint64
+
+    def product(a: Array, b: Array) -> Array:
+        full = np.multiply((a << 8) >> 8, (b << 8) >> 8, dtype=wide)
+        result: Array = (full if part == "lo" else full >> wide(16)).astype(a.dtype)
+        return result
+
+    if op.family == "mul24":
+        return Alu(assign(product), (t,), (t, t))
+    return Alu(assign(lambda a, b, c: product(a, b) + c), (t,), (t, t, t))
+
+
+def quotient(a: Array, b: Array) -> Array:
+    """Return the quotient cut towards zero; all ones where the divisor is zero, as the hardware does."""
+    zero = b == 0
+    safe = np.where(zero, b.dtype.type(1), b)
+    if a.dtype.kind == "u":
+        result = a // safe
+    else:
+        floor, rest = np.divmod(a, safe)
+        result = floor + ((rest != 0) & ((a < 0) != (safe < 0)))
+        minus_one = np.broadcast_to(safe == -1, result.shape)
+        result = np.where(minus_one, np.negative(a), result)  # the least integer wraps
+    return np.where(zero, b.dtype.type(-1) if a.dtype.kind == "i" else ~b.dtype.type(0), result)
+
+
+def div(op: Opcode) -> Alu:
+    """Build integer division."""
+    t = integer_type(op)
+    op.finish()
+    return Alu(assign(quotient), (t,), (t, t))
+
+
+@operation("rem")
+def rem(op: Opcode, _n: int) -> Alu:
+    """Build the remainder with the dividend's sign; a itself where the divisor is zero."""
+    t = integer_type(op)
+    op.finish()
+
+    def compute(a: Array, b: Array) -> Array:
+        return np.where(b == 0, a, a - quotient(a, np.where(b == 0, b.dtype.type(1), b)) * b)
+
+    return Alu(assign(compute), (t,), (t, t))
+
+
+@operation("sad")
+def sad(op: Opcode, _n: int) -> Alu:
+    """Build c + |a - b|."""
+    t = integer_type(op)
+    op.finish()
+    return Alu(assign(lambda a, b, c: c + np.where(a < b, b - a, a - b)), (t,), (t, t, t))

@@ -1,0 +1,227 @@
+"""What an emulation hands back: frozen counts and findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from lab.isa.model import SourceLocation
+
+FindingKind = Literal[
+    "out-of-bounds",
+    "misaligned",
+    "uninitialised-read",
+    "shared-race",
+    "async-not-waited",
+    "barrier-divergence",
+    "warp-divergence",
+    "never-written",
+    "endless-loop",
+    "trap",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A device buffer with more to say than its contents.
+
+    Attributes:
+        array: Contiguous; read and written in place.
+        initialised: False: the kernel may not read an element before it has written it.
+        output: True: every element must be written by the kernel.
+    """
+
+    array: NDArray[Any]
+    initialised: bool = True
+    output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One side of a race.
+
+    Attributes:
+        kind: `read` or `write`.
+        line: PTX line.
+        thread: Thread index (x, y, z).
+        source: Source line where the PTX carries one.
+    """
+
+    kind: str
+    line: int
+    thread: tuple[int, int, int]
+    source: SourceLocation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault, at the first place it was seen.
+
+    Attributes:
+        kind: What is wrong.
+        line: PTX line, from 1; 0 where no instruction is to blame (`never-written`).
+        text: The instruction.
+        source: Source line, where the PTX carries one.
+        block: Block index (x, y, z) of the first occurrence.
+        thread: Thread index (x, y, z) of the first occurrence.
+        address: Address in the state space that was accessed (for shared and local memory an offset in its
+            window), or None where there is none.
+        detail: One sentence.
+        other: The other side of a race.
+        count: Threads (or elements) seen with this fault on this line.
+    """
+
+    kind: FindingKind
+    line: int
+    text: str
+    source: SourceLocation | None
+    block: tuple[int, int, int] | None
+    thread: tuple[int, int, int] | None
+    address: int | None
+    detail: str
+    other: Access | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCount:
+    """Traffic of memory instructions of one space and one direction.
+
+    Attributes:
+        requests: Warp instructions with at least one active lane.
+        wavefronts: Shared memory: passes through the data array; zero for global memory.
+        sectors: Global memory: 32-byte sectors touched, summed over requests; zero for shared memory.
+        bytes_used: Bytes that the threads asked for.
+        ideal_wavefronts: Shared memory: passes that the same bytes would need without bank conflicts.
+    """
+
+    requests: int = 0
+    wavefronts: int = 0
+    sectors: int = 0
+    bytes_used: int = 0
+    ideal_wavefronts: int = 0
+
+    @property
+    def bank_conflicts(self) -> int:
+        """Wavefronts beyond the conflict-free number."""
+        return self.wavefronts - self.ideal_wavefronts
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of the sectors moved, 32 each."""
+        return 32 * self.sectors
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Mean sectors of a request; 0 without requests."""
+        return self.sectors / self.requests if self.requests else 0.0
+
+    def __add__(self, other: MemoryCount) -> MemoryCount:
+        return MemoryCount(
+            self.requests + other.requests,
+            self.wavefronts + other.wavefronts,
+            self.sectors + other.sectors,
+            self.bytes_used + other.bytes_used,
+            self.ideal_wavefronts + other.ideal_wavefronts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LineCount:
+    """How often one instruction was executed.
+
+    Attributes:
+        line: PTX line.
+        opcode: With every modifier.
+        cls: `InstructionClass` value.
+        warps: Warp instructions issued.
+        threads: Thread instructions whose guard was true.
+        memory: Traffic, for instructions on shared or global memory, by the keys of `ExecutedCounts.memory`.
+    """
+
+    line: int
+    opcode: str
+    cls: str
+    warps: int
+    threads: int
+    memory: dict[str, MemoryCount]
+
+    @property
+    def active_lanes(self) -> float:
+        """Mean active lanes of a warp instruction."""
+        return self.threads / self.warps if self.warps else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedCounts:
+    """Instructions executed by a kernel or within one loop.
+
+    Attributes:
+        warps: Warp instructions.
+        threads: Thread instructions with a true guard.
+        warps_by_class: Class to warp instructions.
+        threads_by_class: Class to thread instructions.
+        warps_by_opcode: Opcode to warp instructions.
+        threads_by_opcode: Opcode to thread instructions.
+        memory: `shared.load`, `shared.store`, `shared.atomic`, `global.load`, `global.store`, `global.atomic` to
+            traffic; generic accesses count where they fell. A cp.async is a load and a store. The fragments of
+            wmma count as element-wise accesses, which is not how the hardware moves them.
+    """
+
+    warps: int
+    threads: int
+    warps_by_class: dict[str, int]
+    threads_by_class: dict[str, int]
+    warps_by_opcode: dict[str, int]
+    threads_by_opcode: dict[str, int]
+    memory: dict[str, MemoryCount]
+
+    @property
+    def active_lanes(self) -> float:
+        """Mean active lanes of a warp instruction."""
+        return self.threads / self.warps if self.warps else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCounts:
+    """Executed counts of one natural loop of the kernel, nested loops included.
+
+    Attributes:
+        label: The header's label.
+        depth: 1 for an outermost loop.
+        counts: What was executed within.
+    """
+
+    label: str
+    depth: int
+    counts: ExecutedCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """The outcome of one launch.
+
+    Attributes:
+        kernel: Name of the kernel.
+        counts: Of the whole kernel, device functions included; None with ``count=False``.
+        loops: Of each loop of the kernel; empty with ``count=False``.
+        lines: Of each instruction that was executed, in listing order; empty with ``count=False``.
+        findings: Distinct by kind and line, in the order they were met.
+        steps: Instructions issued by the interpreter, each for all threads that were together.
+        notes: What was deliberately not executed, such as `vprintf`.
+    """
+
+    kernel: str
+    counts: ExecutedCounts | None
+    loops: tuple[LoopCounts, ...]
+    lines: tuple[LineCount, ...]
+    findings: tuple[Finding, ...]
+    steps: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Nothing was found."""
+        return not self.findings

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from lab.emulator.arguments import arguments_from_words
+from lab.errors import UserError
+
+
+def test_scalars_and_buffers():
+    number, flag, filled, output = arguments_from_words(["i32=-5", "u8=0x10", "f32[3,2]=range", "f64[4]=out"])
+    assert (number, number.dtype) == (-5, np.int32)
+    assert (flag, flag.dtype) == (16, np.uint8)
+    np.testing.assert_array_equal(filled.array, [[0, 1], [2, 3], [4, 5]])
+    assert filled.initialised
+    assert np.isnan(output.array).all()
+    assert output.output
+    assert not output.initialised
+
+
+def test_random_fills_repeat():
+    first, second = (arguments_from_words(["f32[8]=normal"], seed=3)[0].array for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("word", ["5", "i32", "q32=1", "i32=1.5", "u8=-1", "f32[4]=norml", "f32[]=zeros"])
+def test_mistakes(word):
+    with pytest.raises(UserError) as error:
+        arguments_from_words([word])
+    assert error.value.key == "args[0]"
