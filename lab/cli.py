@@ -71,9 +71,10 @@ def run(
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Compile, inspect, predict and, with a GPU, verify and measure every variant; write the report."""
+    """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
     from lab.report import columns
     from lab.run import Options
     from lab.run import run as run_experiment
@@ -85,6 +86,7 @@ def run(
         max_variants=max_variants,
         jobs=jobs,
         measure=gpu,
+        emulate=emulate,
         archs=tuple(arch or ()),
         toolchains=tuple(toolchain or ()),
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
@@ -123,6 +125,34 @@ def inspect(
         _print_json(shown.to_json(isa))
     else:
         terminal.print_inspection(console, shown, hot_only=hot)
+
+
+@app.command()
+def emulate(
+    file: Annotated[Path, typer.Argument(help="A .ptx file.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Kernel arguments: i32=5, f32[64,32]=normal, f32[8]=out.", show_default=False),
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Which kernel.", show_default="the only one")] = None,
+    grid: Annotated[str, typer.Option(help="Blocks: 4 or 4,4,1.")] = "1",
+    block: Annotated[str, typer.Option(help="Threads of a block: 256 or 16,16.")] = "32",
+    shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of random buffers.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Execute one kernel of a PTX file on the CPU: counts, memory behaviour and faults."""
+    from dataclasses import asdict
+
+    from lab.inspection import emulate_file
+    from lab.terminal import print_emulation
+
+    done = emulate_file(file, kernel, (grid, block), arguments or [], dynamic_shared_bytes=shared, seed=seed)
+    if as_json:
+        _print_json(asdict(done))
+    else:
+        print_emulation(Console(), done)
+    raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 
 @app.command()

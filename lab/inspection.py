@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import toolchain, yamlfile
+from lab.emulator import Emulation, launch
+from lab.emulator.arguments import arguments_from_words
 from lab.errors import Location, UserError, did_you_mean
 from lab.experiment import expand, load
 from lab.isa.mix import KernelMix, module_mix, to_json
@@ -83,6 +86,55 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     if file.suffix == ".ptx":
         return Inspection(str(file), None, (_ptx(text, str(file)),))
     return _compile(str(file), toolchain.toolchain(toolchain_name), CompileRequest(text, file.name, arch))
+
+
+def emulate_file(
+    file: Path,
+    kernel: str | None,
+    geometry: tuple[str, str],
+    arguments: Sequence[str],
+    *,
+    dynamic_shared_bytes: int = 0,
+    seed: int = 0,
+) -> Emulation:
+    """Execute one kernel of a `.ptx` file on the CPU.
+
+    Args:
+        file: The file.
+        kernel: Which kernel; None means the only one.
+        geometry: Grid and block as words: `4,4`.
+        arguments: Words that `lab.emulator.arguments` describes.
+        dynamic_shared_bytes: Dynamic shared memory a block.
+        seed: Of random buffers.
+
+    Raises:
+        UserError: no such file or kernel, or words that mean nothing.
+        ReaderError: the PTX cannot be read.
+        UnsupportedInstruction: the emulator does not know an instruction.
+    """
+    module = read_ptx(yamlfile.read_text(file), str(file))
+    names = [function.name for function in module.kernels]
+    if kernel is None and len(names) != 1:
+        raise UserError("which kernel is meant?", at=Location(file), key="--kernel", accepted=names or "a PTX kernel")
+    if kernel is not None and kernel not in names:
+        raise UserError(
+            "no such kernel",
+            at=Location(file),
+            key="--kernel",
+            found=kernel,
+            accepted=names,
+            suggestion=did_you_mean(kernel, names),
+        )
+    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
+    values = arguments_from_words(arguments, seed)
+    return launch(module, kernel or names[0], grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes)
+
+
+def _sizes(word: str, key: str) -> tuple[int, ...]:
+    parts = word.split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):  # noqa: PLR2004
+        raise UserError("not a size", key=key, found=word, accepted="one to three integers ≥ 1: 16,16")
+    return tuple(int(part) for part in parts)
 
 
 def inspect_variant(file: Path, variant: str) -> Inspection:

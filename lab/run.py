@@ -7,18 +7,20 @@ import math
 import os
 import shlex
 from collections.abc import Mapping
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pebble import ProcessExpired, ProcessPool
 
-from lab import __version__, environment, report
+from lab import __version__, environment, kernels, report
 from lab.building import BuildFailure, Built, build, build_task
+from lab.emulation import EmulationTask, emulate
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
 from lab.gpu.describe import probe
@@ -27,7 +29,10 @@ from lab.gpu.session import GpuSession, remeasure
 from lab.limits import Gpu, LaunchFacts, from_description, gpu_for, predict
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
-from lab.store import BuildRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
+from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
+
+EMULATION_TIMEOUT_S = 300.0
+"""An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
 
 BUILD_TIMEOUT_S = 300.0
 """A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
@@ -42,6 +47,7 @@ class Options:
         max_variants: Largest sweep to accept.
         jobs: Build processes; the number of usable cores by default.
         measure: Use a GPU where there is one.
+        emulate: Execute every variant on the CPU, where the experiment gives a size for it.
         archs: In place of the experiment's, unless empty.
         toolchains: In place of the experiment's, unless empty.
         command: The command that repeats the run, for the record.
@@ -51,6 +57,7 @@ class Options:
     max_variants: int | None = None
     jobs: int | None = None
     measure: bool = True
+    emulate: bool = True
     archs: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
     command: str = ""
@@ -102,6 +109,7 @@ class _Bench:
     observer: Observer
     session: GpuSession | None
     gpu: GpuDescription | None
+    emulate: bool
     notes: list[str] = field(default_factory=list)
     results: dict[str, tuple[int, Job, JobResult]] = field(default_factory=dict)
 
@@ -128,7 +136,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         planned = plan(experiment, expansion.points, tools, _archs(experiment, gpu))
         store = stack.enter_context(Store(folder, create=True))
         store.clear()
-        bench = _Bench(experiment, store, observer, session, gpu)
+        bench = _Bench(experiment, store, observer, session, gpu, options.emulate)
         facts = _facts(experiment, expansion, options, variants=len(planned), not_measured=not_measured)
         facts = replace(facts, gpu=gpu)
         store.write_run(facts)
@@ -171,33 +179,80 @@ def _archs(experiment: Experiment, gpu: GpuDescription | None) -> tuple[str, ...
 
 
 def _variants(bench: _Bench, planned: tuple[Planned, ...], jobs: int) -> None:
-    """Build every variant in worker processes; measure each as soon as it is built."""
+    """Build and emulate every variant in worker processes; measure each as soon as it is ready."""
     # spawned, not forked: the parent may hold threads and a CUDA library
     pool = ProcessPool(max_workers=min(jobs, len(planned)), context=get_context("spawn"))
+    waiting = iter(planned)
+    running: dict[Future[Any], tuple[Planned, Built | None]] = {}
+
+    def build_more() -> None:
+        # few at a time, so that a variant is emulated and measured before all the others are built
+        for one in islice(waiting, 2 * jobs - len(running)):
+            running[pool.schedule(build, args=[build_task(one)], timeout=BUILD_TIMEOUT_S)] = (one, None)
+
     try:
-        futures: dict[Future[Built | BuildFailure], Planned] = {
-            pool.schedule(build, args=[build_task(p)], timeout=BUILD_TIMEOUT_S): p for p in planned
-        }
-        for future in as_completed(futures):
-            _variant(bench, futures[future], _built(future))
+        build_more()
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                one, built = running.pop(future)
+                if built is not None:
+                    _variant(bench, one, built, _emulated(future, one, bench.experiment))
+                    continue
+                outcome = _built(future)
+                task = _emulation_task(bench, one, outcome)
+                if task is None or isinstance(outcome, BuildFailure):
+                    _variant(bench, one, outcome, None)
+                else:
+                    later = pool.schedule(emulate, args=[task, outcome.build.ptx], timeout=EMULATION_TIMEOUT_S)
+                    running[later] = (one, outcome)
+            build_more()
         pool.close()
     finally:
         pool.stop()
         pool.join()
 
 
-def _built(future: Future[Built | BuildFailure]) -> Built | BuildFailure:
+def _built(future: Future[Any]) -> Built | BuildFailure:
     try:
-        return future.result()
+        outcome: Built | BuildFailure = future.result()
     except TimeoutError:
         return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
     except ProcessExpired as error:
         return BuildFailure(f"the build process ended by itself: {error}")
+    return outcome
 
 
-def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> None:
+def _emulation_task(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> EmulationTask | None:
+    experiment = bench.experiment
+    if not bench.emulate or experiment.emulate is None or isinstance(outcome, BuildFailure):
+        return None
+    hot = outcome.ptx.hot_loop
+    return EmulationTask(
+        launch=kernels.launch(planned.point.kernel.template, planned.point.parameters, experiment.emulate),
+        operator=experiment.operator_reference,
+        problem=dict(experiment.emulate),
+        seed=experiment.seed,
+        hot_loop=hot.label if hot else None,
+    )
+
+
+def _emulated(future: Future[Any], planned: Planned, experiment: Experiment) -> EmulationRecord:
+    try:
+        done: EmulationRecord = future.result()
+    except TimeoutError:
+        reason = f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
+    except ProcessExpired as error:
+        reason = f"the emulating process ended by itself: {error}"
+    else:
+        return done
+    launch = planned.launch
+    geometry = LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+    return EmulationRecord(dict(experiment.emulate or {}), launch.entry, geometry, unsupported=reason)
+
+
+def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure, emulation: EmulationRecord | None) -> None:
     bench.observer.built(planned, outcome)
-    record = _inspected(bench, planned, outcome)
+    record = _judged(_inspected(bench, planned, outcome), emulation)
     bench.store.write_files(planned.variant, _files(planned, outcome, record))
     bench.store.write(record, planned.position)
     if isinstance(outcome, Built) and bench.session and bench.gpu and not record.status.failed:
@@ -212,6 +267,16 @@ def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> 
                 bench.notes.append(note)
         bench.store.write(record, planned.position)
     bench.observer.recorded(record)
+
+
+def _judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
+    """The record with what the emulator found: a variant with findings is not verified."""
+    if emulation is None:
+        return record
+    record = replace(record, emulation=emulation)
+    if emulation.fault:
+        return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
+    return replace(record, status=Status.VERIFIED) if emulation.verification else record
 
 
 def _inspected(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> VariantRecord:

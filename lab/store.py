@@ -25,6 +25,7 @@ from typing import Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from lab.emulator.results import ExecutedCounts, Finding
 from lab.errors import StoreError
 from lab.isa.mix import KernelMix
 from lab.limits.bounds import Prediction
@@ -41,7 +42,7 @@ class Status(StrEnum):
     """How far a variant came."""
 
     INSPECTED = "inspected"  # compiled and read; nothing executed it
-    VERIFIED = "verified"  # its outputs agree with the reference
+    VERIFIED = "verified"  # its outputs agree with the reference, on the GPU or on the emulator
     COMPILE_FAILED = "compile failed"
     LAUNCH_FAILED = "launch failed"
     VERIFICATION_FAILED = "verification failed"
@@ -94,6 +95,46 @@ class LaunchRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class EmulationRecord:
+    """One execution of a variant's PTX on the CPU.
+
+    Attributes:
+        problem: The problem at the emulated size, complete.
+        entry: Entry point that was executed.
+        launch: Geometry.
+        verification: Comparison with NumPy; None where the emulator could not execute the kernel.
+        executed: What was executed, over the whole kernel.
+        hot_loop: What was executed in the PTX's hot loop; None without loops.
+        findings: Faults: races, bad accesses, divergent barriers.
+        steps: Instructions that the interpreter issued.
+        notes: What was deliberately not executed.
+        unsupported: Why there is no result; empty where there is one.
+    """
+
+    problem: Mapping[str, Scalar]
+    entry: str
+    launch: LaunchRecord
+    verification: Verification | None = None
+    executed: ExecutedCounts | None = None
+    hot_loop: ExecutedCounts | None = None
+    findings: tuple[Finding, ...] = ()
+    steps: int = 0
+    notes: tuple[str, ...] = ()
+    unsupported: str = ""
+
+    @property
+    def fault(self) -> str:
+        """Why the variant is not verified, one line; empty where it is, or where nothing was executed."""
+        if self.findings:
+            first = self.findings[0]
+            more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
+            return f"emulator: {first.kind} at PTX line {first.line}: {first.detail}{more}"
+        if self.verification is not None and not self.verification.passed:
+            return f"emulator: {self.verification.worst}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
 class VariantRecord:
     """One variant's row. Stages that were not reached are None.
 
@@ -112,7 +153,8 @@ class VariantRecord:
         ptx: Static mix of the PTX.
         sass: Static mix of the SASS.
         prediction: Occupancy and bounds.
-        verification: Comparison with NumPy.
+        emulation: Execution on the CPU at the experiment's `emulate` size.
+        verification: Comparison with NumPy on the GPU.
         measurement: Times.
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
@@ -136,6 +178,7 @@ class VariantRecord:
     prediction: Prediction | None = None
     verification: Verification | None = None
     measurement: Measurement | None = None
+    emulation: EmulationRecord | None = None
 
     @property
     def tflops(self) -> float | None:

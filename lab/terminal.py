@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from lab.building import BuildFailure, Built
 from lab.doctor import Finding
+from lab.emulator import Emulation, MemoryCount
 from lab.experiment import Expansion, Experiment
 from lab.inspection import Inspection, Listing
 from lab.isa.mix import Counts, KernelMix
@@ -129,6 +130,43 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
             console.rule(f"{listing.isa.upper()} of {kernel.name}")
             console.print(_loops(kernel))
             console.print(_classes(kernel))
+
+
+def print_emulation(console: Console, done: Emulation) -> None:
+    """Counts by class, memory traffic, and what was found."""
+    if done.counts:
+        table = Table(title=f"executed by {done.kernel}", title_justify="left", box=None, pad_edge=False)
+        for header in ("class", "warp instructions", "thread instructions"):
+            table.add_column(header, justify="left" if header == "class" else "right")
+        for name, warps in sorted(done.counts.warps_by_class.items(), key=lambda item: -item[1]):
+            table.add_row(name, f"{warps:,}", f"{done.counts.threads_by_class.get(name, 0):,}")
+        table.add_row("all", f"{done.counts.warps:,}", f"{done.counts.threads:,}")
+        console.print(table)
+        console.print(_memory(done.counts.memory))
+    for note in done.notes:
+        console.print(Text(f"note: {note}"))
+    for found in done.findings:
+        place = f"block {found.block} thread {found.thread} " if found.block else ""
+        console.print(Text(f"{found.kind}: PTX line {found.line}: {place}{found.detail} {found.text}", style="red"))
+    if done.clean:
+        console.print("nothing was found")
+
+
+def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
+    table = Table(title="memory", title_justify="left", box=None, pad_edge=False)
+    for header in ("access", "requests", "wavefronts", "conflicts", "sectors / request", "bytes used"):
+        table.add_column(header, justify="left" if header == "access" else "right")
+    for name, count in traffic.items():
+        shared = name.startswith("shared")
+        table.add_row(
+            name,
+            f"{count.requests:,}",
+            f"{count.wavefronts:,}" if shared else "",
+            f"{count.bank_conflicts:,}" if shared else "",
+            "" if shared else f"{count.sectors_per_request:.2f}",
+            f"{count.bytes_used:,}",
+        )
+    return table
 
 
 def _marked(listing: Listing, *, hot_only: bool) -> Text:

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from lab.toolchain import CompileRequest, toolchain
+
 
 def lab(*arguments, cwd, **more):
     return subprocess.run(
@@ -97,6 +99,29 @@ def test_inspect_json_is_one_object_of_the_known_shape(folder):
     assert sass["isa"] == "sass"
 
 
+SQUARE = """extern "C" __global__ void square(int n, const float* x, float* y)
+{ int i = threadIdx.x; if (BOUND) y[i] = x[i] * x[i]; }"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "code", "words"), [("i < n", 0, "nothing was found"), ("i <= n", 1, "out-of-bounds")]
+)
+def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
+    source = SQUARE.replace("BOUND", bound)
+    (folder / "k.ptx").write_text(toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90")).ptx)
+    words_of = ["i32=40", "f32[40]=normal", "f32[40]=out"]
+    done = lab("emulate", "k.ptx", "--block", "64", *words_of, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout
+    assert "global.load" in done.stdout
+    value = json.loads(lab("emulate", "k.ptx", "--block", "64", *words_of, "--json", cwd=folder).stdout)
+    assert value["counts"]["memory"]["global.load"]["requests"] == 2
+    assert (not value["findings"]) == (code == 0)
+    wrong = lab("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
+    assert wrong.returncode == 2
+    assert "--block" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -125,7 +150,7 @@ def test_mistakes_are_told_in_words(folder, arguments, code, words):
     assert "Traceback" not in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["report"], ["doctor"], ["schema"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["report"], ["emulate"], ["doctor"], ["schema"]])
 def test_every_command_has_help(folder, command):
     done = lab(*command, "--help", cwd=folder)
     assert done.returncode == 0

@@ -241,3 +241,83 @@ def test_provenance_names_what_decides(experiment, tmp_path, no_gpu):
     assert facts["sass_sha256"] == record.build.sass_sha256
     assert "sm_90" in facts["command"]
     assert Built is not BuildFailure
+
+
+RACY = """{#---
+summary: s
+operator: gemm
+entry: k
+parameters: {barrier: {type: bool, default: true, help: h}}
+grid: [1]
+block: [64]
+arguments: {m: int32, alpha: T, A: T*, B: T*, C: T*}
+---#}
+extern "C" __global__ void k(int m, {{ T }} alpha, const {{ T }}* A, const {{ T }}* B, {{ T }}* C)
+{
+    __shared__ {{ T }} cell[64];  // C = alpha A B for n = k = 1, each product taken by way of another thread
+    const int i = threadIdx.x, other = 63 - i;
+    cell[i] = i < m ? alpha * A[i] * B[0] : 0;
+{% if barrier %}
+    __syncthreads();
+{% endif %}
+    if (other < m) C[other] = cell[other];
+}
+"""
+EMULATED = """question: Does it?
+operator: gemm
+problem: {m: 64, n: 1, k: 1, alpha: 2.0}
+emulate: {m: 50}
+kernels:
+  - {template: racy.cu.j2, parameters: {barrier: [true, false]}}
+archs: [sm_90]
+"""
+
+
+@pytest.fixture
+def emulated(tmp_path):
+    (tmp_path / "racy.cu.j2").write_text(RACY)
+    file = tmp_path / "emulated.yaml"
+    file.write_text(EMULATED)
+    return file
+
+
+def test_without_a_gpu_variants_are_executed_and_judged(emulated, tmp_path, no_gpu):
+    outcome = run(emulated, Options(output=tmp_path / "out", jobs=1), Watcher())
+    good, racy = outcome.records
+    assert (good.status, good.reason) == (Status.VERIFIED, "")
+    assert good.emulation.verification.executed_on == "emulator"
+    assert good.emulation.problem["m"] == 50
+    assert good.emulation.executed.memory["shared.load"].requests == 2
+    assert racy.status is Status.VERIFICATION_FAILED
+    assert racy.reason.startswith("emulator: shared-race at PTX line")
+    assert racy.emulation.findings[0].line > 0
+    with Store(tmp_path / "out") as store:
+        assert store.records() == outcome.records
+    rows = list(csv.DictReader((tmp_path / "out" / "records.csv").open()))
+    assert rows[0]["findings"] == "0"
+    assert int(rows[1]["findings"]) >= 1
+    assert rows[0]["conflicts_per_shared_load"] == "0.0"
+    assert "executing their PTX on the CPU" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_no_emulate_leaves_it_alone(emulated, tmp_path, no_gpu):
+    outcome = run(emulated, Options(output=tmp_path / "out", emulate=False), Watcher())
+    assert [r.status for r in outcome.records] == [Status.INSPECTED] * 2
+    assert not any(r.emulation for r in outcome.records)
+
+
+def test_a_variant_with_findings_is_not_measured(emulated, tmp_path, played):
+    emulated.write_text(EMULATED + "baselines: [cublas]\n")
+    outcome = run(emulated, Options(output=tmp_path / "out", jobs=1), Watcher())
+    assert [job.variant for job in played.jobs] == [outcome.records[0].variant] * 2  # once, and again as the winner
+
+
+def test_what_the_emulator_cannot_do_is_said(emulated, tmp_path, no_gpu):
+    template = emulated.parent / "racy.cu.j2"
+    unknown = 'asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(0)); cell[i] ='
+    template.write_text(RACY.replace("cell[i] =", unknown))
+    outcome = run(emulated, Options(output=tmp_path / "out", jobs=1), Watcher())
+    for record in outcome.records:
+        assert record.status is Status.INSPECTED
+        assert "mbarrier.init" in record.emulation.unsupported
+        assert record.emulation.executed is None

@@ -175,7 +175,8 @@ def _shares(run: RunRecord, records: tuple[VariantRecord, ...]) -> list[str]:
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
     """How many variants were verified, inspected only, failed (and why), or are missing."""
     counts = Counter(record.status for record in records)
-    parts = [f"{counts[Status.VERIFIED]} verified"] if counts[Status.VERIFIED] else []
+    where = "" if run.gpu else " by executing their PTX on the CPU"
+    parts = [f"{counts[Status.VERIFIED]} verified{where}"] if counts[Status.VERIFIED] else []
     if counts[Status.INSPECTED]:
         parts.append(f"{counts[Status.INSPECTED]} compiled and inspected without being executed")
     failed = {status: count for status, count in counts.items() if status.failed}

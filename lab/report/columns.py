@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts
 from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement
@@ -119,7 +120,27 @@ def _ceiling_name(record: VariantRecord) -> str | None:
     return ceiling.name if ceiling else None
 
 
-S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED
+def _executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
+    """A figure of the whole emulated launch."""
+
+    def get(record: VariantRecord) -> Value:
+        executed = record.emulation.executed if record.emulation else None
+        return None if executed is None else getter(executed)
+
+    return get
+
+
+def _traffic(access: str, getter: Callable[[MemoryCount], float]) -> Getter:
+    """A figure of one kind of memory access of the emulated launch; empty where there was none."""
+    return _executed(lambda e: getter(e.memory[access]) if access in e.memory and e.memory[access].requests else None)
+
+
+def _executed_fma_share(record: VariantRecord) -> float | None:
+    loop = record.emulation.hot_loop if record.emulation else None
+    return loop.warps_by_class.get("fma", 0) / loop.warps if loop and loop.warps else None
+
+
+S, P, E, M = Kind.STATIC, Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED
 
 IDENTITY: Final = (
     Column("variant", "variant", None, lambda r: r.variant, shown=True, about="short hash of what decides the code"),
@@ -270,6 +291,56 @@ FIGURES: Final = (
         lambda r: r.verification.max_error if r.verification else None,
         format=".3g",
         about="largest scaled difference from the float64 reference",
+    ),
+    Column(
+        "conflicts_per_shared_load",
+        "conflicts per shared load",
+        E,
+        _traffic("shared.load", lambda m: m.bank_conflicts / m.requests),
+        format=".2f",
+        shown=True,
+        about="wavefronts beyond the conflict-free number, per warp request; whole launch on the CPU",
+    ),
+    Column(
+        "sectors_per_global_load",
+        "sectors per global load",
+        E,
+        _traffic("global.load", lambda m: m.sectors_per_request),
+        format=".2f",
+        shown=True,
+        about="32-byte sectors per warp request; whole launch on the CPU",
+    ),
+    Column(
+        "executed_fma_share",
+        "executed FMA share",
+        E,
+        _executed_fma_share,
+        format=".1%",
+        about="fma over all warp instructions executed in the PTX's hot loop",
+    ),
+    Column(
+        "executed_warp_instructions",
+        "warp instructions",
+        E,
+        _executed(lambda e: e.warps),
+        format=",d",
+        about="PTX instructions executed by the launch at the experiment's emulate size",
+    ),
+    Column(
+        "emulated_max_error",
+        "largest error",
+        E,
+        lambda r: r.emulation.verification.max_error if r.emulation and r.emulation.verification else None,
+        format=".3g",
+        about="largest scaled difference of the CPU execution from the float64 reference",
+    ),
+    Column(
+        "findings",
+        "findings",
+        E,
+        lambda r: len(r.emulation.findings) if r.emulation and r.emulation.verification else None,
+        format=",d",
+        about="races, bad accesses and divergent barriers that the CPU execution found",
     ),
     Column("sm_clock_mhz", "SM clock", M, _card(lambda c: c.sm_clock_mhz), "MHz", ",d"),
     Column(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.emulator.results import MemoryCount
 from lab.isa.mix import KernelMix
 from lab.store import VariantRecord
 
@@ -39,7 +40,8 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
     made = (
         ("Build", "static", _build_rows(record)),
         ("Occupancy and bounds", "predicted", _prediction_rows(record)),
-        ("Verification", "", _verification_rows(record)),
+        ("Execution on the CPU", "emulated", _emulation_rows(record)),
+        ("Verification on the GPU", "", _verification_rows(record)),
         ("Measurement", "measured", _measurement_rows(record)),
     )
     return [(heading, kind, rows) for heading, kind, rows in made if rows]
@@ -84,6 +86,38 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
         *((bound.name, f"≤ {bound.tflops:.2f} TFLOP/s: {bound.explanation}") for bound in bounds),
         ("peak", f"{prediction.peak_tflops:.1f} TFLOP/s"),
     ]
+
+
+def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    done = record.emulation
+    if done is None:
+        return []
+    size = " ".join(f"{name}={value}" for name, value in done.problem.items())
+    if done.unsupported:
+        return [("not executed", done.unsupported), ("problem", size)]
+    rows = [("problem", size), ("entry", done.entry)]
+    if done.verification:
+        check = done.verification
+        rows.append(("result", "passed" if check.passed else f"failed: {check.worst}"))
+        rows.append(("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"))
+    if done.executed:
+        lanes = f"{done.executed.active_lanes:.1f} active lanes each"
+        rows.append(("executed", f"{done.executed.warps:,} warp instructions, {lanes}"))
+        rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in done.executed.memory.items()]
+    rows.append(("findings", "none" if not done.findings else str(len(done.findings))))
+    for found in done.findings:
+        place = f"block {found.block}, thread {found.thread}" if found.block else ""
+        rows.append((found.kind, f"PTX line {found.line}: {found.detail} {place} {found.text}".strip()))
+    return [*rows, *(("note", note) for note in done.notes)]
+
+
+def _traffic(name: str, count: MemoryCount) -> str:
+    if name.startswith("shared"):
+        return (
+            f"{count.requests:,} requests, {count.wavefronts:,} wavefronts, {count.bank_conflicts:,} of them conflicts"
+        )
+    used = f"{count.bytes_used:,} B used of {count.bytes_moved:,} B moved"
+    return f"{count.requests:,} requests, {count.sectors_per_request:.2f} sectors each, {used}"
 
 
 def _verification_rows(record: VariantRecord) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from altair import SCHEMA_VERSION
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lab.measurement import CardState
+from lab.measurement import CardState, Kind
 from lab.report import chartdata, style
 from lab.report.charts import Chart
 from lab.report.columns import Column, Value
@@ -73,9 +73,15 @@ def page(
         failures=_failures(store, analysis.records),
         provenance=_provenance(analysis.records),
         source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
-        kinds=style.KIND_MEANING,
+        kinds=_kinds_shown(analysis),
         most_bars=chartdata.MOST_BARS,
     )
+
+
+def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
+    """The kinds of figures that can occur on the page, with what they mean."""
+    emulated = any(record.emulation for record in analysis.records)
+    return {kind: text for kind, text in style.KIND_MEANING.items() if emulated or kind is not Kind.EMULATED}
 
 
 @lru_cache(maxsize=1)
