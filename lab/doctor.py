@@ -250,7 +250,7 @@ def _gpus(machine: Machine) -> Finding:
     return _finding(
         "GPU",
         ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or None,
-        adds="measured times; without one, kernels are compiled, inspected and predicted",
+        adds="measured times; without one, kernels are compiled, inspected, executed on the CPU and predicted",
         install=_INSTALL_DRIVER if driver is None else "",
         missing="the driver sees none" if driver else "no driver",
     )
