@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import shlex
-from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,18 +13,18 @@ from typing import Any, Protocol
 
 from pebble import ProcessExpired, ProcessPool
 
-from lab import __version__, environment, kernels, report
+from lab import kernels, records, report
 from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask, emulate
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
 from lab.gpu.describe import probe
-from lab.gpu.job import Argument, BaselineResult, Job, JobResult, Policy, Stage
+from lab.gpu.job import Argument, BaselineResult, Job, JobResult, Policy
 from lab.gpu.session import GpuSession, remeasure
-from lab.limits import Gpu, LaunchFacts, from_description, gpu_for, predict
+from lab.limits import gpu_for
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
-from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
+from lab.store import EmulationRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -113,6 +108,11 @@ class _Bench:
     notes: list[str] = field(default_factory=list)
     results: dict[str, tuple[int, Job, JobResult]] = field(default_factory=dict)
 
+    @property
+    def baseline(self) -> BaselineResult | None:
+        """The baseline, as the first variant that ran beside it found it."""
+        return next((r.baseline for _, _, r in self.results.values() if r.baseline), None)
+
 
 def run(file: Path, options: Options, observer: Observer) -> Outcome:
     """Run an experiment.
@@ -128,6 +128,8 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         archs=options.archs or experiment.archs,
         toolchains=options.toolchains or experiment.toolchains,
     )
+    if experiment.gpu:
+        gpu_for(experiment.gpu)  # a GPU that is not in the table is told of before anything is built
     expansion = expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
     folder = options.output or Path("reports") / experiment.name
@@ -137,8 +139,14 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         store = stack.enter_context(Store(folder, create=True))
         store.clear()
         bench = _Bench(experiment, store, observer, session, gpu, options.emulate)
-        facts = _facts(experiment, expansion, options, variants=len(planned), not_measured=not_measured)
-        facts = replace(facts, gpu=gpu)
+        facts = records.facts_of(
+            experiment,
+            expansion,
+            command=options.command,
+            variants=len(planned),
+            gpu=gpu,
+            not_measured=not_measured,
+        )
         store.write_run(facts)
         observer.planned(experiment, expansion, len(planned), gpu.name if gpu else not_measured)
         interrupted = False
@@ -148,7 +156,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         except KeyboardInterrupt:
             interrupted = True
             bench.notes.append(f"The run was interrupted; {len(store.records())} of {len(planned)} variants are here.")
-        facts = replace(facts, baseline=_baseline_text(bench), notes=(*facts.notes, *bench.notes))
+        facts = replace(facts, baseline=records.baseline_text(bench.baseline), notes=(*facts.notes, *bench.notes))
         store.write_run(facts)
         pages = report.render(store)
         return Outcome(folder, facts, store.records(), pages, interrupted)
@@ -252,96 +260,22 @@ def _emulated(future: Future[Any], planned: Planned, experiment: Experiment) -> 
 
 def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure, emulation: EmulationRecord | None) -> None:
     bench.observer.built(planned, outcome)
-    record = _judged(_inspected(bench, planned, outcome), emulation)
-    bench.store.write_files(planned.variant, _files(planned, outcome, record))
+    record = records.inspected(bench.experiment, planned, outcome, bench.gpu)
+    record = records.judged(record, emulation)
+    bench.store.write_files(planned.variant, records.files_of(planned, outcome, record))
     bench.store.write(record, planned.position)
     if isinstance(outcome, Built) and bench.session and bench.gpu and not record.status.failed:
-        if _runs_on(planned.request.arch, bench.gpu.arch):
+        if records.runs_on(planned.request.arch, bench.gpu.arch):
             job = _job(bench.experiment, planned, outcome.build.cubin)
             result = bench.session.run(job, _policy(bench.experiment))
             bench.results[planned.variant] = (planned.position, job, result)
-            record = _measured(record, result)
+            record = records.measured(record, result)
         else:
             note = f"Variants for {planned.request.arch} were not measured: the GPU is {bench.gpu.arch}."
             if note not in bench.notes:
                 bench.notes.append(note)
         bench.store.write(record, planned.position)
     bench.observer.recorded(record)
-
-
-def _judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
-    """The record with what the emulator found: a variant with findings is not verified."""
-    if emulation is None:
-        return record
-    record = replace(record, emulation=emulation)
-    if emulation.fault:
-        return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
-    return replace(record, status=Status.VERIFIED) if emulation.verification else record
-
-
-def _inspected(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> VariantRecord:
-    """The record of a variant that was built, or could not be."""
-    experiment, launch = bench.experiment, planned.launch
-    flops = experiment.operator.flops(experiment.problem)
-    record = VariantRecord(
-        variant=planned.variant,
-        kernel=planned.point.kernel.name,
-        label=planned.label,
-        template=planned.point.kernel.template.name,
-        parameters=dict(planned.point.parameters),
-        problem=dict(experiment.problem),
-        arch=planned.request.arch,
-        status=Status.INSPECTED,
-        reason="",
-        flops=flops,
-        bytes_moved=experiment.operator.bytes_moved(experiment.problem),
-        launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
-    )
-    if isinstance(outcome, BuildFailure):
-        return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
-    resources = outcome.build.resources[launch.entry]
-    return replace(
-        record,
-        build=BuildRecord(
-            toolchain=outcome.build.toolchain,
-            version=outcome.build.version,
-            command=outcome.build.command,
-            resources=resources,
-            sass_sha256=outcome.sass_sha256,
-            seconds=outcome.build.seconds,
-            cached=outcome.cached,
-            disassembler=outcome.disassembly.version,
-        ),
-        ptx=outcome.ptx,
-        sass=outcome.sass,
-        prediction=predict(
-            _target(experiment, planned.request.arch, bench.gpu),
-            outcome.sass,
-            resources,
-            LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
-            flops=flops,
-            bytes_moved=record.bytes_moved,
-            dtype=str(experiment.operator.fma_dtype(experiment.problem)),
-        ),
-    )
-
-
-def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
-    """The GPU that predictions are for: the one that measures, the experiment's, or the usual one."""
-    if gpu and _runs_on(arch, gpu.arch):
-        return from_description(gpu)
-    return gpu_for(experiment.gpu or arch)
-
-
-def _runs_on(built_for: str, gpu: str) -> bool:
-    """Machine code runs on its own compute capability and on later minor versions of it.
-
-    Code for an `a` or `f` target runs on that capability alone (CUDA C++ Programming Guide, binary compatibility).
-    """
-    wanted, there = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
-    if wanted[-1] in "af":
-        return wanted[:-1] == there
-    return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
 
 
 def _job(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
@@ -364,26 +298,6 @@ def _policy(experiment: Experiment) -> Policy:
     return Policy(baseline=next(iter(experiment.baselines), None))
 
 
-_STATUS = {
-    Stage.PREPARE: Status.LAUNCH_FAILED,
-    Stage.LAUNCH: Status.LAUNCH_FAILED,
-    Stage.CRASH: Status.LAUNCH_FAILED,
-    Stage.VERIFY: Status.VERIFICATION_FAILED,
-    Stage.TIMEOUT: Status.TIMED_OUT,
-}
-
-
-def _measured(record: VariantRecord, result: JobResult) -> VariantRecord:
-    failure = result.failure
-    return replace(
-        record,
-        status=_STATUS[failure.stage] if failure else Status.VERIFIED,
-        reason=failure.reason if failure else "",
-        verification=result.verification,
-        measurement=result.measurement,
-    )
-
-
 def _remeasure_winner(bench: _Bench) -> None:
     """Measure the fastest variant again in a fresh process: a result that does not repeat is no result."""
     ranked = [r for r in bench.store.records() if r.tflops and r.status is Status.VERIFIED]
@@ -393,81 +307,6 @@ def _remeasure_winner(bench: _Bench) -> None:
     position, job, result = bench.results[best.variant]
     again = remeasure(bench.session, job, result, _policy(bench.experiment))
     bench.store.write(replace(best, measurement=again.measurement), position)
-
-
-def _files(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
-    provenance: dict[str, object] = {
-        "variant": planned.variant,
-        "kernel": record.kernel,
-        "template": record.template,
-        "parameters": record.parameters,
-        "arch": record.arch,
-        "options": planned.request.options,
-        "entry": planned.launch.entry,
-        "lab": __version__,
-        "commit": environment.commit(),
-        "python": environment.python(),
-        "packages": environment.packages(),
-    }
-    if isinstance(outcome, BuildFailure):
-        texts: dict[str, str | bytes] = {"build.log": outcome.log or outcome.reason}
-        provenance |= {"command": outcome.command, "failure": outcome.reason}
-    else:
-        made = outcome.build
-        texts = {
-            "kernel.ptx": made.ptx,
-            "kernel.sass": outcome.disassembly.text,
-            "kernel.cubin": made.cubin,
-            "build.log": made.log,
-        }
-        provenance |= {
-            "toolchain": made.toolchain,
-            "version": made.version,
-            "command": made.command,
-            "disassembler": outcome.disassembly.version,
-            "sass_sha256": outcome.sass_sha256,
-            "cached": outcome.cached,
-        }
-    return {
-        "kernel.cu": planned.request.source,
-        **texts,
-        "provenance.json": json.dumps(provenance, indent=1) + "\n",
-    }
-
-
-def _facts(
-    experiment: Experiment, expansion: Expansion, options: Options, *, variants: int, not_measured: str
-) -> RunRecord:
-    notes = tuple(f"{count} combinations were left out by: {why}." for why, count in expansion.excluded.items())
-    return RunRecord(
-        experiment=experiment.name,
-        question=experiment.question,
-        operator=experiment.operator.name,
-        problem=dict(experiment.problem),
-        source=experiment.text,
-        command=options.command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        lab_version=__version__,
-        commit=environment.commit(),
-        python=environment.python(),
-        packages=environment.packages(),
-        gpu=None,
-        not_measured=not_measured,
-        baseline="",
-        swept=experiment.swept,
-        variants=variants,
-        notes=notes,
-    )
-
-
-def _baseline_text(bench: _Bench) -> str:
-    """Name, library and kernel of the baseline, as the first variant that ran beside it found them."""
-    found: BaselineResult | None
-    found = next((r.baseline for _, _, r in bench.results.values() if r.baseline), None)
-    if found is None:
-        return ""
-    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
-    return f"{found.name} ({facts})" if facts else found.name
 
 
 def _cores() -> int:

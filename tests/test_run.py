@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from lab import records
 from lab import run as pipeline
 from lab.building import BuildFailure, Built
 from lab.errors import MissingToolError, UserError
@@ -195,6 +196,19 @@ def test_ctrl_c_keeps_what_is_finished(experiment, tmp_path, no_gpu):
     assert (tmp_path / "out" / "index.html").is_file()
 
 
+def test_an_architecture_without_a_product_in_the_table_has_no_prediction(experiment, tmp_path, no_gpu):
+    outcome = run(experiment, Options(output=tmp_path / "out", archs=("sm_121",)), Watcher())
+    assert [r.status for r in outcome.records] == [Status.INSPECTED] * 3 + [Status.COMPILE_FAILED]
+    assert not any(r.prediction for r in outcome.records)
+
+
+def test_an_unknown_gpu_is_told_of_first(experiment, tmp_path, no_gpu):
+    experiment.write_text(EXPERIMENT + "gpu: H2000\n")
+    with pytest.raises(UserError, match="H200"):
+        run(experiment, Options(output=tmp_path / "out"), Watcher())
+    assert not (tmp_path / "out").exists()
+
+
 def test_native_needs_a_gpu(experiment, tmp_path, no_gpu):
     with pytest.raises(UserError, match="--arch sm_90"):
         run(experiment, Options(output=tmp_path / "out", archs=("native",)), Watcher())
@@ -229,7 +243,7 @@ def test_a_gpu_that_does_not_start_is_a_sentence(experiment, tmp_path, monkeypat
     ],
 )
 def test_which_machine_code_runs_where(built, gpu, runs):
-    assert pipeline._runs_on(built, gpu) is runs
+    assert records.runs_on(built, gpu) is runs
 
 
 def test_provenance_names_what_decides(experiment, tmp_path, no_gpu):
