@@ -78,8 +78,7 @@ def build(task: BuildTask) -> Built | BuildFailure:
         MissingToolError: the compiler or the disassembler cannot run here; no other variant would fare better.
     """
     try:
-        cache = toolchain.Cache(toolchain.default_folder())
-        result = toolchain.build(task.toolchain, task.request, cache)
+        result = toolchain.build(task.toolchain, task.request)
     except CompileError as error:
         return BuildFailure(str(error), error.log, error.command)
     try:

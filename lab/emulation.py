@@ -9,12 +9,11 @@ import numpy as np
 
 from lab import emulator
 from lab.errors import LabError
+from lab.expressions import Scalar
 from lab.kernels import Launch
 from lab.measurement import Verification
 from lab.operators import Inputs, operator
 from lab.store import EmulationRecord, LaunchRecord
-
-Scalar = bool | int | float | str
 
 _MOST_FINDINGS = 20
 """Findings kept in a record; one fault tends to show on many lines."""
@@ -45,7 +44,6 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     What the emulator cannot execute is a record that says so, never a guess.
     """
     launch, computed = task.launch, operator(task.operator)
-    geometry = LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
     inputs = computed.inputs(task.problem, task.seed)
     outputs = {name: inputs.arrays[name].copy() for name in inputs.outputs}
     try:
@@ -58,14 +56,14 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             dynamic_shared_bytes=launch.dynamic_shared_bytes,
         )
     except LabError as error:
-        return EmulationRecord(task.problem, launch.entry, geometry, unsupported=str(error))
+        return not_executed(task, str(error))
     reference = computed.reference(task.problem, inputs)
     largest, tolerance, worst = computed.verify(task.problem, reference, outputs)
     hot = next((loop.counts for loop in done.loops if loop.label == task.hot_loop), None)
     return EmulationRecord(
         problem=task.problem,
         entry=launch.entry,
-        launch=geometry,
+        launch=_geometry(launch),
         verification=Verification(largest <= tolerance, largest, tolerance, worst, "emulator"),
         executed=done.counts,
         hot_loop=hot,
@@ -73,6 +71,15 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         steps=done.steps,
         notes=done.notes,
     )
+
+
+def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
+    """The record of a launch that has no result, with the reason."""
+    return EmulationRecord(task.problem, task.launch.entry, _geometry(task.launch), unsupported=reason)
+
+
+def _geometry(launch: Launch) -> LaunchRecord:
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
 
 
 def _argument(name: str, kind: str, inputs: Inputs, outputs: Mapping[str, np.ndarray]) -> object:

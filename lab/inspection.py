@@ -144,19 +144,23 @@ def inspect_variant(file: Path, variant: str) -> Inspection:
         UserError: the experiment is wrong, or has no such variant.
         CompileError: the variant does not compile.
     """
-    found = [planned for planned in variants(file) if planned.variant.startswith(variant)]
+    everything = variants(file)
+    found = [planned for planned in everything if planned.variant.startswith(variant)]
     if len(found) != 1:
-        known = [f"{p.variant} {p.point.kernel.name} {p.label}".strip() for p in variants(file)]
+        known = [_title(planned) for planned in everything]
         raise UserError(
             "no such variant" if not found else "more than one variant begins so",
             at=Location(file),
             found=variant,
             accepted="\n    ".join(["", *known[:50], *(["…"] if len(known) > 50 else [])]),  # noqa: PLR2004 - a screenful
-            suggestion=did_you_mean(variant, [p.variant for p in variants(file)]),
+            suggestion=did_you_mean(variant, [planned.variant for planned in everything]),
         )
     planned = found[0]
-    title = f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
-    return _compile(title, planned.toolchain, planned.request, only=planned.launch.entry)
+    return _compile(_title(planned), planned.toolchain, planned.request, only=planned.launch.entry)
+
+
+def _title(planned: Planned) -> str:
+    return f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
 
 
 def variants(file: Path) -> tuple[Planned, ...]:
@@ -168,7 +172,7 @@ def variants(file: Path) -> tuple[Planned, ...]:
 
 
 def _compile(title: str, compiler: toolchain.Toolchain, request: CompileRequest, only: str | None = None) -> Inspection:
-    built = toolchain.build(compiler, request, toolchain.Cache(toolchain.default_folder()))
+    built = toolchain.build(compiler, request)
     listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
     if only:
         listings = tuple(  # type: ignore[assignment]

@@ -25,9 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lab import yamlfile
 from lab.errors import Location, UserError, did_you_mean
-from lab.expressions import Sandbox, environment, evaluate, names_in
-
-Scalar = bool | int | float | str
+from lab.expressions import Sandbox, Scalar, environment, evaluate, names_in
 
 _OPEN, _CLOSE = "{#---", "---#}"
 C_TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}

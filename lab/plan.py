@@ -13,8 +13,6 @@ from lab.experiment import Experiment, Point
 from lab.toolchain import toolchain
 from lab.toolchain.base import CompileRequest, Toolchain
 
-Scalar = bool | int | float | str
-
 SOURCE_NAME = "kernel.cu"
 """Name of every variant's source in messages and line tables; a fixed one keeps builds equal everywhere."""
 

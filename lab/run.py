@@ -15,7 +15,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from lab import kernels, records, report
 from lab.building import BuildFailure, Built, build, build_task
-from lab.emulation import EmulationTask, emulate
+from lab.emulation import EmulationTask, emulate, not_executed
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
 from lab.gpu.describe import probe
@@ -24,7 +24,7 @@ from lab.gpu.session import GpuSession, remeasure
 from lab.limits import gpu_for
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
-from lab.store import EmulationRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
+from lab.store import EmulationRecord, RunRecord, Status, Store, VariantRecord
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -191,28 +191,30 @@ def _variants(bench: _Bench, planned: tuple[Planned, ...], jobs: int) -> None:
     # spawned, not forked: the parent may hold threads and a CUDA library
     pool = ProcessPool(max_workers=min(jobs, len(planned)), context=get_context("spawn"))
     waiting = iter(planned)
-    running: dict[Future[Any], tuple[Planned, Built | None]] = {}
+    building: dict[Future[Any], Planned] = {}
+    emulating: dict[Future[Any], tuple[Planned, Built, EmulationTask]] = {}
 
     def build_more() -> None:
         # few at a time, so that a variant is emulated and measured before all the others are built
-        for one in islice(waiting, 2 * jobs - len(running)):
-            running[pool.schedule(build, args=[build_task(one)], timeout=BUILD_TIMEOUT_S)] = (one, None)
+        for one in islice(waiting, 2 * jobs - len(building) - len(emulating)):
+            building[pool.schedule(build, args=[build_task(one)], timeout=BUILD_TIMEOUT_S)] = one
 
     try:
         build_more()
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                one, built = running.pop(future)
-                if built is not None:
-                    _variant(bench, one, built, _emulated(future, one, bench.experiment))
+        while building or emulating:
+            for future in wait([*building, *emulating], return_when=FIRST_COMPLETED).done:
+                if future in emulating:
+                    one, built, task = emulating.pop(future)
+                    _variant(bench, one, built, _emulated(future, task))
                     continue
+                one = building.pop(future)
                 outcome = _built(future)
-                task = _emulation_task(bench, one, outcome)
-                if task is None or isinstance(outcome, BuildFailure):
-                    _variant(bench, one, outcome, None)
+                bench.observer.built(one, outcome)
+                if isinstance(outcome, Built) and (work := _emulation_task(bench, one, outcome)):
+                    later = pool.schedule(emulate, args=[work, outcome.build.ptx], timeout=EMULATION_TIMEOUT_S)
+                    emulating[later] = (one, outcome, work)
                 else:
-                    later = pool.schedule(emulate, args=[task, outcome.build.ptx], timeout=EMULATION_TIMEOUT_S)
-                    running[later] = (one, outcome)
+                    _variant(bench, one, outcome, None)
             build_more()
         pool.close()
     finally:
@@ -230,11 +232,11 @@ def _built(future: Future[Any]) -> Built | BuildFailure:
     return outcome
 
 
-def _emulation_task(bench: _Bench, planned: Planned, outcome: Built | BuildFailure) -> EmulationTask | None:
+def _emulation_task(bench: _Bench, planned: Planned, built: Built) -> EmulationTask | None:
     experiment = bench.experiment
-    if not bench.emulate or experiment.emulate is None or isinstance(outcome, BuildFailure):
+    if not bench.emulate or experiment.emulate is None:
         return None
-    hot = outcome.ptx.hot_loop
+    hot = built.ptx.hot_loop
     return EmulationTask(
         launch=kernels.launch(planned.point.kernel.template, planned.point.parameters, experiment.emulate),
         operator=experiment.operator_reference,
@@ -244,22 +246,19 @@ def _emulation_task(bench: _Bench, planned: Planned, outcome: Built | BuildFailu
     )
 
 
-def _emulated(future: Future[Any], planned: Planned, experiment: Experiment) -> EmulationRecord:
+def _emulated(future: Future[Any], task: EmulationTask) -> EmulationRecord:
     try:
         done: EmulationRecord = future.result()
     except TimeoutError:
-        reason = f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
+        return not_executed(
+            task, f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
+        )
     except ProcessExpired as error:
-        reason = f"the emulating process ended by itself: {error}"
-    else:
-        return done
-    launch = planned.launch
-    geometry = LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
-    return EmulationRecord(dict(experiment.emulate or {}), launch.entry, geometry, unsupported=reason)
+        return not_executed(task, f"the emulating process ended by itself: {error}")
+    return done
 
 
 def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure, emulation: EmulationRecord | None) -> None:
-    bench.observer.built(planned, outcome)
     record = records.inspected(bench.experiment, planned, outcome, bench.gpu)
     record = records.judged(record, emulation)
     bench.store.write_files(planned.variant, records.files_of(planned, outcome, record))

@@ -27,12 +27,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.emulator.results import ExecutedCounts, Finding
 from lab.errors import StoreError
+from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
 from lab.limits.bounds import Prediction
 from lab.measurement import GpuDescription, Measurement, Verification
 from lab.toolchain.base import Resources
-
-Scalar = bool | int | float | str
 
 SCHEMA = 1
 """Raised when a stored record's shape changes; an older store is refused, never misread."""

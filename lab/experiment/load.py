@@ -9,10 +9,8 @@ from pathlib import Path
 from lab import kernels, yamlfile
 from lab.errors import Location, UserError, did_you_mean
 from lab.experiment.schema import ExperimentFile, KernelModel
-from lab.expressions import names_in
+from lab.expressions import Scalar, names_in
 from lab.operators import Operator, operator
-
-Scalar = bool | int | float | str
 
 BASELINES = ("cublas",)
 """Baselines by name; `lab.gpu.baselines` runs them."""

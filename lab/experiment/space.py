@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from lab import kernels
 from lab.errors import Location, UserError
 from lab.experiment.load import Experiment, KernelEntry
-from lab.expressions import evaluate
-
-Scalar = bool | int | float | str
+from lab.expressions import Scalar, evaluate
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps want `--max-variants`, so that a list too many does not cost a night."""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from lab.expressions import Scalar
 from lab.gpu.backend import RefusedError
 from lab.gpu.job import Argument
-from lab.operators.base import Inputs, Scalar
+from lab.operators.base import Inputs
 
 SCALAR_TYPES = (
     "bool",

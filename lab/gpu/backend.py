@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lab.errors import LabError
+from lab.expressions import Scalar
 from lab.gpu.job import Job
 from lab.measurement import CardState, GpuDescription
-from lab.operators.base import Array, Inputs, Scalar
+from lab.operators.base import Array, Inputs
 
 Launch = Callable[[], None]
 """Queues one launch on the backend's stream and returns at once."""

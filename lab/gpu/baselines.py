@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.expressions import Scalar
 from lab.gpu.backend import BaselineMissingError, DeviceError, Launch
-from lab.operators.base import Inputs, Scalar
+from lab.operators.base import Inputs
 
 PLAIN_ARITHMETIC = {
     "NVIDIA_TF32_OVERRIDE": "0",  # never TF32 for FP32

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pycuda.driver as cuda
 
+from lab.expressions import Scalar
 from lab.gpu.arguments import marshal
 from lab.gpu.backend import (
     Baseline,
@@ -26,7 +27,7 @@ from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
 from lab.gpu.job import Job
 from lab.measurement import CardState, GpuDescription
-from lab.operators.base import Array, Inputs, Scalar
+from lab.operators.base import Array, Inputs
 
 GUARD_BYTES = 4096
 """Room behind every buffer that no kernel may write; its bytes are 0xFF, which reads as NaN."""

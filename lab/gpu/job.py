@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from lab.expressions import Scalar
 from lab.measurement import Measurement, Verification
-from lab.operators.base import Scalar
 
 
 class Stage(StrEnum):

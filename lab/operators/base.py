@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.expressions import Scalar
+
 Array = NDArray[Any]
-Scalar = int | float | str | bool
 
 
 @dataclass(frozen=True, slots=True)

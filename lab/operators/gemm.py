@@ -14,7 +14,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from lab.errors import UserError, did_you_mean
-from lab.operators.base import Array, Expected, Inputs, Scalar
+from lab.expressions import Scalar
+from lab.operators.base import Array, Expected, Inputs
 
 DTYPES = ("float32", "float64")
 LAYOUTS = ("nn", "nt", "tn", "tt")
