@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from lab import emulator
+from lab.emulator.results import LineCount
 from lab.errors import LabError
 from lab.expressions import Scalar
 from lab.kernels import Launch
 from lab.measurement import Verification
 from lab.operators import Inputs, operator
-from lab.store import EmulationRecord, LaunchRecord
+from lab.store import EmulationRecord, ExecutedLines, LaunchRecord
 
 _MOST_FINDINGS = 20
 """Findings kept in a record; one fault tends to show on many lines."""
@@ -69,8 +70,27 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         hot_loop=hot,
         findings=done.findings[:_MOST_FINDINGS],
         steps=done.steps,
-        notes=done.notes,
+        notes=(*done.notes, *_left_out(len(done.findings))),
+        lines=alike(done.lines),
     )
+
+
+def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
+    """Put lines of one class with the same counts together, in the order of their first lines."""
+    found: dict[tuple[object, ...], tuple[list[int], LineCount]] = {}
+    for line in lines:
+        key = (line.cls, line.warps, line.threads, *line.memory.items())
+        found.setdefault(key, ([], line))[0].append(line.line)
+    return tuple(
+        ExecutedLines(tuple(numbers), line.cls, line.warps, line.threads, line.memory)
+        for numbers, line in found.values()
+    )
+
+
+def _left_out(findings: int) -> tuple[str, ...]:
+    if findings <= _MOST_FINDINGS:
+        return ()
+    return (f"{findings} findings; the first {_MOST_FINDINGS} are kept",)
 
 
 def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:

@@ -25,7 +25,7 @@ from typing import Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from lab.emulator.results import ExecutedCounts, Finding
+from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
 from lab.errors import StoreError
 from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
@@ -94,6 +94,25 @@ class LaunchRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutedLines:
+    """Instructions that were executed alike: most of a kernel's lines share a few sets of counts.
+
+    Attributes:
+        lines: PTX lines, in listing order.
+        cls: `InstructionClass` value.
+        warps: Warp instructions of each line.
+        threads: Thread instructions of each line whose guard was true.
+        memory: Traffic of each line, by the keys of `ExecutedCounts.memory`.
+    """
+
+    lines: tuple[int, ...]
+    cls: str
+    warps: int
+    threads: int
+    memory: Mapping[str, MemoryCount]
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationRecord:
     """One execution of a variant's PTX on the CPU.
 
@@ -108,6 +127,7 @@ class EmulationRecord:
         steps: Instructions that the interpreter issued.
         notes: What was deliberately not executed.
         unsupported: Why there is no result; empty where there is one.
+        lines: How often each instruction was executed; lines that never were are absent.
     """
 
     problem: Mapping[str, Scalar]
@@ -120,6 +140,7 @@ class EmulationRecord:
     steps: int = 0
     notes: tuple[str, ...] = ()
     unsupported: str = ""
+    lines: tuple[ExecutedLines, ...] = ()
 
     @property
     def fault(self) -> str:

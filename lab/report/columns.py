@@ -15,6 +15,7 @@ from lab.isa.mix import Counts
 from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement
 from lab.report import figures
+from lab.report.executed import executed_by_class
 from lab.store import BuildRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
@@ -136,8 +137,8 @@ def _traffic(access: str, getter: Callable[[MemoryCount], float]) -> Getter:
 
 
 def _executed_fma_share(record: VariantRecord) -> float | None:
-    loop = record.emulation.hot_loop if record.emulation else None
-    return loop.warps_by_class.get("fma", 0) / loop.warps if loop and loop.warps else None
+    by_class = executed_by_class(record, hot=True)
+    return by_class.get("fma", 0) / sum(by_class.values()) if by_class else None
 
 
 S, P, E, M = Kind.STATIC, Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED
@@ -316,7 +317,7 @@ FIGURES: Final = (
         E,
         _executed_fma_share,
         format=".1%",
-        about="fma over all warp instructions executed in the PTX's hot loop",
+        about="fma over all thread instructions executed in the PTX's hot loop",
     ),
     Column(
         "executed_warp_instructions",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import KernelMix
+from lab.report.executed import difference, executed_loops, line_notes, mix_tables
+from lab.report.faults import findings_of, marked_lines
 from lab.store import VariantRecord
 
 
-def _loops(mix: KernelMix | None) -> list[dict[str, object]]:
-    """Every loop's label, depth, size and the hot one's listing lines."""
+def _loops(mix: KernelMix | None, executed: Mapping[str, int]) -> list[dict[str, object]]:
+    """Every loop's label, depth, size, warp instructions executed outside loops within, the hot one's listing lines."""
     if mix is None:
         return []
     return [
@@ -18,6 +22,7 @@ def _loops(mix: KernelMix | None) -> list[dict[str, object]]:
             "hot": loop.hot,
             "instructions": loop.counts.instructions,
             "lines": loop.lines if loop.hot else (),
+            "executed": executed.get(loop.label),
         }
         for loop in mix.loops
     ]
@@ -30,8 +35,13 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
         "label": record.label,
         "status": record.status,
         "reason": record.reason,
-        "hot": {"ptx": _loops(record.ptx), "sass": _loops(record.sass)},
+        "hot": {"ptx": _loops(record.ptx, executed_loops(record)), "sass": _loops(record.sass, {})},
         "sections": _sections(record),
+        "findings": findings_of(record),
+        "marked": marked_lines(record),
+        "mixes": mix_tables(record),
+        "difference": difference(record),
+        "executed": line_notes(record),
     }
 
 
@@ -98,16 +108,13 @@ def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
     rows = [("problem", size), ("entry", done.entry)]
     if done.verification:
         check = done.verification
-        rows.append(("result", "passed" if check.passed else f"failed: {check.worst}"))
+        rows.append(("outputs", "agree with NumPy" if check.passed else f"differ from NumPy: {check.worst}"))
         rows.append(("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"))
     if done.executed:
         lanes = f"{done.executed.active_lanes:.1f} active lanes each"
         rows.append(("executed", f"{done.executed.warps:,} warp instructions, {lanes}"))
         rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in done.executed.memory.items()]
     rows.append(("findings", "none" if not done.findings else str(len(done.findings))))
-    for found in done.findings:
-        place = f"block {found.block}, thread {found.thread}" if found.block else ""
-        rows.append((found.kind, f"PTX line {found.line}: {found.detail} {place} {found.text}".strip()))
     return [*rows, *(("note", note) for note in done.notes)]
 
 
