@@ -56,7 +56,8 @@ def patterns() -> tuple[Pattern, ...]:
         for name, elements in _shared(width):
             offsets = _bytes(elements, width)
             found += [Pattern("shared", operation, width, name, offsets, none) for operation in ("load", "store")]
-            found += [Pattern("shared", "copy", width, name, offsets, contiguous)]
+            if len(set(offsets[offsets != IDLE])) == np.count_nonzero(offsets != IDLE):  # else the lanes race
+                found += [Pattern("shared", "copy", width, name, offsets, contiguous)]
         for name, target, source in _copied():
             found += [Pattern("shared", "copy", width, name, _bytes(target, width), _bytes(source, width))]
         for name, offsets in _global(width):

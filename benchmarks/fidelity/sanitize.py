@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ import cases  # isort: skip  found through `measure`, which knows where the test
 import compiling  # isort: skip
 import mutants  # isort: skip
 
-TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+TOOLS = ("memcheck", "racecheck", "synccheck")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 _FAULT = re.compile(
     r"=+ +((?:Invalid|Misaligned|Uninitialized|Barrier error|Error: |Warning: |Program hit|Potential)[^\n]*)"
@@ -49,14 +49,16 @@ class Judged:
     launch: measure.Prepared
 
 
-def judged() -> Iterator[Judged]:
-    """The originals, then the mutants, each executed by the emulator."""
+def judged(only: Sequence[str] = ()) -> Iterator[Judged]:
+    """The originals, then the mutants, each executed by the emulator; of some kernels where `only` names them."""
     api.DEFAULT_MAX_STEPS = _ENDLESS_STEPS
     originals = [
         (source, f"original ({case.__name__})", case, compiling.source(source)) for source, case in cases.CASES
     ]
     planted = [(m.kernel, m.name, m.case, m.apply(compiling.source(m.kernel))) for m in mutants.MUTANTS]
     for kernel, name, case, text in originals + planted:
+        if only and kernel not in only:
+            continue
         made = build(toolchain("nvrtc"), CompileRequest(text, f"{kernel}.cu", "sm_90", ("-lineinfo",))).build
         outcomes: list[cases.Outcome] = []
         execute = functools.partial(_execute, case, made.ptx, outcomes)
@@ -92,10 +94,11 @@ def verdict(tool: str, launch: measure.Prepared, command: str) -> str:
             return f"does not end within {_LIMIT_S} s"
     text = done.stdout + done.stderr
     summary = _SUMMARY.search(text)
-    if summary is None or (summary[1] == "0" and done.returncode):
+    failure = re.search(r"failed: (an? [a-z ]+)", text) if done.returncode else None
+    if summary is None or (summary[1] == "0" and done.returncode and not failure):
         raise SystemExit(f"compute-sanitizer said nothing that can be read of {launch.name}:\n{text[-3000:]}")
     if summary[1] == "0":
-        return ""
+        return f"the launch fails: {failure[1]}" if failure else ""
     fault = _FAULT.search(text)
     return re.sub(r" at 0x[0-9a-f]+.*| with .*", "", fault[1]).strip() if fault else f"{summary[1]} errors"
 
@@ -105,8 +108,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", nargs="?", type=Path, default=measure.HERE / "sanitizer.json")
     parser.add_argument("--command", default="compute-sanitizer")
+    parser.add_argument("--only", nargs="*", default=[], metavar="KERNEL", help="judge these anew, keep the other rows")
     options = parser.parse_args()
-    found = list(judged())
+    found = list(judged(options.only))
     endless = [one for one in found if "endless-loop" in one.found]
     others = [one for one in found if one not in endless]
     rows = []
@@ -127,6 +131,10 @@ def main() -> None:
         "compute-sanitizer": version.split("ersion ")[-1].split()[0],
         "compiler": f"nvrtc {toolchain('nvrtc').version}",
     }
+    if options.only:
+        held = json.loads((measure.HERE / "sanitizer.json").read_text())["kernels"]
+        new = {(row["kernel"], row["mutant"]): row for row in rows}
+        rows = [new.get((row["kernel"], row["mutant"]), row) for row in held]
     lines = ",\n".join(json.dumps(row) for row in rows)
     options.output.write_text(f'{{"machine": {json.dumps(machine)}, "kernels": [\n{lines}\n]}}\n')
     print(f"{len(rows)} kernels in {options.output}")

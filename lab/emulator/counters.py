@@ -157,8 +157,9 @@ def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, th
     by_warp, active = spread(addresses, chosen, threads).reshape(-1, LANES)[used], active[used]
     requests, used_bytes = len(by_warp), width * len(addresses)
     if key.startswith("shared"):
-        waves = shared_wavefronts(by_warp, width, active, loads=key == "shared.load").sum()
-        return requests, int(waves), 0, used_bytes, int(ideal_wavefronts(width, active).sum())
+        loads = key == "shared.load"
+        waves = int(shared_wavefronts(by_warp, width, active, loads=loads).sum())
+        return requests, waves, 0, used_bytes, int(ideal_wavefronts(by_warp, width, active, loads=loads).sum())
     return requests, 0, int(global_sectors(by_warp, width, active).sum()), used_bytes, 0
 
 
@@ -168,9 +169,11 @@ def _copied(copy: Copy) -> tuple[int, ...]:
         values.reshape(-1, LANES) for values in (copy.targets, copy.sources, copy.active, copy.fetched)
     )
     by_warp = Copy(targets, sources, copy.width, active, fetched)
-    shared = active.any(axis=1).sum(), copy_wavefronts(by_warp).sum(), 0, copy.width * active.sum()
+    waves = copy_wavefronts(by_warp)
+    ideal = np.minimum(waves, ideal_wavefronts(targets, copy.width, active, loads=False))
+    shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum()
     read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0
-    return tuple(int(value) for value in (*shared, ideal_wavefronts(copy.width, active).sum(), *read))
+    return tuple(int(value) for value in (*shared, *read))
 
 
 def summary(lines: Iterable[LineCount], within: Callable[[int], bool] = lambda _line: True) -> ExecutedCounts:

@@ -62,13 +62,31 @@ def shared_wavefronts(addresses: Array, width: int, active: Array, *, loads: boo
     Returns:
         Wavefronts of each warp, 0 where no lane is active.
     """
-    lanes = phase_lanes(width)
-    result = _passes(addresses, width, active, lanes)
-    if loads and lanes < LANES:
-        paired = _shared_with(addresses, active, 1) | _shared_with(addresses, active, 2)
-        if paired.any():
-            result[paired] = _passes(addresses[paired], width, active[paired], 2 * lanes)
+    result = _passes(addresses, width, active, phase_lanes(width))
+    paired = _paired(addresses, width, active, loads=loads)
+    if paired.any():
+        result[paired] = _passes(addresses[paired], width, active[paired], 2 * phase_lanes(width))
     return result
+
+
+def ideal_wavefronts(addresses: Array, width: int, active: Array, *, loads: bool) -> Array:
+    """Return the passes without bank conflicts: one for each phase with an active lane.
+
+    Arguments as for `shared_wavefronts`.
+    """
+    warps, lanes = len(active), phase_lanes(width)
+    result: Array = active.reshape(warps, -1, lanes).any(axis=2).sum(axis=1)
+    paired = _paired(addresses, width, active, loads=loads)
+    if paired.any():
+        result[paired] = active[paired].reshape(np.count_nonzero(paired), -1, 2 * lanes).any(axis=2).sum(axis=1)
+    return result
+
+
+def _paired(addresses: Array, width: int, active: Array, *, loads: bool) -> Array:
+    """Return which warps' requests take half the phases."""
+    if not loads or phase_lanes(width) == LANES:
+        return np.zeros(len(addresses), bool)
+    return _shared_with(addresses, active, 1) | _shared_with(addresses, active, 2)
 
 
 def _shared_with(addresses: Array, active: Array, distance: int) -> Array:
@@ -166,12 +184,6 @@ def _busiest_bank(words: Array, on: Array) -> Array:
     banks = ordered[distinct] % BANKS
     counts = np.bincount(rows * BANKS + banks, minlength=len(words) * BANKS)
     result: Array = counts.reshape(-1, BANKS).max(axis=1)
-    return result
-
-
-def ideal_wavefronts(width: int, active: Array) -> Array:
-    """Return the passes without bank conflicts: one for each phase with an active lane. Arguments as above."""
-    result: Array = active.reshape(len(active), -1, phase_lanes(width)).any(axis=2).sum(axis=1)
     return result
 
 

@@ -131,9 +131,14 @@ def _executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
     return get
 
 
-def _traffic(access: str, getter: Callable[[MemoryCount], float]) -> Getter:
-    """A figure of one kind of memory access of the emulated launch; empty where there was none."""
-    return _executed(lambda e: getter(e.memory[access]) if access in e.memory and e.memory[access].requests else None)
+def _traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -> Getter:
+    """A figure of some kinds of memory access of the emulated launch, together; empty where there was none."""
+
+    def figure(executed: ExecutedCounts) -> float | None:
+        total = sum((executed.memory[access] for access in accesses if access in executed.memory), MemoryCount())
+        return getter(total) if total.requests else None
+
+    return _executed(figure)
 
 
 def _executed_fma_share(record: VariantRecord) -> float | None:
@@ -297,7 +302,7 @@ FIGURES: Final = (
         "conflicts_per_shared_load",
         "conflicts per shared load",
         E,
-        _traffic("shared.load", lambda m: m.bank_conflicts / m.requests),
+        _traffic(("shared.load",), lambda m: m.bank_conflicts / m.requests),
         format=".2f",
         shown=True,
         about="wavefronts beyond the conflict-free number, per warp request; whole launch on the CPU",
@@ -306,10 +311,10 @@ FIGURES: Final = (
         "sectors_per_global_load",
         "sectors per global load",
         E,
-        _traffic("global.load", lambda m: m.sectors_per_request),
+        _traffic(("global.load", "global.copy"), lambda m: m.sectors_per_request),
         format=".2f",
         shown=True,
-        about="32-byte sectors per warp request; whole launch on the CPU",
+        about="32-byte sectors per warp request, cp.async included; whole launch on the CPU",
     ),
     Column(
         "executed_fma_share",
