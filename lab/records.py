@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from lab import __version__, environment
@@ -14,10 +14,12 @@ from lab.building import BuildFailure, Built
 from lab.errors import UserError
 from lab.experiment import Expansion, Experiment
 from lab.gpu.job import BaselineResult, JobResult, Stage
-from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict
+from lab.launches import Launch
+from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.measurement import GpuDescription
 from lab.plan import Planned
-from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, VariantRecord
+from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, StepRecord, VariantRecord
+from lab.toolchain.base import Resources
 
 
 def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
@@ -34,7 +36,7 @@ def inspected(
     experiment: Experiment, planned: Planned, outcome: Built | BuildFailure, gpu: GpuDescription | None
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be."""
-    launch = planned.launch
+    steps = planned.launches.steps
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
@@ -48,46 +50,90 @@ def inspected(
         flops=experiment.operator.flops(experiment.problem),
         bytes_moved=experiment.operator.bytes_moved(experiment.problem),
         merit=experiment.operator.merit,
-        launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
+        launch=_geometry(steps[0]) if len(steps) == 1 else None,
+        steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
-    return replace(
+    record = replace(
         record,
         build=BuildRecord(
             toolchain=outcome.build.toolchain,
             version=outcome.build.version,
             command=outcome.build.command,
-            resources=outcome.build.resources[launch.entry],
+            resources=_largest([outcome.build.resources[entry] for entry in planned.launches.entries]),
             sass_sha256=outcome.sass_sha256,
             seconds=outcome.build.seconds,
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
         ),
-        ptx=outcome.ptx,
-        sass=outcome.sass,
-        prediction=_prediction(experiment, planned, outcome, gpu),
     )
+    if len(steps) == 1:
+        entry = steps[0].entry
+        prediction = _prediction(experiment, planned, outcome, gpu, steps[0])
+        return replace(record, ptx=outcome.ptx[entry], sass=outcome.sass[entry], prediction=prediction)
+    described = tuple(
+        replace(
+            step,
+            resources=outcome.build.resources[step.entry],
+            ptx=outcome.ptx[step.entry],
+            sass=outcome.sass[step.entry],
+            prediction=_prediction(experiment, planned, outcome, gpu, launch),
+        )
+        for step, launch in zip(record.steps, steps, strict=True)
+    )
+    return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def _geometry(launch: Launch) -> LaunchRecord:
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+
+
+def _largest(used: Sequence[Resources]) -> Resources:
+    """The largest value of each resource over the kernels that are launched."""
+    return Resources(**{f.name: max(getattr(one, f.name) for one in used) for f in fields(Resources)})
 
 
 def _prediction(
-    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None
+    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None, launch: Launch
 ) -> Prediction | None:
-    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type."""
-    launch, problem = planned.launch, experiment.problem
+    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type.
+
+    A launch of a sequence does an unknown part of the problem's operations: of it only the occupancy is known, and
+    the time of the traffic that its template declares.
+    """
+    operator, problem, alone = experiment.operator, experiment.problem, len(planned.launches.steps) == 1
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
-            outcome.sass,
+            outcome.sass[launch.entry],
             outcome.build.resources[launch.entry],
             LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
-            flops=experiment.operator.flops(problem),
-            bytes_moved=experiment.operator.bytes_moved(problem),
-            dtype=str(experiment.operator.fma_dtype(problem)),
-            merit=experiment.operator.merit,
+            flops=operator.flops(problem) if alone else 0,
+            bytes_moved=operator.bytes_moved(problem) if alone else launch.bytes_moved or 0,
+            dtype=str(operator.fma_dtype(problem)),
+            merit=operator.merit,
         )
     except UserError:
         return None
+
+
+def _together(
+    experiment: Experiment, planned: Planned, steps: Sequence[StepRecord], gpu: GpuDescription | None
+) -> Prediction | None:
+    """What is predicted of a sequence; None where one of its launches has no prediction."""
+    parts = [step.prediction for step in steps if step.prediction]
+    if len(parts) < len(steps):
+        return None
+    operator, problem = experiment.operator, experiment.problem
+    return predict_sequence(
+        _target(experiment, planned.request.arch, gpu),
+        parts,
+        flops=operator.flops(problem),
+        bytes_needed=operator.bytes_moved(problem),
+        bytes_moved=planned.launches.bytes_moved,
+        merit=operator.merit,
+    )
 
 
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
@@ -138,7 +184,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         "parameters": record.parameters,
         "arch": record.arch,
         "options": planned.request.options,
-        "entry": planned.launch.entry,
+        "entries": planned.launches.entries,
         "lab": __version__,
         "commit": environment.commit(),
         "python": environment.python(),

@@ -13,14 +13,15 @@ from typing import Any, Protocol
 
 from pebble import ProcessExpired, ProcessPool
 
-from lab import kernels, records, report
+from lab import records, report
 from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask, emulate, not_executed
 from lab.errors import MissingToolError, UserError
 from lab.experiment import Expansion, Experiment, expand, load
 from lab.gpu.describe import probe
-from lab.gpu.job import Argument, BaselineResult, Job, JobResult, Policy
+from lab.gpu.job import BaselineResult, Job, JobResult, Policy
 from lab.gpu.session import GpuSession, remeasure
+from lab.launches import launches
 from lab.limits import gpu_for
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
@@ -236,13 +237,12 @@ def _emulation_task(bench: _Bench, planned: Planned, built: Built) -> EmulationT
     experiment = bench.experiment
     if not bench.emulate or experiment.emulate is None:
         return None
-    hot = built.ptx.hot_loop
     return EmulationTask(
-        launch=kernels.launch(planned.point.kernel.template, planned.point.parameters, experiment.emulate),
+        launches=launches(planned.point.kernel.template, planned.point.parameters, experiment.emulate),
         operator=experiment.operator_reference,
         problem=dict(experiment.emulate),
         seed=experiment.seed,
-        hot_loop=hot.label if hot else None,
+        hot_loops={entry: mix.hot_loop.label for entry, mix in built.ptx.items() if mix.hot_loop},
     )
 
 
@@ -278,15 +278,10 @@ def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure, emu
 
 
 def _job(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
-    launch = planned.launch
     return Job(
         variant=planned.variant,
         cubin=cubin,
-        kernel=launch.entry,
-        grid=launch.grid,
-        block=launch.block,
-        dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        arguments=tuple(Argument(name, kind) for name, kind in launch.arguments),
+        launches=planned.launches,
         operator=experiment.operator_reference,
         problem=dict(experiment.problem),
         seed=experiment.seed,

@@ -27,7 +27,7 @@ waves
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ from lab.limits.occupancy import occupancy
 from lab.measurement import Merit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import DTypeLike
 
@@ -226,6 +226,42 @@ def predict(
         bounds=tuple(bounds),
         peak_gb_s=gpu.dram_gb_s if merit is Merit.BANDWIDTH else None,
     )
+
+
+def predict_sequence(
+    gpu: Gpu, parts: Sequence[Prediction], *, flops: int, bytes_needed: int, bytes_moved: int | None, merit: Merit
+) -> Prediction:
+    """Ceiling of kernels that run one after the other, together doing the problem once.
+
+    Times add up, and with them the traffic: every launch takes the data that it reads from DRAM and leaves there what
+    it writes. A sequence whose intermediate data stays in L2 can exceed this ceiling.
+
+    Args:
+        gpu: Where they would run.
+        parts: What was predicted of each launch.
+        flops: Floating-point operations of the problem.
+        bytes_needed: Least bytes of the problem through DRAM.
+        bytes_moved: Bytes that the launches together move at least; None where that is not known, in which case the
+            problem's own are taken.
+        merit: What throughput counts.
+
+    Returns:
+        The lowest occupancy of the parts with what limits it, and the bounds of the whole: those of the problem with
+        the sequence's traffic. None of the bounds that a loop's text gives: no part does all of the operations.
+    """
+    least = min(parts, key=lambda part: part.occupancy)
+    moved = bytes_needed if bytes_moved is None else bytes_moved
+    bounds: list[Bound] = []
+    if least.blocks_per_sm and merit is Merit.BANDWIDTH:
+        share = bytes_needed / moved if moved else 1.0
+        for bound in _bandwidth_bound(gpu, flops, moved):
+            text = (
+                f"{bound.explanation} in {len(parts)} launches, {moved / max(bytes_needed, 1):.3g} bytes a byte needed"
+            )
+            bounds.append(replace(bound, explanation=text, gb_s=share * (bound.gb_s or 0.0)))
+    elif least.blocks_per_sm and flops > 0:
+        bounds += _problem_bounds(gpu, least.peak_tflops, flops, moved)
+    return replace(least, bounds=tuple(bounds))
 
 
 def _hot(mix: KernelMix) -> Counts:

@@ -19,6 +19,9 @@ from lab.measurement import Merit
 
 Array = NDArray[Any]
 
+STORED_AS = {"bfloat16": "uint16"}
+"""Element types that NumPy does not have, and the type of the host arrays that hold their bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:

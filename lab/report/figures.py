@@ -49,10 +49,13 @@ def peak(record: VariantRecord) -> float | None:
 
 
 def shared_bytes(record: VariantRecord) -> int | None:
-    """Static and dynamic shared memory of a block, in bytes."""
+    """Static and dynamic shared memory of a block, in bytes; of several launches the most."""
     if record.build is None:
         return None
-    return record.build.resources.shared_bytes + (record.launch.dynamic_shared_bytes if record.launch else 0)
+    if record.launch:
+        return record.build.resources.shared_bytes + record.launch.dynamic_shared_bytes
+    used = [(s.resources.shared_bytes if s.resources else 0) + s.launch.dynamic_shared_bytes for s in record.steps]
+    return max(used, default=record.build.resources.shared_bytes)
 
 
 @dataclass(frozen=True, slots=True)
