@@ -107,7 +107,7 @@ class Softmax:
     def verify(
         self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
-        """Compare element by element, and the sum of each row.
+        """Compare element by element.
 
         The error of Y[i, j] is |got - expected| over a bound of it, so the tolerance is 1. The bound is, with d the
         distance of X[i, j] from its row's maximum, u = 2^-24 and v the unit roundoff of the element type,
@@ -119,10 +119,8 @@ class Softmax:
         (Higham and Mary, 2019; `lab.operators.gemm`); and storing the result rounds by v. Results below `LEAST` may
         be flushed.
 
-        In half precision v hides a term that is missing from a long sum. The sum of the row shows it: it must be that
-        of the expected elements, rounded as they are stored, within the bound of the float32 arithmetic, 8 v times the
-        Euclidean norm of the row (elements that round the other way do so independently of each other), and 8 sqrt(n)
-        times what small results lose.
+        A term that is missing from a long sum is less than v in half precision, and shows nevertheless: among thousands
+        of elements some then are rounded the wrong way, and off by more than v.
 
         A NaN must be where NumPy has one: throughout a row with a NaN, a +inf, or nothing but -inf, and nowhere else.
         Padding between rows must be untouched.
@@ -140,11 +138,8 @@ class Softmax:
             wrong = int(np.count_nonzero(error > 1.0))
             where = f"Y[{row}, {column}]: got {got[row, column]:.9g}, expected {expected[row, column]:.9g}"
             return largest, 1.0, f"{where}; {wrong} of {m * n} elements are wrong"
-        off, words = _worst_sum(got, expected, dtype)
-        if off > 1.0:
-            return off, 1.0, words
         strayed = _stray_write(whole, m, n, stride)
-        return (float("inf"), 1.0, strayed) if strayed else (max(largest, off), 1.0, "")
+        return (float("inf"), 1.0, strayed) if strayed else (largest, 1.0, "")
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
         """5 m n: comparison, subtraction, exponential, addition, division."""
@@ -206,19 +201,6 @@ def _values(stored: Array, dtype: str) -> Array:
 def _rows(array: Array, m: int, n: int, stride: int) -> Array:
     """A row-major matrix as an m x n view of its buffer."""
     return array.reshape(m, stride)[:, :n]
-
-
-def _worst_sum(got: Array, expected: Array, dtype: str) -> tuple[float, str]:
-    """The largest deviation of a row's sum over its bound, and that row in words."""
-    n, unit = expected.shape[1], UNIT[dtype]
-    norm = np.sqrt(np.einsum("ij,ij->i", expected, expected))
-    single = UNIT["float32"] * (40 + 2 * np.sqrt(n))
-    bound = 8 * unit * norm + single + 8 * np.sqrt(n) * LEAST[dtype]
-    wanted = np.ones(len(got)) if dtype == "float32" else _values(_stored(expected, dtype), dtype).sum(axis=1)
-    sums = got.sum(axis=1)
-    off = np.where(np.isnan(expected[:, 0]), 0.0, np.abs(sums - wanted) / bound)
-    row = int(np.argmax(off))
-    return float(off[row]), f"row {row}: its elements add up to {sums[row]:.9g}, not {wanted[row]:.9g}"
 
 
 def _stray_write(whole: Array, m: int, n: int, stride: int) -> str:
