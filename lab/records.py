@@ -13,11 +13,12 @@ from lab import __version__, environment
 from lab.building import BuildFailure, Built
 from lab.errors import UserError
 from lab.experiment import Expansion, Experiment
+from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
 from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict
 from lab.measurement import GpuDescription
 from lab.plan import Planned
-from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, VariantRecord
+from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, SearchRecord, Status, VariantRecord
 
 
 def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
@@ -30,24 +31,34 @@ def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantR
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
 
 
+def pruned(record: VariantRecord, reason: str) -> VariantRecord:
+    """The record of a variant that a search does not run."""
+    return replace(record, status=Status.PRUNED, reason=reason)
+
+
 def inspected(
-    experiment: Experiment, planned: Planned, outcome: Built | BuildFailure, gpu: GpuDescription | None
+    experiment: Experiment,
+    planned: Planned,
+    outcome: Built | BuildFailure,
+    gpu: GpuDescription | None,
+    searched: int | None = None,
 ) -> VariantRecord:
-    """The record of a variant that was built, or could not be."""
-    launch = planned.launch
+    """The record of a variant that was built, or could not be; `searched` is the round of a search."""
+    launch, problem = planned.launch, planned.point.problem.values
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
         label=planned.label,
         template=planned.point.kernel.template.name,
         parameters=dict(planned.point.parameters),
-        problem=dict(experiment.problem),
+        problem=dict(problem),
         arch=planned.request.arch,
         status=Status.INSPECTED,
         reason="",
-        flops=experiment.operator.flops(experiment.problem),
-        bytes_moved=experiment.operator.bytes_moved(experiment.problem),
+        flops=experiment.operator.flops(problem),
+        bytes_moved=experiment.operator.bytes_moved(problem),
         launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
+        round=searched,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
@@ -73,7 +84,7 @@ def _prediction(
     experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None
 ) -> Prediction | None:
     """None where the GPU table has no product for the architecture, or no rate for the arithmetic type."""
-    launch, problem = planned.launch, experiment.problem
+    launch, problem = planned.launch, planned.point.problem.values
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
@@ -178,12 +189,16 @@ def facts_of(
     not_measured: str,
 ) -> RunRecord:
     """The run's own facts as they are known when it starts."""
-    notes = tuple(f"{count} combinations were left out by: {why}." for why, count in expansion.excluded.items())
+    looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
+    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    searched = None
+    if experiment.search and expansion.drawn is not None:
+        searched = SearchRecord(expansion.combinations, expansion.drawn, experiment.search.seed, (variants,))
     return RunRecord(
         experiment=experiment.name,
         question=experiment.question,
         operator=experiment.operator.name,
-        problem=dict(experiment.problem),
+        problem=shared_fields(experiment),
         source=experiment.text,
         command=command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -197,12 +212,23 @@ def facts_of(
         swept=experiment.swept,
         variants=variants,
         notes=notes,
+        problem_axes=experiment.problem_axes,
+        search=searched,
     )
 
 
-def baseline_text(found: BaselineResult | None) -> str:
-    """Name, library and kernel of the baseline; empty where there was none."""
-    if found is None:
-        return ""
-    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
-    return f"{found.name} ({facts})" if facts else found.name
+def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
+    """The fields of the problem that are the same in all of the experiment's problems."""
+    first, *others = (problem.values for problem in experiment.problems)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def baseline_text(found: Mapping[str, BaselineResult]) -> str:
+    """Name, library and kernel of the baseline for each problem, by the problem's label; empty where there was none."""
+    texts: dict[str, list[str]] = {}
+    for label, one in found.items():
+        facts = ", ".join(filter(None, [one.library, one.kernel, one.note]))
+        texts.setdefault(f"{one.name} ({facts})" if facts else one.name, []).append(label)
+    if len(texts) < 2:  # noqa: PLR2004 - the same for all problems: no need to say for which
+        return next(iter(texts), "")
+    return "; ".join(f"{', '.join(labels)}: {text}" for text, labels in texts.items())
