@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lab import kernels
 from lab.errors import Location, UserError
 from lab.experiment import Experiment, Point
+from lab.launches import Launches, launches
 from lab.toolchain import toolchain
 from lab.toolchain.base import CompileRequest, Toolchain
 
@@ -28,7 +29,7 @@ class Planned:
         label: What tells it from its siblings.
         toolchain: The compiler.
         request: What to compile.
-        launch: How it is launched for the point's problem.
+        launches: How it is launched for the point's problem.
     """
 
     variant: str
@@ -37,7 +38,7 @@ class Planned:
     label: str
     toolchain: Toolchain
     request: CompileRequest
-    launch: kernels.Launch
+    launches: Launches
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
@@ -84,7 +85,7 @@ def plan(
     for point in points:
         template, problem = point.kernel.template, point.problem.values
         source = kernels.render(template, point.parameters, problem)
-        launch = kernels.launch(template, point.parameters, problem)
+        launched = launches(template, point.parameters, problem)
         for tool in toolchains:
             for arch in archs:
                 request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
@@ -99,7 +100,7 @@ def plan(
                         label=" ".join(label),
                         toolchain=tool,
                         request=request,
-                        launch=launch,
+                        launches=launched,
                     )
                 )
     return tuple(planned)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from lab import __version__, environment
@@ -15,10 +15,21 @@ from lab.errors import UserError
 from lab.experiment import Expansion, Experiment
 from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
-from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict
+from lab.launches import Launch
+from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.measurement import GpuDescription
 from lab.plan import Planned
-from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, SearchRecord, Status, VariantRecord
+from lab.store import (
+    BuildRecord,
+    EmulationRecord,
+    LaunchRecord,
+    RunRecord,
+    SearchRecord,
+    Status,
+    StepRecord,
+    VariantRecord,
+)
+from lab.toolchain.base import Resources
 
 
 def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
@@ -44,7 +55,7 @@ def inspected(
     searched: int | None = None,
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be; `searched` is the round of a search."""
-    launch, problem = planned.launch, planned.point.problem.values
+    steps, problem = planned.launches.steps, planned.point.problem.values
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
@@ -57,46 +68,93 @@ def inspected(
         reason="",
         flops=experiment.operator.flops(problem),
         bytes_moved=experiment.operator.bytes_moved(problem),
-        launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
+        merit=experiment.operator.merit,
+        launch=_geometry(steps[0]) if len(steps) == 1 else None,
+        steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
         round=searched,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
-    return replace(
+    record = replace(
         record,
         build=BuildRecord(
             toolchain=outcome.build.toolchain,
             version=outcome.build.version,
             command=outcome.build.command,
-            resources=outcome.build.resources[launch.entry],
+            resources=_largest([outcome.build.resources[entry] for entry in planned.launches.entries]),
             sass_sha256=outcome.sass_sha256,
             seconds=outcome.build.seconds,
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
         ),
-        ptx=outcome.ptx,
-        sass=outcome.sass,
-        prediction=_prediction(experiment, planned, outcome, gpu),
     )
+    if len(steps) == 1:
+        entry = steps[0].entry
+        prediction = _prediction(experiment, planned, outcome, gpu, steps[0])
+        return replace(record, ptx=outcome.ptx[entry], sass=outcome.sass[entry], prediction=prediction)
+    described = tuple(
+        replace(
+            step,
+            resources=outcome.build.resources[step.entry],
+            ptx=outcome.ptx[step.entry],
+            sass=outcome.sass[step.entry],
+            prediction=_prediction(experiment, planned, outcome, gpu, launch),
+        )
+        for step, launch in zip(record.steps, steps, strict=True)
+    )
+    return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def _geometry(launch: Launch) -> LaunchRecord:
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+
+
+def _largest(used: Sequence[Resources]) -> Resources:
+    """The largest value of each resource over the kernels that are launched."""
+    return Resources(**{f.name: max(getattr(one, f.name) for one in used) for f in fields(Resources)})
 
 
 def _prediction(
-    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None
+    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None, launch: Launch
 ) -> Prediction | None:
-    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type."""
-    launch, problem = planned.launch, planned.point.problem.values
+    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type.
+
+    A launch of a sequence does an unknown part of the problem's operations: of it only the occupancy is known, and
+    the time of the traffic that its template declares.
+    """
+    operator, problem = experiment.operator, planned.point.problem.values
+    alone = len(planned.launches.steps) == 1
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
-            outcome.sass,
+            outcome.sass[launch.entry],
             outcome.build.resources[launch.entry],
             LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
-            flops=experiment.operator.flops(problem),
-            bytes_moved=experiment.operator.bytes_moved(problem),
-            dtype=str(experiment.operator.fma_dtype(problem)),
+            flops=operator.flops(problem) if alone else 0,
+            bytes_moved=operator.bytes_moved(problem) if alone else launch.bytes_moved or 0,
+            dtype=str(operator.fma_dtype(problem)),
+            merit=operator.merit,
         )
     except UserError:
         return None
+
+
+def _together(
+    experiment: Experiment, planned: Planned, steps: Sequence[StepRecord], gpu: GpuDescription | None
+) -> Prediction | None:
+    """What is predicted of a sequence; None where one of its launches has no prediction."""
+    parts = [step.prediction for step in steps if step.prediction]
+    if len(parts) < len(steps):
+        return None
+    operator, problem = experiment.operator, planned.point.problem.values
+    return predict_sequence(
+        _target(experiment, planned.request.arch, gpu),
+        parts,
+        flops=operator.flops(problem),
+        bytes_needed=operator.bytes_moved(problem),
+        bytes_moved=planned.launches.bytes_moved,
+        merit=operator.merit,
+    )
 
 
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
@@ -147,7 +205,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         "parameters": record.parameters,
         "arch": record.arch,
         "options": planned.request.options,
-        "entry": planned.launch.entry,
+        "entries": planned.launches.entries,
         "lab": __version__,
         "commit": environment.commit(),
         "python": environment.python(),
@@ -193,7 +251,8 @@ def facts_of(
     notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
     searched = None
     if experiment.search and expansion.drawn is not None:
-        searched = SearchRecord(expansion.combinations, expansion.drawn, experiment.search.seed, (variants,))
+        combinations = expansion.combinations // len(experiment.problems)
+        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
     return RunRecord(
         experiment=experiment.name,
         question=experiment.question,

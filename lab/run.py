@@ -203,7 +203,7 @@ def _remeasure_winners(sweep: Sweep, planned: Sequence[Planned]) -> None:
         return
     policy, fresh = policy_of(sweep.experiment), False
     for winner in leaders(sweep.scores.values(), 1):
-        if winner.tflops is None:
+        if winner.rate is None:
             continue
         one = planned[winner.position]
         record = sweep.store.record(one.variant)

@@ -18,14 +18,14 @@ class Score:
     Attributes:
         group: Variants with equal groups compete: they compute the same problem.
         position: Place in the run.
-        ceiling: Predicted, TFLOP/s, or None.
-        tflops: Measured, of a verified variant, or None.
+        ceiling: Predicted, in the unit that throughput has, or None.
+        rate: Measured throughput of a verified variant, or None.
     """
 
     group: Group
     position: int
     ceiling: float | None
-    tflops: float | None
+    rate: float | None
 
 
 def group_of(record: VariantRecord) -> Group:
@@ -38,8 +38,8 @@ def score(record: VariantRecord, position: int) -> Score | None:
     if record.status.failed or record.status is Status.PRUNED:
         return None
     ceiling = record.prediction.ceiling if record.prediction else None
-    measured = record.tflops if record.status is Status.VERIFIED else None
-    return Score(group_of(record), position, ceiling.tflops if ceiling else None, measured)
+    measured = record.throughput if record.status is Status.VERIFIED else None
+    return Score(group_of(record), position, ceiling.rate if ceiling else None, measured)
 
 
 @dataclass
@@ -48,8 +48,8 @@ class Pruner:
 
     Attributes:
         rules: The experiment's.
-        predicted: Best predicted ceiling of each group among the variants judged so far, TFLOP/s.
-        measured: Best measured throughput of each group so far, TFLOP/s.
+        predicted: Best predicted ceiling of each group among the variants judged so far, in the unit of throughput.
+        measured: Best measured throughput of each group so far, in the unit of throughput.
     """
 
     rules: PruneModel
@@ -68,25 +68,25 @@ class Pruner:
             return f"occupancy: no block fits on an SM, limited by {record.prediction.limited_by}"
         if ceiling is None:
             return ""
-        group, rate = group_of(record), ceiling.tflops
+        group, rate = group_of(record), ceiling.rate
         best = self.predicted[group] = max(rate, self.predicted.get(group, 0.0))
         if rate < self.rules.below_prediction * best:
             share = f"{self.rules.below_prediction:.0%} of the best one, {best:.2f}"
-            return f"prediction: a ceiling of {rate:.2f} TFLOP/s is below {share}"
+            return f"prediction: a ceiling of {rate:.2f} {record.merit} is below {share}"
         return ""
 
     def overtaken(self, record: VariantRecord) -> str:
         """Why the variant need not be measured any more: another one was faster than its predicted ceiling."""
         ceiling = record.prediction.ceiling if record.prediction else None
         reached = self.measured.get(group_of(record), 0.0)
-        if not self.rules.below_measured or ceiling is None or ceiling.tflops >= reached:
+        if not self.rules.below_measured or ceiling is None or ceiling.rate >= reached:
             return ""
-        return f"measurement: a ceiling of {ceiling.tflops:.2f} TFLOP/s is below the {reached:.2f} of another variant"
+        return f"measurement: a ceiling of {ceiling.rate:.2f} {record.merit} is below the {reached:.2f} of another one"
 
     def learn(self, finished: Score) -> None:
         """Remember what a finished variant reached."""
-        if finished.tflops is not None:
-            self.measured[finished.group] = max(finished.tflops, self.measured.get(finished.group, 0.0))
+        if finished.rate is not None:
+            self.measured[finished.group] = max(finished.rate, self.measured.get(finished.group, 0.0))
 
 
 def leaders(scores: Iterable[Score], top: int) -> tuple[Score, ...]:
@@ -96,7 +96,7 @@ def leaders(scores: Iterable[Score], top: int) -> tuple[Score, ...]:
         groups.setdefault(one.group, []).append(one)
     found: list[Score] = []
     for members in groups.values():
-        measured = [one for one in members if one.tflops is not None]
+        measured = [one for one in members if one.rate is not None]
         rated = measured or [one for one in members if one.ceiling is not None]
-        found += sorted(rated, key=lambda one: -((one.tflops if measured else one.ceiling) or 0.0))[:top]
+        found += sorted(rated, key=lambda one: -((one.rate if measured else one.ceiling) or 0.0))[:top]
     return tuple(found)

@@ -29,11 +29,12 @@ from lab.emulator.results import ExecutedCounts, Finding
 from lab.errors import StoreError
 from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
+from lab.isa.model import Isa
 from lab.limits.bounds import Prediction
-from lab.measurement import GpuDescription, Measurement, Verification
+from lab.measurement import GpuDescription, Measurement, Merit, Verification
 from lab.toolchain.base import Resources
 
-SCHEMA = 2
+SCHEMA = 4
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -62,7 +63,7 @@ class BuildRecord:
         toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
         version: Compiler version.
         command: As one could repeat it.
-        resources: Of the kernel that is launched.
+        resources: Of the kernel that is launched; of several, the largest value of each.
         sass_sha256: Hash of the machine code's instructions: equal hashes, equal code.
         seconds: Compile time; from the cache, the time the first build took.
         cached: Taken from the cache in this run.
@@ -95,16 +96,56 @@ class LaunchRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One launch of a variant that needs several.
+
+    Attributes:
+        entry: Its entry point.
+        launch: Geometry.
+        bytes_moved: Least bytes through DRAM that the template declares for it; None where it declares none.
+        resources: Of its kernel.
+        ptx: Static mix of its PTX.
+        sass: Static mix of its SASS.
+        prediction: Its occupancy; None where the GPU table cannot tell.
+    """
+
+    entry: str
+    launch: LaunchRecord
+    bytes_moved: int | None = None
+    resources: Resources | None = None
+    ptx: KernelMix | None = None
+    sass: KernelMix | None = None
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedStep:
+    """One launch of a sequence as it was executed on the CPU.
+
+    Attributes:
+        entry: Entry point that was executed.
+        launch: Geometry.
+        executed: What was executed; None where the sequence did not come so far.
+        hot_loop: What was executed in the PTX's hot loop; None without loops.
+    """
+
+    entry: str
+    launch: LaunchRecord
+    executed: ExecutedCounts | None = None
+    hot_loop: ExecutedCounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationRecord:
     """One execution of a variant's PTX on the CPU.
 
     Attributes:
         problem: The problem at the emulated size, complete.
-        entry: Entry point that was executed.
-        launch: Geometry.
+        launches: What was launched, in order, with its own counts.
         verification: Comparison with NumPy; None where the emulator could not execute the kernel.
-        executed: What was executed, over the whole kernel.
-        hot_loop: What was executed in the PTX's hot loop; None without loops.
+        executed: What was executed, over all launches.
+        hot_loop: What was executed in the PTX's hot loop of a single launch; None without loops, or with several
+            launches, which have a hot loop each.
         findings: Faults: races, bad accesses, divergent barriers.
         steps: Instructions that the interpreter issued.
         notes: What was deliberately not executed.
@@ -112,8 +153,7 @@ class EmulationRecord:
     """
 
     problem: Mapping[str, Scalar]
-    entry: str
-    launch: LaunchRecord
+    launches: tuple[EmulatedStep, ...]
     verification: Verification | None = None
     executed: ExecutedCounts | None = None
     hot_loop: ExecutedCounts | None = None
@@ -148,16 +188,18 @@ class VariantRecord:
         arch: `sm_90`.
         status: How far it came.
         reason: Why it stopped there, one line; empty when nothing failed.
-        launch: Geometry, where it could be computed.
+        launch: Geometry; None with several launches.
         build: Where it compiled.
-        ptx: Static mix of the PTX.
-        sass: Static mix of the SASS.
-        prediction: Occupancy and bounds.
+        ptx: Static mix of the PTX; None with several launches.
+        sass: Static mix of the SASS; None with several launches.
+        prediction: Occupancy and bounds; of several launches the lowest occupancy, and the bounds of all together.
+        steps: With several launches each of them, in order; empty where there is one.
         emulation: Execution on the CPU at the experiment's `emulate` size.
         verification: Comparison with NumPy on the GPU.
         measurement: Times.
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
+        merit: What throughput counts.
         round: Round of a search that tried it: 0 is the sample; None in a run of the whole space.
     """
 
@@ -180,7 +222,24 @@ class VariantRecord:
     verification: Verification | None = None
     measurement: Measurement | None = None
     emulation: EmulationRecord | None = None
+    merit: Merit = Merit.TFLOPS
+    steps: tuple[StepRecord, ...] = ()
     round: int | None = None
+
+    def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
+        """Static mix of every kernel that is launched, each once, in order."""
+        both = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
+        found = [ptx if isa == "ptx" else sass for ptx, sass in both]
+        return tuple({mix.name: mix for mix in found if mix}.values())
+
+    def rate(self, ms: float) -> float:
+        """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""
+        return self.merit.rate(self.flops, self.bytes_moved, ms)
+
+    @property
+    def throughput(self) -> float | None:
+        """Measured median throughput in the unit of `merit`, or None where nothing was measured."""
+        return None if self.measurement is None else self.rate(self.measurement.samples.median)
 
     @property
     def tflops(self) -> float | None:
@@ -195,7 +254,7 @@ class SearchRecord:
     """How a search chose its variants.
 
     Attributes:
-        combinations: Size of the space before constraints, over all problems.
+        combinations: Size of the space before constraints, for one problem.
         drawn: Combinations that were drawn at random until the sample was full.
         seed: Of the draw.
         rounds: Variants of each round: the sample first, then the neighbours that each refinement added.

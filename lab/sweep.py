@@ -18,13 +18,14 @@ from typing import Any, Protocol, Self
 
 from pebble import ProcessExpired, ProcessPool
 
-from lab import kernels, records
+from lab import records
 from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask, emulate, not_executed
 from lab.errors import MissingToolError
 from lab.experiment import Experiment
-from lab.gpu.job import Argument, BaselineResult, Job, JobResult, Policy
+from lab.gpu.job import BaselineResult, Job, JobResult, Policy
 from lab.gpu.session import GpuSession
+from lab.launches import launches
 from lab.measurement import GpuDescription
 from lab.plan import Planned
 from lab.search import Group, Pruner, Score, group_of, score
@@ -239,13 +240,12 @@ class Sweep:
         point, small = item.planned.point, item.planned.point.problem.emulate
         if not self.emulate or small is None:
             return None
-        hot = item.record.ptx.hot_loop if item.record.ptx else None
         return EmulationTask(
-            launch=kernels.launch(point.kernel.template, point.parameters, small),
+            launches=launches(point.kernel.template, point.parameters, small),
             operator=self.experiment.operator_reference,
             problem=dict(small),
             seed=self.experiment.seed,
-            hot_loop=hot.label if hot else None,
+            hot_loops={mix.name: mix.hot_loop.label for mix in item.record.mixes("ptx") if mix.hot_loop},
         )
 
     def _execute(self, item: _Item, task: EmulationTask) -> None:
@@ -287,7 +287,7 @@ class Sweep:
     def _urgency(self, item: _Item) -> float:
         """A search measures what promises most first, which prunes most; a sweep keeps the file's order."""
         ceiling = item.record.prediction.ceiling if item.record.prediction else None
-        return -ceiling.tflops if self.pruner is not None and ceiling else 0.0
+        return -ceiling.rate if self.pruner is not None and ceiling else 0.0
 
     def _feed(self) -> None:
         """Hand the GPU what is ready, one problem's variants after another: its worker keeps one problem's data."""
@@ -328,7 +328,7 @@ class Sweep:
 
 def _code(planned: Planned) -> tuple[object, ...]:
     """What decides a build."""
-    return (planned.toolchain.name, planned.toolchain.version, planned.request, planned.launch.entry)
+    return (planned.toolchain.name, planned.toolchain.version, planned.request, planned.launches.entries)
 
 
 def _outcome(future: Future[Any]) -> Built | BuildFailure:
@@ -355,15 +355,10 @@ def _emulation(future: Future[Any], task: EmulationTask) -> EmulationRecord:
 
 def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
     """What the GPU is asked to do with a variant."""
-    launch = planned.launch
     return Job(
         variant=planned.variant,
         cubin=cubin,
-        kernel=launch.entry,
-        grid=launch.grid,
-        block=launch.block,
-        dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        arguments=tuple(Argument(name, kind) for name, kind in launch.arguments),
+        launches=planned.launches,
         operator=experiment.operator_reference,
         problem=dict(planned.point.problem.values),
         seed=experiment.seed,

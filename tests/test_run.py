@@ -207,8 +207,51 @@ def test_with_a_gpu_the_winner_is_measured_again(experiment, tmp_path, played):
     assert outcome.run.not_measured == ""
     assert outcome.run.baseline == "cublas (libcublas 13, kern)"
     job = played.jobs[0]
-    assert [(a.name, a.c_type) for a in job.arguments] == [("m", "int32"), ("A", "float32*"), ("C", "float32*")]
-    assert (job.grid, job.block) == ((2, 1, 1), (32, 1, 1))
+    assert job.launches.steps[0].arguments == (("m", "int32"), ("A", "float32*"), ("C", "float32*"))
+    assert (job.launches.steps[0].grid, job.launches.steps[0].block) == ((2, 1, 1), (32, 1, 1))
+
+
+SEQUENCE = """{#---
+summary: s
+operator: gemm
+launches:
+  - {entry: first, grid: [4], block: [64], bytes_moved: 600, arguments: {m: int32, scratch: T*}}
+  - {entry: second, grid: [1], block: [96], shared_bytes: 512, bytes_moved: 400,
+     arguments: {m: int32, scratch: T*, C: T*}}
+workspace: {scratch: {type: T, elements: m}}
+---#}
+extern "C" __global__ void first(int m, {{ T }}* scratch)
+{
+    for (int i = threadIdx.x; i < m; i += 64) scratch[i] = i * 2.0f;
+}
+extern "C" __global__ void second(int m, {{ T }}* scratch, {{ T }}* C)
+{
+#pragma unroll 1
+    for (int i = threadIdx.x; i < m; i += 96) C[i] = fmaf(scratch[i], scratch[i], 1.0f);
+}
+"""
+
+
+def test_a_sequence_of_launches_is_described_launch_by_launch(experiment, tmp_path, played):
+    (experiment.parent / "mine.cu.j2").write_text(SEQUENCE)
+    experiment.write_text(EXPERIMENT.replace(", parameters: {depth: [1, 2, 4, 8]}", ""))
+    (record,) = run(experiment, Options(output=tmp_path / "out"), Watcher()).records
+    first, second = record.steps
+    assert (first.entry, second.entry) == ("first", "second")
+    assert (record.launch, record.ptx, record.sass) == (None, None, None)
+    assert second.launch.dynamic_shared_bytes == 512
+    assert second.ptx.hot_loop.counts.fma == 1
+    assert second.sass.counts.fma > 0
+    assert first.sass.counts.fma == 0
+    assert record.build.resources.registers == max(first.resources.registers, second.resources.registers)
+    assert record.prediction.occupancy == min(first.prediction.occupancy, second.prediction.occupancy)
+    dram = next(bound for bound in record.prediction.bounds if bound.name == "DRAM")
+    assert dram.tflops == pytest.approx(record.flops / 1000 * 4.8)
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "first" in page
+    (job, *_) = played.jobs
+    assert job.launches.entries == ("first", "second")
+    assert [buffer.name for buffer in job.launches.workspace] == ["scratch"]
 
 
 def test_machine_code_for_another_gpu_is_not_run(experiment, tmp_path, played):

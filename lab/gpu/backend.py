@@ -16,7 +16,7 @@ from lab.measurement import CardState, GpuDescription
 from lab.operators.base import Array, Inputs
 
 Launch = Callable[[], None]
-"""Queues one launch on the backend's stream and returns at once."""
+"""Queues one computation, a launch or a sequence of them, on the backend's stream and returns at once."""
 
 
 class RefusedError(LabError):
@@ -85,7 +85,7 @@ class Backend(Protocol):
         """Copy every array of the loaded inputs to the device: outputs hold again what they hold before a launch."""
 
     def kernel(self, job: Job) -> Launch:
-        """Load the cubin and resolve the arguments.
+        """Load the cubin, resolve the arguments, make the workspace. The workspace is poisoned by `upload`.
 
         Raises:
             RefusedError: the launch would be refused: too many threads, too much shared memory, a bad argument.

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from lab.expressions import Scalar
+from lab.launches import Launches
 from lab.measurement import Measurement, Verification
 
 
@@ -30,30 +31,13 @@ class Flush(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """One kernel argument.
-
-    Attributes:
-        name: A name in the operator's `Inputs.arrays` (pointers) or `Inputs.scalars`.
-        c_type: Element type by NumPy's name, with ``*`` for a pointer: ``int32``, ``float32*``.
-    """
-
-    name: str
-    c_type: str
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One variant to run.
 
     Attributes:
         variant: Id, as in the records.
         cubin: The image that was inspected; it is the one that runs.
-        kernel: Symbol of the kernel, as the cubin spells it (mangled if need be).
-        grid: Blocks in x, y, z.
-        block: Threads in x, y, z.
-        dynamic_shared_bytes: Dynamic shared memory per block.
-        arguments: In the kernel's order.
+        launches: What is launched, in order, on one stream; entries as the cubin spells them (mangled if need be).
         operator: As the experiment names it: ``gemm`` or ``path/to/file.py:Class``.
         problem: The operator's problem, complete.
         seed: Of the random inputs.
@@ -62,11 +46,7 @@ class Job:
 
     variant: str
     cubin: bytes
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_shared_bytes: int
-    arguments: tuple[Argument, ...]
+    launches: Launches
     operator: str
     problem: Mapping[str, Scalar]
     seed: int = 0

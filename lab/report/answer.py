@@ -124,13 +124,14 @@ def _not_measured(reason: str) -> str:
 
 def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
     first = best[0]
-    rate = response.of(first) or 0.0
+    rate, unit = response.of(first) or 0.0, response.unit
     gpu = run.gpu.name if run.gpu else "the GPU"
-    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} TFLOP/s"
-    headline = f"{rate:.2f} TFLOP/s"
-    if first.prediction and first.prediction.peak_tflops:
-        share = percent(rate / first.prediction.peak_tflops)
-        text += f", {share} of the {first.prediction.peak_tflops:.1f} TFLOP/s peak"
+    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
+    headline = f"{rate:.2f} {unit}"
+    peak = figures.peak(first)
+    if peak:
+        share = percent(rate / peak)
+        text += f", {share} of the {peak:.1f} {unit} peak"
         headline += f" · {share} of peak"
     measurement = first.measurement
     ratio = measurement.ratio_to_baseline if measurement else None
@@ -140,8 +141,8 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
         headline += f" · {ratio:.3f} × {name}"
     sentences = [f"{text}."]
     if measurement and measurement.remeasured:
-        again = first.flops / measurement.remeasured.median / 1e9
-        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} TFLOP/s.")
+        again = first.rate(measurement.remeasured.median)
+        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
     return headline, sentences
 
 
@@ -150,16 +151,17 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
     found = [(label, group) for label, group in figures.by_problem(run, records).items()]
     winners = [(label, best[0]) for label, group in found if (best := figures.ranked(group, response))]
     rates = [response.of(winner) or 0.0 for _, winner in winners]
-    span = f"{min(rates):.2f} to {max(rates):.2f} TFLOP/s"
+    low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
+    span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
     what = "reach" if response.kind is Kind.MEASURED else "have predicted ceilings of"
     sentences = [f"The best variants of {len(winners)} problems {what} {span}."]
     for label, winner in winners[:MOST_WINNERS]:
-        text = f"{label}: {name_of(winner, without=label)} with {response.of(winner) or 0.0:.2f} TFLOP/s"
+        text = f"{label}: {name_of(winner, without=label)} with {response.of(winner) or 0.0:.2f} {response.unit}"
         measurement = winner.measurement if response.kind is Kind.MEASURED else None
         if measurement and measurement.ratio_to_baseline is not None:
             text += f", {measurement.ratio_to_baseline:.3f} times {measurement.baseline_name or 'the baseline'}"
         if measurement and measurement.remeasured:
-            text += f"; {winner.flops / measurement.remeasured.median / 1e9:.2f} in a fresh process"
+            text += f"; {winner.rate(measurement.remeasured.median):.2f} in a fresh process"
         sentences.append(f"{text}.")
     if len(winners) > MOST_WINNERS:
         sentences.append(f"The table has the other {len(winners) - MOST_WINNERS} problems.")
@@ -170,14 +172,15 @@ def _predicted(
     run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
 ) -> tuple[str, list[str]]:
     first = best[0]
-    rate = response.of(first) or 0.0
+    rate, unit = response.of(first) or 0.0, response.unit
     ties = sum(math.isclose(response.of(record) or 0.0, rate, rel_tol=1e-6) for record in best)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     bound = first.prediction.ceiling if first.prediction else None
-    text = f"The best predicted ceiling on {gpu} is {rate:.2f} TFLOP/s"
-    headline = f"≤ {rate:.2f} TFLOP/s predicted"
-    if first.prediction and first.prediction.peak_tflops:
-        share = percent(rate / first.prediction.peak_tflops)
+    text = f"The best predicted ceiling on {gpu} is {rate:.2f} {unit}"
+    headline = f"≤ {rate:.2f} {unit} predicted"
+    peak = figures.peak(first)
+    if peak:
+        share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     if bound:
         text += f", bound by {bound.name}"

@@ -7,13 +7,23 @@ from fake_device import FakeDevice
 
 from lab.gpu.job import Job, Policy, Stage
 from lab.gpu.worker import Worker
+from lab.launches import Launch, Launches
 
 POLICY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, baseline="fake")
 HERE = Path(__file__).parent
 
 
 def job(kernel="double", cubin=b"4", n=16):
-    return Job("v1", cubin, kernel, (1, 1, 1), (32, 1, 1), 0, (), "fake_operator.py:Double", {"n": n}, 0, HERE)
+    launches = Launches((Launch(kernel, (1, 1, 1), (32, 1, 1), 0, ()),))
+    return Job(
+        "v1",
+        cubin,
+        launches,
+        "fake_operator.py:Double",
+        {"n": n},
+        0,
+        HERE,
+    )
 
 
 @pytest.fixture
