@@ -23,13 +23,13 @@ class Planned:
     """One variant, ready to be built.
 
     Attributes:
-        variant: Id, a short hash of everything that decides its machine code.
+        variant: Id, a short hash of everything that decides its machine code, and of its problem.
         position: Place in the experiment, from 0.
-        point: Kernel and parameters.
+        point: Kernel, parameters and problem.
         label: What tells it from its siblings.
         toolchain: The compiler.
         request: What to compile.
-        launches: How it is launched for the experiment's problem.
+        launches: How it is launched for the point's problem.
     """
 
     variant: str
@@ -52,7 +52,12 @@ def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
 
 
 def plan(
-    experiment: Experiment, points: Sequence[Point], toolchains: Sequence[Toolchain], archs: Sequence[str]
+    experiment: Experiment,
+    points: Sequence[Point],
+    toolchains: Sequence[Toolchain],
+    archs: Sequence[str],
+    *,
+    first: int = 0,
 ) -> tuple[Planned, ...]:
     """Render every point for every toolchain and architecture.
 
@@ -61,6 +66,7 @@ def plan(
         points: Its points.
         toolchains: Toolchains, resolved.
         archs: Architectures, `native` resolved.
+        first: Position of the first.
 
     Raises:
         UserError: a template fails, a geometry is illegal, or no toolchain targets an architecture.
@@ -77,7 +83,7 @@ def plan(
                 )
     planned: list[Planned] = []
     for point in points:
-        template, problem = point.kernel.template, experiment.problem
+        template, problem = point.kernel.template, point.problem.values
         source = kernels.render(template, point.parameters, problem)
         launched = launches(template, point.parameters, problem)
         for tool in toolchains:
@@ -89,7 +95,7 @@ def plan(
                 planned.append(
                     Planned(
                         variant=variant_id(point, request, tool),
-                        position=len(planned),
+                        position=first + len(planned),
                         point=point,
                         label=" ".join(label),
                         toolchain=tool,
@@ -101,11 +107,12 @@ def plan(
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
-    """Ten hexadecimal digits over everything that decides a variant's machine code."""
+    """Ten hexadecimal digits over everything that decides a variant's machine code, and its problem."""
     facts: Mapping[str, object] = {
         "kernel": point.kernel.name,
         "template": point.kernel.template.name,
         "parameters": dict(sorted(point.parameters.items())),
+        "problem": dict(sorted(point.problem.values.items())),
         "source": request.source,
         "options": request.options,
         "arch": request.arch,

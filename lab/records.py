@@ -13,12 +13,22 @@ from lab import __version__, environment
 from lab.building import BuildFailure, Built
 from lab.errors import UserError
 from lab.experiment import Expansion, Experiment
+from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
 from lab.launches import Launch
 from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.measurement import GpuDescription
 from lab.plan import Planned
-from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, StepRecord, VariantRecord
+from lab.store import (
+    BuildRecord,
+    EmulationRecord,
+    LaunchRecord,
+    RunRecord,
+    SearchRecord,
+    Status,
+    StepRecord,
+    VariantRecord,
+)
 from lab.toolchain.base import Resources
 
 
@@ -32,26 +42,36 @@ def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantR
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
 
 
+def pruned(record: VariantRecord, reason: str) -> VariantRecord:
+    """The record of a variant that a search does not run."""
+    return replace(record, status=Status.PRUNED, reason=reason)
+
+
 def inspected(
-    experiment: Experiment, planned: Planned, outcome: Built | BuildFailure, gpu: GpuDescription | None
+    experiment: Experiment,
+    planned: Planned,
+    outcome: Built | BuildFailure,
+    gpu: GpuDescription | None,
+    searched: int | None = None,
 ) -> VariantRecord:
-    """The record of a variant that was built, or could not be."""
-    steps = planned.launches.steps
+    """The record of a variant that was built, or could not be; `searched` is the round of a search."""
+    steps, problem = planned.launches.steps, planned.point.problem.values
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
         label=planned.label,
         template=planned.point.kernel.template.name,
         parameters=dict(planned.point.parameters),
-        problem=dict(experiment.problem),
+        problem=dict(problem),
         arch=planned.request.arch,
         status=Status.INSPECTED,
         reason="",
-        flops=experiment.operator.flops(experiment.problem),
-        bytes_moved=experiment.operator.bytes_moved(experiment.problem),
+        flops=experiment.operator.flops(problem),
+        bytes_moved=experiment.operator.bytes_moved(problem),
         merit=experiment.operator.merit,
         launch=_geometry(steps[0]) if len(steps) == 1 else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
+        round=searched,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
@@ -102,7 +122,8 @@ def _prediction(
     A launch of a sequence does an unknown part of the problem's operations: of it only the occupancy is known, and
     the time of the traffic that its template declares.
     """
-    operator, problem, alone = experiment.operator, experiment.problem, len(planned.launches.steps) == 1
+    operator, problem = experiment.operator, planned.point.problem.values
+    alone = len(planned.launches.steps) == 1
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
@@ -125,7 +146,7 @@ def _together(
     parts = [step.prediction for step in steps if step.prediction]
     if len(parts) < len(steps):
         return None
-    operator, problem = experiment.operator, experiment.problem
+    operator, problem = experiment.operator, planned.point.problem.values
     return predict_sequence(
         _target(experiment, planned.request.arch, gpu),
         parts,
@@ -226,12 +247,17 @@ def facts_of(
     not_measured: str,
 ) -> RunRecord:
     """The run's own facts as they are known when it starts."""
-    notes = tuple(f"{count} combinations were left out by: {why}." for why, count in expansion.excluded.items())
+    looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
+    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    searched = None
+    if experiment.search and expansion.drawn is not None:
+        combinations = expansion.combinations // len(experiment.problems)
+        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
     return RunRecord(
         experiment=experiment.name,
         question=experiment.question,
         operator=experiment.operator.name,
-        problem=dict(experiment.problem),
+        problem=shared_fields(experiment),
         source=experiment.text,
         command=command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -245,12 +271,23 @@ def facts_of(
         swept=experiment.swept,
         variants=variants,
         notes=notes,
+        problem_axes=experiment.problem_axes,
+        search=searched,
     )
 
 
-def baseline_text(found: BaselineResult | None) -> str:
-    """Name, library and kernel of the baseline; empty where there was none."""
-    if found is None:
-        return ""
-    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
-    return f"{found.name} ({facts})" if facts else found.name
+def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
+    """The fields of the problem that are the same in all of the experiment's problems."""
+    first, *others = (problem.values for problem in experiment.problems)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def baseline_text(found: Mapping[str, BaselineResult]) -> str:
+    """Name, library and kernel of the baseline for each problem, by the problem's label; empty where there was none."""
+    texts: dict[str, list[str]] = {}
+    for label, one in found.items():
+        facts = ", ".join(filter(None, [one.library, one.kernel, one.note]))
+        texts.setdefault(f"{one.name} ({facts})" if facts else one.name, []).append(label)
+    if len(texts) < 2:  # noqa: PLR2004 - the same for all problems: no need to say for which
+        return next(iter(texts), "")
+    return "; ".join(f"{', '.join(labels)}: {text}" for text, labels in texts.items())

@@ -34,7 +34,7 @@ from lab.limits.bounds import Prediction
 from lab.measurement import GpuDescription, Measurement, Merit, Verification
 from lab.toolchain.base import Resources
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -47,11 +47,12 @@ class Status(StrEnum):
     LAUNCH_FAILED = "launch failed"
     VERIFICATION_FAILED = "verification failed"
     TIMED_OUT = "timed out"
+    PRUNED = "pruned"  # a search compiled and inspected it, and found it not worth running
 
     @property
     def failed(self) -> bool:
         """The variant did not reach the end of the pipeline."""
-        return self not in (Status.INSPECTED, Status.VERIFIED)
+        return self not in (Status.INSPECTED, Status.VERIFIED, Status.PRUNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ class VariantRecord:
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
         merit: What throughput counts.
+        round: Round of a search that tried it: 0 is the sample; None in a run of the whole space.
     """
 
     variant: str
@@ -222,6 +224,7 @@ class VariantRecord:
     emulation: EmulationRecord | None = None
     merit: Merit = Merit.TFLOPS
     steps: tuple[StepRecord, ...] = ()
+    round: int | None = None
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""
@@ -247,6 +250,23 @@ class VariantRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """How a search chose its variants.
+
+    Attributes:
+        combinations: Size of the space before constraints, for one problem.
+        drawn: Combinations that were drawn at random until the sample was full.
+        seed: Of the draw.
+        rounds: Variants of each round: the sample first, then the neighbours that each refinement added.
+    """
+
+    combinations: int
+    drawn: int
+    seed: int
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The run's own facts: what was asked, where it ran, and what was not done and why.
 
@@ -254,7 +274,7 @@ class RunRecord:
         experiment: Name, the experiment file's stem.
         question: The experiment's question.
         operator: Operator name.
-        problem: The operator's problem, complete.
+        problem: The fields of the operator's problem that all variants share; complete where there is one problem.
         source: The experiment file's text.
         command: The command that repeats the run.
         started: ISO 8601 with time zone.
@@ -268,6 +288,8 @@ class RunRecord:
         swept: Names of the parameters that take more than one value, in file order.
         variants: How many variants the experiment has (records may be fewer after an interruption).
         notes: Further sentences that a reader must see.
+        problem_axes: Fields by which the problems differ, in file order; empty where there is one problem.
+        search: How the variants were chosen; None where the whole space was run.
     """
 
     experiment: str
@@ -287,6 +309,8 @@ class RunRecord:
     swept: tuple[str, ...]
     variants: int
     notes: tuple[str, ...] = ()
+    problem_axes: tuple[str, ...] = ()
+    search: SearchRecord | None = None
 
 
 # JSON has no infinity and no NaN; an error can be either, and null would lose which
@@ -395,6 +419,36 @@ class Store:
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
 
+    def record(self, variant: str) -> VariantRecord:
+        """One variant's record.
+
+        Raises:
+            StoreError: there is none, or it cannot be read.
+        """
+        rows = self._read("SELECT json FROM records WHERE variant=?", variant)
+        if not rows:
+            raise StoreError(f"{self.folder} holds no variant {variant}")
+        try:
+            return _VARIANT.validate_json(rows[0])
+        except ValidationError as error:
+            raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+
+    def count(self) -> int:
+        """How many records there are."""
+        return int(self._read("SELECT count(*) FROM records")[0])
+
+    def read_file(self, variant: str, name: str) -> bytes:
+        """One of a variant's files.
+
+        Raises:
+            StoreError: it is missing or cannot be read.
+        """
+        path = self.variant_folder(variant) / name
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
     def variant_folder(self, variant: str) -> Path:
         """Where a variant's files are."""
         return self.folder / "variants" / variant
@@ -415,9 +469,9 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be written: {error}") from error
 
-    def _read(self, statement: str) -> list[str]:
+    def _read(self, statement: str, *values: object) -> list[str]:
         try:
-            return [row[0] for row in self._db.execute(statement)]
+            return [row[0] for row in self._db.execute(statement, values)]
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error
 

@@ -60,6 +60,13 @@ class RunProgress:
         self._build = self._bar.add_task("build and inspect", total=variants, best="")
         self._done = self._bar.add_task("finish", total=variants, best="")
 
+    def more(self, variants: int) -> None:
+        """A search goes on: both bars grow."""
+        self._console.print(f"{variants} neighbours of the best ones", highlight=False)
+        for bar in (self._build, self._done):
+            total = next(task.total for task in self._bar.tasks if task.id == bar)
+            self._bar.update(bar, total=(total or 0) + variants)
+
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
         """Move the first bar."""
         del planned, outcome

@@ -56,9 +56,13 @@ def is_ladder(records: Sequence[VariantRecord]) -> bool:
     return len({record.kernel for record in records}) > 1
 
 
-def shown_records(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """The variants that have a bar: a ladder's in order, else the best, best first."""
-    best = figures.ranked(records, response)[:MOST_BARS]
+def shown_records(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
+    """The variants that have a bar: a ladder's in order, else the best of each problem, best first."""
+    groups = figures.by_problem(run, records)
+    each = max(1, MOST_BARS // max(1, len(groups)))
+    best = figures.ranked(
+        tuple(record for group in groups.values() for record in figures.ranked(group, response)[:each]), response
+    )[:MOST_BARS]
     if not is_ladder(records):
         return best
     chosen = {record.variant for record in best}
@@ -74,8 +78,8 @@ def names(records: Sequence[VariantRecord]) -> dict[str, str]:
 
 
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
-    """One bar a variant, and the baseline's where there is one: last in a ladder, by its value in a sweep."""
-    shown = shown_records(records, response)
+    """One bar a variant, and each problem's baseline where there is one: last in a ladder, by its value in a sweep."""
+    shown = shown_records(run, records, response)
     name, made = names(shown), []
     for record in shown:
         value = response.of(record) or 0.0
@@ -95,12 +99,13 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
                 "variant" if measured or ceiling is None else ceiling.name,
             )
         )
-    base = baseline_rate(records) if response.kind is Kind.MEASURED else None
-    if base is not None:
-        peak = common_peak(records)
-        title = next((r.measurement.baseline_name for r in records if r.measurement and r.measurement.baseline), None)
-        made.append(Bar(title or run.baseline or "baseline", "", base, None, None, None,
-                        base / peak if peak else None, "baseline"))  # fmt: skip
+    peak = common_peak(records)
+    for label, group in figures.by_problem(run, records).items() if response.kind is Kind.MEASURED else ():
+        base = baseline_rate(group)
+        if base is not None and len(made) < 2 * MOST_BARS:
+            title = next((r.measurement.baseline_name for r in group if r.measurement and r.measurement.baseline), None)
+            made.append(Bar(f"{title or run.baseline or 'baseline'} {label}".strip(), "", base, None, None, None,
+                            base / peak if peak else None, "baseline"))  # fmt: skip
     if not is_ladder(records):
         made.sort(key=lambda bar: -bar.value)
     return tuple(made)
@@ -131,9 +136,9 @@ class Slice:
     order: int
 
 
-def mix_slices(records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
+def mix_slices(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
     """The hot loops' instructions by class, in the order of the bars; every variant that was read if none ranks."""
-    shown = shown_records(records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
+    shown = shown_records(run, records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
     name = names(shown)
     made: list[Slice] = []
     for record in shown:

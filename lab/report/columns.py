@@ -446,14 +446,27 @@ def _parameter(name: str, index: int, *, swept: bool) -> Column:
     )
 
 
+def _problem(name: str, index: int) -> Column:
+    return Column(
+        f"problem.{name}",
+        name,
+        None,
+        lambda r: r.problem.get(name),
+        shown=True,
+        field=f"problem_{index}",
+        about="field of the problem",
+    )
+
+
 def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """Every column of a run: identity, one a parameter (swept ones first, in file order), then the figures."""
+    """Every column of a run: identity, problem fields that vary, parameters (swept ones first), the figures."""
     names = dict.fromkeys(run.swept)
     for record in records:
         names.update(dict.fromkeys(record.parameters))
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
+    problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
     bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
-    return (*IDENTITY, *parameters, *(map(_bandwidth, FIGURES) if bytes_count else FIGURES))
+    return (*IDENTITY, *problems, *parameters, *(map(_bandwidth, FIGURES) if bytes_count else FIGURES))
 
 
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lab.isa.mix import Counts, KernelMix
 from lab.measurement import Kind, Merit
-from lab.store import VariantRecord
+from lab.store import RunRecord, Status, VariantRecord
 
 
 def hot_counts(mix: KernelMix | None) -> Counts | None:
@@ -75,8 +75,8 @@ class Response:
     unit: Merit = Merit.TFLOPS
 
     def of(self, record: VariantRecord) -> float | None:
-        """The response of one variant, in `unit`; None where it has none or failed."""
-        if record.status.failed:
+        """The response of one variant, in `unit`; None where it has none, failed or was pruned."""
+        if record.status.failed or record.status is Status.PRUNED:
             return None
         return measured(record) if self.kind is Kind.MEASURED else predicted(record)
 
@@ -103,3 +103,20 @@ def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[Vari
     """Records with a response, best first; equal ones stay in the experiment's order."""
     having = [(value, record) for record in records if (value := response.of(record)) is not None]
     return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
+
+
+def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, tuple[VariantRecord, ...]]:
+    """The records of each problem by its label, ``m=2048 layout=nt``; one group without a label for one problem.
+
+    Only variants of the same problem compete: each has its winner and its baseline.
+    """
+    groups: dict[str, list[VariantRecord]] = {}
+    for record in records:
+        label = " ".join(f"{name}={text(record.problem.get(name))}" for name in run.problem_axes)
+        groups.setdefault(label, []).append(record)
+    return {label: tuple(group) for label, group in groups.items()}
+
+
+def text(value: object) -> str:
+    """A value as experiment files write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

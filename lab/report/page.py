@@ -18,7 +18,7 @@ from lab.measurement import CardState, Kind
 from lab.report import chartdata, style
 from lab.report.charts import Chart
 from lab.report.columns import Column, Value
-from lab.report.figures import ranked
+from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
 from lab.store import Store, VariantRecord
 
@@ -75,6 +75,7 @@ def page(
         source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
         kinds=_kinds_shown(analysis),
         most_bars=chartdata.MOST_BARS,
+        problems=len(by_problem(analysis.run, analysis.records)),
     )
 
 

@@ -21,8 +21,8 @@ from lab.measurement import Kind
 from lab.report import style
 from lab.report.chartdata import Bar, Slice, labelled_points, point_labels
 from lab.report.columns import Column, Value
-from lab.report.effects import Effect, text
-from lab.report.figures import Response
+from lab.report.effects import Effect
+from lab.report.figures import Response, text
 from lab.store import VariantRecord
 
 DPI: Final = 160

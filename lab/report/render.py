@@ -46,7 +46,7 @@ class Analysis:
         slices: Instruction mix.
         axes: Ratio columns that have values.
         by: Column that colours the ratio chart and its values, or None.
-        baseline: Name and throughput, or None.
+        baseline: Name and throughput, where one is the same for all variants, else None.
     """
 
     run: RunRecord
@@ -76,7 +76,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
     varied = factors(run, records)
     effects = main_effects(varied, observed)
     bars = chartdata.bars(run, records, response)
-    baseline = next(((bar.name, bar.value) for bar in bars if bar.group == "baseline"), None)
+    baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
     named = {column.name: column for column in columns}
     by = None
     if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
@@ -91,10 +91,10 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         effects,
         strongest_interaction(varied, observed),
         bars,
-        chartdata.mix_slices(records, response),
+        chartdata.mix_slices(run, records, response),
         chartdata.ratio_columns(columns, records) if observed else (),
         by,
-        baseline,
+        baselines[0] if len(baselines) == 1 else None,
     )
 
 
