@@ -23,7 +23,7 @@ from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask, emulate, not_executed
 from lab.errors import MissingToolError
 from lab.experiment import Experiment
-from lab.gpu.job import BaselineResult, Job, JobResult, Policy
+from lab.gpu.job import BaselineResult, Flush, Job, JobResult, Policy
 from lab.gpu.session import GpuSession
 from lab.launches import launches
 from lab.measurement import GpuDescription
@@ -314,6 +314,10 @@ class Sweep:
             return
         if result.baseline is not None:
             self.baselines.setdefault(item.planned.point.problem.label, result.baseline)
+        for note in records.left_out(result):
+            if note not in self.notes:
+                self.notes.append(note)
+        self.store.write_files(item.planned.variant, records.baseline_files(result))
         self._finish(item, records.measured(item.record, result))
 
     def _finish(self, item: _Item, record: VariantRecord) -> None:
@@ -367,4 +371,6 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
 
 def policy_of(experiment: Experiment) -> Policy:
     """How variants of an experiment are checked and timed."""
-    return Policy(baseline=next(iter(experiment.baselines), None))
+    flush = {"auto": Flush.AUTO, "cold": Flush.ON, "warm": Flush.OFF}[experiment.cache]
+    first, *others = experiment.baselines or (None,)
+    return Policy(baseline=first, others=tuple(name for name in others if name), flush=flush)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
@@ -90,7 +90,16 @@ class ExperimentFile(_Strict):
     emulate: dict[str, Value] | None = Field(
         None, description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}"
     )
-    baselines: list[str] = Field(default_factory=list, max_length=1, description="What to compare with: [cublas]")
+    baselines: list[str] = Field(
+        default_factory=list,
+        description="What to compare with, the first being what ratios refer to: [cublas], or [copy, torch, triton]. "
+        "One that this machine lacks is reported and left out",
+    )
+    cache: Literal["auto", "cold", "warm"] = Field(
+        "auto",
+        description="State of the L2 cache: cold flushes it before each repetition, warm does not; auto is cold except "
+        "for launches so short that they are timed in batches",
+    )
     toolchains: list[str] = Field(
         default_factory=lambda: ["auto"],
         min_length=1,

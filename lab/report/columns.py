@@ -342,6 +342,7 @@ FIGURES: Final = (
         format=",d",
         about="races, bad accesses and divergent barriers that the CPU execution found",
     ),
+    Column("cache", "L2 cache", M, _timed(lambda m: m.cache), about="cold: flushed before each repetition; warm: not"),
     Column("sm_clock_mhz", "SM clock", M, _card(lambda c: c.sm_clock_mhz), "MHz", ",d"),
     Column(
         "ptx_fma_over_fma_plus_ld_shared",
@@ -466,7 +467,31 @@ def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Colum
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
     problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
     bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
-    return (*IDENTITY, *problems, *parameters, *(map(_bandwidth, FIGURES) if bytes_count else FIGURES))
+    others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
+    compared = tuple(column for name in others for column in _compared(name))
+    made = (*IDENTITY, *problems, *parameters, *FIGURES, *compared)
+    return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _compared(name: str) -> tuple[Column, Column]:
+    """What a further baseline did, beside each variant."""
+    return (
+        Column(
+            f"ratio_to_{name}",
+            f"ratio to {name}",
+            M,
+            _timed(lambda m: m.ratio_to(name)),
+            format=".3f",
+            shown=True,
+            about=f"throughput over that of {name}, interleaved; above 1 is faster",
+        ),
+        Column(f"{name}_ms", f"{name} median", M, _timed(lambda m: _median_of(m, name)), "ms", ".4f"),
+    )
+
+
+def _median_of(measurement: Measurement, name: str) -> float | None:
+    other = measurement.others.get(name)
+    return None if other is None else other.median
 
 
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:

@@ -169,6 +169,7 @@ def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
     samples = [
         ("variant", timed.samples),
         (timed.baseline_name or "baseline", timed.baseline),
+        *timed.others.items(),
         ("fresh process", timed.remeasured),
     ]
     rows = [
