@@ -26,6 +26,9 @@ VARIANTS = {
     "staged, one warp": ("staged", {"threads": 32, "stages": 1, "persistent": 7, "unroll": 1}),
     "twice": ("twice", {"threads": 64, "unroll": 2}),
     "twice, forwards": ("twice", {"threads": 128, "unroll": 1, "backwards": False, "persistent": 4}),
+    "cluster": ("fused", {"threads": 32, "cluster": 4, "items": 6, "vector_width": 2, "persistent": 8}),
+    "cluster of eight": ("fused", {"threads": 64, "cluster": 8, "items": 1}),
+    "staged cluster": ("staged", {"threads": 64, "cluster": 2, "stages": 2, "persistent": 6}),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
 }
 SIZES = [

@@ -1,4 +1,4 @@
-"""A backend without a GPU: the first entry launched names what the "kernel" does, `Job.cubin` its time in ms as text."""
+"""A backend without a GPU: the first entry launched names what the "kernel" does, `Job.cubin` holds its time in ms."""
 
 import os
 import signal
