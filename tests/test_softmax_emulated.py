@@ -22,13 +22,14 @@ VARIANTS = {
     "block": ("fused", {"threads": 64, "items": 6, "streaming": True}),
     "block, two rows": ("fused", {"threads": 64, "rows_per_block": 2, "items": 14, "persistent": 2}),
     "block of 1024": ("fused", {"threads": 1024, "items": 1}),
-    "staged": ("staged", {"threads": 64, "stages": 3, "persistent": 3}),
-    "staged, one warp": ("staged", {"threads": 32, "stages": 1, "persistent": 7, "unroll": 1}),
+    "staged": ("staged", {"threads": 64, "items": 6, "stages": 3, "persistent": 3}),
+    "staged, one warp": ("staged", {"threads": 32, "items": 14, "persistent": 7}),
     "twice": ("twice", {"threads": 64, "unroll": 2}),
     "twice, forwards": ("twice", {"threads": 128, "unroll": 1, "backwards": False, "persistent": 4}),
     "cluster": ("fused", {"threads": 32, "cluster": 4, "items": 6, "vector_width": 2, "persistent": 8}),
     "cluster of eight": ("fused", {"threads": 64, "cluster": 8, "items": 1}),
-    "staged cluster": ("staged", {"threads": 64, "cluster": 2, "stages": 2, "persistent": 6}),
+    "staged cluster": ("staged", {"threads": 64, "items": 3, "cluster": 2, "stages": 2, "persistent": 6}),
+    "twice in a cluster": ("twice", {"threads": 64, "cluster": 2, "unroll": 2, "persistent": 4}),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
 }
 SIZES = [
@@ -81,7 +82,7 @@ def test_every_template_is_right_and_clean(variant, dtype):
         ("naive", {}),
         ("fused", {"threads": 256, "items": 1}),
         ("fused", {"threads": 32, "rows_per_block": 4, "items": 7}),
-        ("staged", {"threads": 128, "persistent": 132}),
+        ("staged", {"threads": 128, "items": 2, "persistent": 132}),
         ("twice", {"threads": 256}),
     ],
 )
@@ -97,7 +98,7 @@ def test_1823_by_781(name, given):
     [
         ("naive", {}, "5 * m * n + 2 * m", "3 * m * n + 2 * m"),
         ("fused", {"threads": 256, "items": 1}, "m * n", "m * n"),
-        ("staged", {"threads": 128, "persistent": 4}, "m * n", "m * n"),
+        ("staged", {"threads": 128, "items": 2, "persistent": 4}, "m * n", "m * n"),
         ("twice", {"threads": 256}, "2 * m * n", "m * n"),
     ],
 )
