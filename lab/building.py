@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab import toolchain
 from lab.errors import CompileError, ReaderError
 from lab.isa.mix import KernelMix, kernel_mix
-from lab.isa.model import Module
+from lab.isa.model import Function, Module
 from lab.isa.ptx import read_ptx
 from lab.isa.sass import read_sass
 from lab.plan import Planned
@@ -22,12 +23,12 @@ class BuildTask:
     Attributes:
         toolchain: The compiler.
         request: What to compile.
-        entry: Symbol of the kernel that is launched.
+        entries: Symbols of the kernels that are launched, each once.
     """
 
     toolchain: Toolchain
     request: CompileRequest
-    entry: str
+    entries: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +39,16 @@ class Built:
         build: From the compiler.
         disassembly: From the disassembler.
         cached: Both came from the cache.
-        ptx: Mix of the launched kernel's PTX.
-        sass: Mix of the launched kernel's SASS.
-        sass_sha256: Hash of the launched kernel's instructions; equal hashes mean equal machine code.
+        ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
+        sass: The same for the SASS.
+        sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
     """
 
     build: Build
     disassembly: Disassembly
     cached: bool
-    ptx: KernelMix
-    sass: KernelMix
+    ptx: Mapping[str, KernelMix]
+    sass: Mapping[str, KernelMix]
     sass_sha256: str
 
 
@@ -68,7 +69,7 @@ class BuildFailure:
 
 def build_task(planned: Planned) -> BuildTask:
     """What a worker needs to know of a planned variant."""
-    return BuildTask(planned.toolchain, planned.request, planned.launch.entry)
+    return BuildTask(planned.toolchain, planned.request, planned.launches.entries)
 
 
 def build(task: BuildTask) -> Built | BuildFailure:
@@ -87,22 +88,27 @@ def build(task: BuildTask) -> Built | BuildFailure:
             build=result.build,
             disassembly=result.disassembly,
             cached=result.cached,
-            ptx=_mix(read_ptx(result.build.ptx, "kernel.ptx"), task.entry),
-            sass=_mix(sass, task.entry),
-            sass_sha256=_code_hash(sass, task.entry),
+            ptx=_mixes(read_ptx(result.build.ptx, "kernel.ptx"), task.entries),
+            sass=_mixes(sass, task.entries),
+            sass_sha256=_code_hash(sass, task.entries),
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
 
 
-def _mix(module: Module, entry: str) -> KernelMix:
-    return kernel_mix(module.isa, next(kernel for kernel in module.kernels if kernel.name == entry))
+def _mixes(module: Module, entries: tuple[str, ...]) -> dict[str, KernelMix]:
+    return {function.name: kernel_mix(module.isa, function) for function in _functions(module, entries)}
 
 
-def _code_hash(module: Module, entry: str) -> str:
-    function = next(kernel for kernel in module.kernels if kernel.name == entry)
+def _functions(module: Module, entries: tuple[str, ...]) -> list[Function]:
+    by_name = {kernel.name: kernel for kernel in module.kernels}
+    return [by_name[entry] for entry in entries]
+
+
+def _code_hash(module: Module, entries: tuple[str, ...]) -> str:
     code = "\n".join(
         f"{'!' if i.negated else ''}{i.predicate or ''} {i.opcode} {','.join(i.operands)}"
+        for function in _functions(module, entries)
         for i in function.instructions
     )
     return hashlib.sha256(code.encode()).hexdigest()

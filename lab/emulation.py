@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 
 from lab import emulator
-from lab.emulator.results import LineCount
-from lab.errors import LabError
+from lab.emulator.results import Buffer, Emulation, LineCount
+from lab.errors import LabError, UserError
 from lab.expressions import Scalar
-from lab.kernels import Launch
+from lab.isa.model import Module
+from lab.isa.ptx import read_ptx
+from lab.launches import Launch, Launches, Workspace
 from lab.measurement import Verification
 from lab.operators import Inputs, operator
-from lab.store import EmulationRecord, ExecutedLines, LaunchRecord
+from lab.operators.base import STORED_AS, Array
+from lab.store import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
 
 _MOST_FINDINGS = 20
 """Findings kept in a record; one fault tends to show on many lines."""
@@ -22,21 +27,21 @@ _MOST_FINDINGS = 20
 
 @dataclass(frozen=True, slots=True)
 class EmulationTask:
-    """One launch to execute.
+    """One computation to execute.
 
     Attributes:
-        launch: Geometry and arguments for `problem`.
+        launches: Geometry, arguments and workspace for `problem`.
         operator: As the experiment names it.
         problem: The problem at emulated size, complete.
         seed: Of the inputs.
-        hot_loop: Label of the PTX's hot loop, or None.
+        hot_loops: Entry point to the label of its PTX's hot loop; those without loops are absent.
     """
 
-    launch: Launch
+    launches: Launches
     operator: str
     problem: Mapping[str, Scalar]
     seed: int
-    hot_loop: str | None
+    hot_loops: Mapping[str, str]
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -44,34 +49,33 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
 
     What the emulator cannot execute is a record that says so, never a guess.
     """
-    launch, computed = task.launch, operator(task.operator)
+    computed = operator(task.operator)
     inputs = computed.inputs(task.problem, task.seed)
-    outputs = {name: inputs.arrays[name].copy() for name in inputs.outputs}
+    memory = _Memory(inputs, task.launches.workspace)
+    done: list[Emulation] = []
     try:
-        done = emulator.launch(
-            ptx,
-            launch.entry,
-            launch.grid,
-            launch.block,
-            [_argument(name, kind, inputs, outputs) for name, kind in launch.arguments],
-            dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        )
+        module = read_ptx(ptx)
+        for step in task.launches.steps:
+            done.append(_launch(module, step, memory))
+            if done[-1].findings:
+                break  # what follows would only repeat the fault
     except LabError as error:
         return not_executed(task, str(error))
     reference = computed.reference(task.problem, inputs)
-    largest, tolerance, worst = computed.verify(task.problem, reference, outputs)
-    hot = next((loop.counts for loop in done.loops if loop.label == task.hot_loop), None)
+    largest, tolerance, worst = computed.verify(task.problem, reference, memory.outputs)
+    steps = _steps(task, done)
+    counts = [step.executed for step in steps if step.executed is not None]
+    findings = tuple(finding for one in done for finding in one.findings)
     return EmulationRecord(
         problem=task.problem,
-        entry=launch.entry,
-        launch=_geometry(launch),
+        launches=steps,
         verification=Verification(largest <= tolerance, largest, tolerance, worst, "emulator"),
-        executed=done.counts,
-        hot_loop=hot,
-        findings=done.findings[:_MOST_FINDINGS],
-        steps=done.steps,
-        notes=(*done.notes, *_left_out(len(done.findings))),
-        lines=alike(done.lines),
+        executed=reduce(add, counts) if counts else None,
+        hot_loop=steps[0].hot_loop if len(steps) == 1 else None,
+        findings=findings[:_MOST_FINDINGS],
+        steps=sum(one.steps for one in done),
+        notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
+        lines=alike(line for one in done for line in one.lines),
     )
 
 
@@ -94,15 +98,60 @@ def _left_out(findings: int) -> tuple[str, ...]:
 
 
 def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
-    """The record of a launch that has no result, with the reason."""
-    return EmulationRecord(task.problem, task.launch.entry, _geometry(task.launch), unsupported=reason)
+    """The record of launches that have no result, with the reason."""
+    return EmulationRecord(task.problem, _steps(task, []), unsupported=reason)
 
 
-def _geometry(launch: Launch) -> LaunchRecord:
-    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:
+    return emulator.launch(
+        module,
+        step.entry,
+        step.grid,
+        step.block,
+        [memory.argument(name, kind) for name, kind in step.arguments],
+        dynamic_shared_bytes=step.dynamic_shared_bytes,
+    )
 
 
-def _argument(name: str, kind: str, inputs: Inputs, outputs: Mapping[str, np.ndarray]) -> object:
-    if kind.endswith("*"):
-        return outputs.get(name, inputs.arrays[name])
-    return np.dtype(kind).type(inputs.scalars[name])
+def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
+    """Every launch with what was counted; those that were not reached have no counts."""
+    steps = [
+        EmulatedStep(step.entry, LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes))
+        for step in task.launches.steps
+    ]
+    for i, one in enumerate(done):
+        label = task.hot_loops.get(one.kernel)
+        hot = next((loop.counts for loop in one.loops if loop.label == label), None)
+        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot)
+    return tuple(steps)
+
+
+class _Memory:
+    """The device's memory between launches: inputs as they are, copies of outputs, and the workspace."""
+
+    def __init__(self, inputs: Inputs, workspace: tuple[Workspace, ...]) -> None:
+        self._inputs = inputs
+        self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
+        self._workspace: dict[str, Array] = {}
+        self._untouched = {wanted.name for wanted in workspace if not wanted.zero}
+        for wanted in workspace:
+            dtype = np.dtype(STORED_AS.get(wanted.dtype, wanted.dtype))
+            poison = np.full(wanted.bytes, 0 if wanted.zero else 0xFF, np.uint8)
+            self._workspace[wanted.name] = poison.view(dtype)
+
+    def argument(self, name: str, kind: str) -> object:
+        """What the emulator takes for one argument.
+
+        The first launch that is handed a workspace buffer must write what it reads of it. For later launches the
+        poison decides: what nobody wrote reads as NaN.
+        """
+        known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
+        if name not in known:
+            raise UserError("the operator has nothing of that name", key="arguments", found=name, accepted=list(known))
+        if not kind.endswith("*"):
+            return np.dtype(kind).type(self._inputs.scalars[name])
+        if name in self._workspace:
+            initialised = name not in self._untouched
+            self._untouched.discard(name)
+            return Buffer(self._workspace[name], initialised=initialised)
+        return self.outputs.get(name, self._inputs.arrays[name])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, UndefinedError
@@ -88,8 +89,7 @@ def names_in(expression: str, *, at: Location, key: str) -> frozenset[str]:
     Raises:
         UserError: it is no Jinja expression.
     """
-    tree = _parse(expression, at, key)
-    return frozenset(n.name for n in tree.find_all(Name) if n.ctx == "load") - set(FUNCTIONS) - {"range"}
+    return _compiled(expression, at, key)[0]
 
 
 def evaluate(expression: str | float, names: Mapping[str, object], *, at: Location, key: str) -> Scalar:
@@ -109,7 +109,8 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
     """
     if not isinstance(expression, str):
         return expression
-    for name in sorted(names_in(expression, at=at, key=key) - set(names)):
+    used, compiled = _compiled(expression, at, key)
+    for name in sorted(used - names.keys()):
         raise UserError(
             f"unknown name {name!r} in an expression",
             at=at,
@@ -119,7 +120,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
             suggestion=did_you_mean(name, names),
         )
     try:
-        value = _ENV.compile_expression(expression, undefined_to_none=False)(**names)
+        value = compiled(**names)
         if isinstance(value, Undefined):
             str(value)  # a strict undefined says what is missing, or what the sandbox refused
     except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
@@ -135,14 +136,22 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
     return value
 
 
-def _parse(expression: str, at: Location, key: str) -> Any:  # noqa: ANN401 - jinja2.nodes.Template, untyped upstream
+@lru_cache(maxsize=4096)
+def _compiled(expression: str, at: Location, key: str) -> tuple[frozenset[str], Callable[..., object]]:
+    """The names of an expression and a function of them; a sweep evaluates few expressions many times.
+
+    Raises:
+        UserError: it is no expression.
+    """
     if len(expression) > _MAX_EXPRESSION:
         raise UserError("the expression is too long", at=at, key=key, accepted=f"at most {_MAX_EXPRESSION} characters")
     try:
         # `{{ a }}{{ b }}` is no expression; compile_expression takes what stands between braces and nothing else
         if re.search(r"\{[{%#]|[}%#]\}", expression):
             raise TemplateSyntaxError("write the expression without braces", 1)
-        _ENV.compile_expression(expression)
-        return _ENV.parse("{{ (" + expression + ") }}")
+        compiled = _ENV.compile_expression(expression, undefined_to_none=False)
+        tree = _ENV.parse("{{ (" + expression + ") }}")
     except (TemplateError, UndefinedError, RecursionError) as error:
         raise UserError(f"not a Jinja expression: {error}", at=at, key=key, found=expression) from error
+    used = frozenset(n.name for n in tree.find_all(Name) if n.ctx == "load") - set(FUNCTIONS) - {"range"}
+    return used, compiled

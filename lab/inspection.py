@@ -156,7 +156,7 @@ def inspect_variant(file: Path, variant: str) -> Inspection:
             suggestion=did_you_mean(variant, [planned.variant for planned in everything]),
         )
     planned = found[0]
-    return _compile(_title(planned), planned.toolchain, planned.request, only=planned.launch.entry)
+    return _compile(_title(planned), planned.toolchain, planned.request, only=planned.launches.entries)
 
 
 def _title(planned: Planned) -> str:
@@ -171,12 +171,14 @@ def variants(file: Path) -> tuple[Planned, ...]:
     return plan(experiment, expand(experiment).points, tools, archs)
 
 
-def _compile(title: str, compiler: toolchain.Toolchain, request: CompileRequest, only: str | None = None) -> Inspection:
+def _compile(
+    title: str, compiler: toolchain.Toolchain, request: CompileRequest, only: tuple[str, ...] = ()
+) -> Inspection:
     built = toolchain.build(compiler, request)
     listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
     if only:
         listings = tuple(  # type: ignore[assignment]
-            Listing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name == only))
+            Listing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
             for listing in listings
         )
     return Inspection(title, request.source, listings, built.build.log)

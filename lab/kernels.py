@@ -7,7 +7,7 @@ adds a kernel writes that one file and no Python.
 Names known while a template is rendered: its parameters, its `derived` values, the problem's fields that are
 words or booleans (`dtype`, `layout`), `T` (the C type of `dtype`) and `element_bytes`. Numbers of the problem
 are launch arguments, so that one machine code serves every size; the geometry and the choice of the entry
-point may use them.
+point may use them (`lab.launches`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ _OPEN, _CLOSE = "{#---", "---#}"
 C_TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 """NumPy-style element types and what CUDA calls them."""
 
-_ELEMENT_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+ELEMENT_BYTES = {
+    "int32": 4,
+    "int64": 8,
+    "uint32": 4,
+    "uint64": 8,
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+}
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
 """What an argument may be, besides `T` (the problem's dtype); with `*` behind it, a device pointer."""
-
-_MOST_GRID = (2**31 - 1, 65535, 65535)
-_MOST_BLOCK = (1024, 1024, 64)
-_MOST_THREADS = 1024
-"""CUDA C++ Programming Guide, technical specifications per compute capability; the same from 5.0 on."""
 
 
 class _Strict(BaseModel):
@@ -84,14 +88,39 @@ class Entry(_Strict):
     when: str | None = None
 
 
-class FrontMatter(_Strict):
-    """What a template declares about itself."""
+class LaunchDeclaration(_Strict):
+    """One launch of a sequence."""
 
-    summary: str
-    operator: str
+    entry: str
     grid: list[str | int] = Field(min_length=1, max_length=3)
     block: list[str | int] = Field(min_length=1, max_length=3)
     arguments: dict[str, str]
+    shared_bytes: str | int = 0
+    bytes_moved: str | int | None = None
+    when: str | None = None
+
+
+class WorkspaceDeclaration(_Strict):
+    """A scratch buffer on the device that launches of a sequence share."""
+
+    type: str
+    elements: str | int
+    zero: bool = False
+
+
+class FrontMatter(_Strict):
+    """What a template declares about itself.
+
+    Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`).
+    """
+
+    summary: str
+    operator: str
+    grid: list[str | int] | None = Field(None, min_length=1, max_length=3)
+    block: list[str | int] | None = Field(None, min_length=1, max_length=3)
+    arguments: dict[str, str] | None = None
+    launches: list[LaunchDeclaration] | None = Field(None, min_length=1)
+    workspace: dict[str, WorkspaceDeclaration] = Field(default_factory=dict)
     idea: str = ""
     entry: str | None = None
     entries: list[Entry] | None = None
@@ -124,25 +153,6 @@ class Template:
     def stem(self) -> str:
         """``tiled`` of ``gemm/tiled.cu.j2``."""
         return Path(self.name).name.split(".")[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How a kernel is launched for one problem.
-
-    Attributes:
-        entry: Symbol of the entry point.
-        grid: Blocks in x, y, z.
-        block: Threads in x, y, z.
-        dynamic_shared_bytes: Dynamic shared memory a block.
-        arguments: Names of the operator's scalars and arrays with their types: ``("A", "float32*")``.
-    """
-
-    entry: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_shared_bytes: int
-    arguments: tuple[tuple[str, str], ...]
 
 
 def search_path(beside: Path | None = None) -> tuple[Path, ...]:
@@ -203,7 +213,7 @@ def complete(template: Template, given: Mapping[str, Scalar]) -> dict[str, Scala
 
 def unmet(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Requirement | None:
     """The first of the template's requirements that a point does not meet; None when all are met."""
-    names = _compile_time_names(template, parameters, problem)
+    names = {**problem, **compile_time_names(template, parameters, problem)}
     for i, requirement in enumerate(template.declares.requires):
         at = template.document.at("requires", i)
         if not evaluate(requirement.that, names, at=at, key=f"requires[{i}]"):
@@ -225,7 +235,7 @@ def render(template: Template, parameters: Mapping[str, Scalar], problem: Mappin
     Raises:
         UserError: a Jinja error, with the template's line.
     """
-    names = _compile_time_names(template, parameters, problem)
+    names = compile_time_names(template, parameters, problem)
     if template.declares.entry:
         names["entry"] = template.declares.entry
     try:
@@ -235,75 +245,14 @@ def render(template: Template, parameters: Mapping[str, Scalar], problem: Mappin
     return source.lstrip("\n")
 
 
-def launch(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Launch:
-    """Entry point, geometry and arguments of one variant for one problem.
-
-    Raises:
-        UserError: a geometry expression fails, or its result is no legal launch.
-    """
-    declares = template.declares
-    names = {**problem, **_compile_time_names(template, parameters, problem)}
-    grid = _dimensions(template, "grid", names, _MOST_GRID)
-    block = _dimensions(template, "block", names, _MOST_BLOCK)
-    if np.prod(block) > _MOST_THREADS:
-        raise UserError(
-            f"a block of {np.prod(block)} threads",
-            at=template.document.at("block"),
-            key="block",
-            accepted="at most 1024",
-        )
-    shared = evaluate(declares.shared_bytes, names, at=template.document.at("shared_bytes"), key="shared_bytes")
-    if isinstance(shared, bool) or not isinstance(shared, int) or shared < 0:
-        raise UserError(
-            "not a size",
-            at=template.document.at("shared_bytes"),
-            key="shared_bytes",
-            found=shared,
-            accepted="bytes ≥ 0",
-        )
-    dtype = str(problem.get("dtype", ""))
-    arguments = tuple((name, kind.replace("T", dtype)) for name, kind in declares.arguments.items())
-    return Launch(_entry(template, names), grid, block, shared, arguments)
-
-
-def _entry(template: Template, names: Mapping[str, object]) -> str:
-    if template.declares.entry:
-        return template.declares.entry
-    entries = template.declares.entries or []
-    for i, entry in enumerate(entries):
-        at = template.document.at("entries", i)
-        if entry.when is None or evaluate(entry.when, names, at=at, key=f"entries[{i}].when"):
-            return entry.name
-    raise UserError(
-        "no entry point fits the problem",
-        at=template.document.at("entries"),
-        key="entries",
-        accepted="a last one without `when`",
-    )
-
-
-def _dimensions(
-    template: Template, key: Literal["grid", "block"], names: Mapping[str, object], most: tuple[int, int, int]
-) -> tuple[int, int, int]:
-    expressions: list[str | int] = getattr(template.declares, key)
-    at = template.document.at(key)
-    values = [evaluate(e, names, at=at, key=f"{key}[{i}]") for i, e in enumerate(expressions)]
-    sizes: list[int] = []
-    for axis, value, limit in zip("xyz", values, most, strict=False):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-            raise UserError(f"{key}.{axis} is no legal size", at=at, key=key, found=value, accepted=f"1 to {limit}")
-        sizes.append(value)
-    x, y, z = [*sizes, 1, 1][:3]
-    return x, y, z
-
-
-def _compile_time_names(
+def compile_time_names(
     template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]
 ) -> dict[str, object]:
+    """What a template and its expressions may refer to before the sizes of the problem are known."""
     names: dict[str, object] = {key: value for key, value in problem.items() if isinstance(value, str | bool)}
     dtype = problem.get("dtype")
     if dtype in C_TYPES:
-        names |= {"T": C_TYPES[str(dtype)], "element_bytes": _ELEMENT_BYTES[str(dtype)]}
+        names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
     names |= parameters
     for key, expression in template.declares.derived.items():
         names[key] = evaluate(expression, names, at=template.document.at("derived", key), key=f"derived.{key}")
@@ -330,8 +279,7 @@ def _render_error(error: Exception, template: Template) -> UserError:
 def _check(template: Template) -> None:
     """What a schema cannot say about a front matter."""
     declares, document = template.declares, template.document
-    if (declares.entry is None) == (declares.entries is None):
-        raise UserError("one of the keys entry and entries is needed", at=document.at(), key="entry")
+    _check_form(declares, document)
     for name, parameter in declares.parameters.items():
         at = document.at("parameters", name)
         if not name.isidentifier():
@@ -340,16 +288,45 @@ def _check(template: Template) -> None:
             accepted = parameter.refuses(value)
             if accepted:
                 raise UserError("the declaration contradicts itself", at=at, key=name, found=value, accepted=accepted)
-    for name, kind in declares.arguments.items():
-        bare = kind.removesuffix("*").strip()
-        if bare != "T" and bare not in ARGUMENT_TYPES:
-            raise UserError(
-                "unknown argument type",
-                at=document.at("arguments", name),
-                key=f"arguments.{name}",
-                found=kind,
-                accepted=["T", *ARGUMENT_TYPES, "each also with * behind it"],
-                suggestion=did_you_mean(bare, ARGUMENT_TYPES),
-            )
+    for name, kind in (declares.arguments or {}).items():
+        _check_type(kind, document, ("arguments", name), pointers=True)
+    for i, launch in enumerate(declares.launches or ()):
+        for name, kind in launch.arguments.items():
+            _check_type(kind, document, ("launches", i, "arguments", name), pointers=True)
+    for name, buffer in declares.workspace.items():
+        _check_type(buffer.type, document, ("workspace", name, "type"), pointers=False)
     for i, requirement in enumerate(declares.requires):
         names_in(requirement.that, at=document.at("requires", i), key=f"requires[{i}]")
+
+
+def _check_form(declares: FrontMatter, document: yamlfile.Document) -> None:
+    """One launch or a sequence, never parts of both."""
+    single = ("entry", "entries", "grid", "block", "arguments")
+    if declares.launches is not None:
+        for key in single:
+            if getattr(declares, key) is not None:
+                raise UserError(
+                    "with the key launches, each launch has its own geometry",
+                    at=document.at(key),
+                    key=key,
+                    accepted="launches: a list of {entry, grid, block, shared_bytes, arguments, when}",
+                )
+        return
+    if (declares.entry is None) == (declares.entries is None):
+        raise UserError("one of the keys entry and entries is needed", at=document.at(), key="entry")
+    for key in single[2:]:
+        if getattr(declares, key) is None:
+            raise UserError(f"the key {key} is missing", at=document.at(), key=key, accepted="it, or launches")
+
+
+def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, ...], *, pointers: bool) -> None:
+    bare = kind.removesuffix("*").strip() if pointers else kind
+    if bare != "T" and bare not in ARGUMENT_TYPES:
+        raise UserError(
+            "unknown argument type" if pointers else "unknown element type",
+            at=document.at(*path),
+            key=yamlfile.dotted(path),
+            found=kind,
+            accepted=["T", *ARGUMENT_TYPES, *(["each also with * behind it"] if pointers else [])],
+            suggestion=did_you_mean(bare, ARGUMENT_TYPES),
+        )

@@ -6,6 +6,7 @@ milliseconds, clocks in MHz, power in watts, temperature in degrees Celsius.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -19,6 +20,17 @@ class Kind(StrEnum):
     PREDICTED = "predicted"  # computed from the text and the GPU's limits
     EMULATED = "emulated"  # counted while executing the PTX on the CPU
     MEASURED = "measured"  # observed on a GPU
+
+
+class Merit(StrEnum):
+    """Figure of merit: what an operator's throughput counts. The value is its unit."""
+
+    TFLOPS = "TFLOP/s"  # 10^12 floating-point operations of the problem a second
+    BANDWIDTH = "GB/s"  # 10^9 bytes of the problem's least traffic a second
+
+    def rate(self, flops: int, bytes_moved: int, ms: float) -> float:
+        """Throughput of a problem that took `ms` milliseconds, in this unit."""
+        return flops / ms / 1e9 if self is Merit.TFLOPS else bytes_moved / ms / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,7 @@ class Measurement:
         before: The card's state when the samples began.
         after: The card's state when they ended.
         remeasured: The winner's samples from a fresh process, else None.
+        others: Further baselines, interleaved like the first, by name.
         notes: Anything a reader must know: a kernel too short for events, a noisy spread.
     """
 
@@ -125,6 +138,12 @@ class Measurement:
     after: CardState
     remeasured: Samples | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
+    others: Mapping[str, Samples] = field(default_factory=dict)
+
+    def ratio_to(self, name: str) -> float | None:
+        """Throughput over a named baseline's: above 1 is faster. None where that one was not timed."""
+        other = self.baseline if name == self.baseline_name else self.others.get(name)
+        return None if other is None else other.median / self.samples.median
 
     @property
     def ratio_to_baseline(self) -> float | None:

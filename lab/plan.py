@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lab import kernels
 from lab.errors import Location, UserError
 from lab.experiment import Experiment, Point
+from lab.launches import Launches, launches
 from lab.toolchain import toolchain
 from lab.toolchain.base import CompileRequest, Toolchain
 
@@ -22,13 +23,13 @@ class Planned:
     """One variant, ready to be built.
 
     Attributes:
-        variant: Id, a short hash of everything that decides its machine code.
+        variant: Id, a short hash of everything that decides its machine code, and of its problem.
         position: Place in the experiment, from 0.
-        point: Kernel and parameters.
+        point: Kernel, parameters and problem.
         label: What tells it from its siblings.
         toolchain: The compiler.
         request: What to compile.
-        launch: How it is launched for the experiment's problem.
+        launches: How it is launched for the point's problem.
     """
 
     variant: str
@@ -37,7 +38,7 @@ class Planned:
     label: str
     toolchain: Toolchain
     request: CompileRequest
-    launch: kernels.Launch
+    launches: Launches
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
@@ -51,7 +52,12 @@ def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
 
 
 def plan(
-    experiment: Experiment, points: Sequence[Point], toolchains: Sequence[Toolchain], archs: Sequence[str]
+    experiment: Experiment,
+    points: Sequence[Point],
+    toolchains: Sequence[Toolchain],
+    archs: Sequence[str],
+    *,
+    first: int = 0,
 ) -> tuple[Planned, ...]:
     """Render every point for every toolchain and architecture.
 
@@ -60,6 +66,7 @@ def plan(
         points: Its points.
         toolchains: Toolchains, resolved.
         archs: Architectures, `native` resolved.
+        first: Position of the first.
 
     Raises:
         UserError: a template fails, a geometry is illegal, or no toolchain targets an architecture.
@@ -76,9 +83,9 @@ def plan(
                 )
     planned: list[Planned] = []
     for point in points:
-        template, problem = point.kernel.template, experiment.problem
+        template, problem = point.kernel.template, point.problem.values
         source = kernels.render(template, point.parameters, problem)
-        launch = kernels.launch(template, point.parameters, problem)
+        launched = launches(template, point.parameters, problem)
         for tool in toolchains:
             for arch in archs:
                 request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
@@ -88,23 +95,24 @@ def plan(
                 planned.append(
                     Planned(
                         variant=variant_id(point, request, tool),
-                        position=len(planned),
+                        position=first + len(planned),
                         point=point,
                         label=" ".join(label),
                         toolchain=tool,
                         request=request,
-                        launch=launch,
+                        launches=launched,
                     )
                 )
     return tuple(planned)
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
-    """Ten hexadecimal digits over everything that decides a variant's machine code."""
+    """Ten hexadecimal digits over everything that decides a variant's machine code, and its problem."""
     facts: Mapping[str, object] = {
         "kernel": point.kernel.name,
         "template": point.kernel.template.name,
         "parameters": dict(sorted(point.parameters.items())),
+        "problem": dict(sorted(point.problem.values.items())),
         "source": request.source,
         "options": request.options,
         "arch": request.arch,

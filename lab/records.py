@@ -5,19 +5,34 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 from lab import __version__, environment
 from lab.building import BuildFailure, Built
-from lab.errors import UserError
+from lab.errors import ReaderError, UserError
 from lab.experiment import Expansion, Experiment
+from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
-from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict
+from lab.isa.mix import module_mix, to_json
+from lab.isa.ptx import read_ptx
+from lab.launches import Launch
+from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.measurement import GpuDescription
 from lab.plan import Planned
-from lab.store import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, VariantRecord
+from lab.store import (
+    BuildRecord,
+    EmulationRecord,
+    LaunchRecord,
+    RunRecord,
+    SearchRecord,
+    Status,
+    StepRecord,
+    VariantRecord,
+)
+from lab.toolchain.base import Resources
 
 
 def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
@@ -30,62 +45,119 @@ def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantR
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
 
 
+def pruned(record: VariantRecord, reason: str) -> VariantRecord:
+    """The record of a variant that a search does not run."""
+    return replace(record, status=Status.PRUNED, reason=reason)
+
+
 def inspected(
-    experiment: Experiment, planned: Planned, outcome: Built | BuildFailure, gpu: GpuDescription | None
+    experiment: Experiment,
+    planned: Planned,
+    outcome: Built | BuildFailure,
+    gpu: GpuDescription | None,
+    searched: int | None = None,
 ) -> VariantRecord:
-    """The record of a variant that was built, or could not be."""
-    launch = planned.launch
+    """The record of a variant that was built, or could not be; `searched` is the round of a search."""
+    steps, problem = planned.launches.steps, planned.point.problem.values
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
         label=planned.label,
         template=planned.point.kernel.template.name,
         parameters=dict(planned.point.parameters),
-        problem=dict(experiment.problem),
+        problem=dict(problem),
         arch=planned.request.arch,
         status=Status.INSPECTED,
         reason="",
-        flops=experiment.operator.flops(experiment.problem),
-        bytes_moved=experiment.operator.bytes_moved(experiment.problem),
-        launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
+        flops=experiment.operator.flops(problem),
+        bytes_moved=experiment.operator.bytes_moved(problem),
+        merit=experiment.operator.merit,
+        launch=_geometry(steps[0]) if len(steps) == 1 else None,
+        steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
+        round=searched,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
-    return replace(
+    record = replace(
         record,
         build=BuildRecord(
             toolchain=outcome.build.toolchain,
             version=outcome.build.version,
             command=outcome.build.command,
-            resources=outcome.build.resources[launch.entry],
+            resources=_largest([outcome.build.resources[entry] for entry in planned.launches.entries]),
             sass_sha256=outcome.sass_sha256,
             seconds=outcome.build.seconds,
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
         ),
-        ptx=outcome.ptx,
-        sass=outcome.sass,
-        prediction=_prediction(experiment, planned, outcome, gpu),
     )
+    if len(steps) == 1:
+        entry = steps[0].entry
+        prediction = _prediction(experiment, planned, outcome, gpu, steps[0])
+        return replace(record, ptx=outcome.ptx[entry], sass=outcome.sass[entry], prediction=prediction)
+    described = tuple(
+        replace(
+            step,
+            resources=outcome.build.resources[step.entry],
+            ptx=outcome.ptx[step.entry],
+            sass=outcome.sass[step.entry],
+            prediction=_prediction(experiment, planned, outcome, gpu, launch),
+        )
+        for step, launch in zip(record.steps, steps, strict=True)
+    )
+    return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def _geometry(launch: Launch) -> LaunchRecord:
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+
+
+def _largest(used: Sequence[Resources]) -> Resources:
+    """The largest value of each resource over the kernels that are launched."""
+    return Resources(**{f.name: max(getattr(one, f.name) for one in used) for f in fields(Resources)})
 
 
 def _prediction(
-    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None
+    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None, launch: Launch
 ) -> Prediction | None:
-    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type."""
-    launch, problem = planned.launch, experiment.problem
+    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type.
+
+    A launch of a sequence does an unknown part of the problem's operations: of it only the occupancy is known, and
+    the time of the traffic that its template declares.
+    """
+    operator, problem = experiment.operator, planned.point.problem.values
+    alone = len(planned.launches.steps) == 1
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
-            outcome.sass,
+            outcome.sass[launch.entry],
             outcome.build.resources[launch.entry],
             LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
-            flops=experiment.operator.flops(problem),
-            bytes_moved=experiment.operator.bytes_moved(problem),
-            dtype=str(experiment.operator.fma_dtype(problem)),
+            flops=operator.flops(problem) if alone else 0,
+            bytes_moved=operator.bytes_moved(problem) if alone else launch.bytes_moved or 0,
+            dtype=str(operator.fma_dtype(problem)),
+            merit=operator.merit,
         )
     except UserError:
         return None
+
+
+def _together(
+    experiment: Experiment, planned: Planned, steps: Sequence[StepRecord], gpu: GpuDescription | None
+) -> Prediction | None:
+    """What is predicted of a sequence; None where one of its launches has no prediction."""
+    parts = [step.prediction for step in steps if step.prediction]
+    if len(parts) < len(steps):
+        return None
+    operator, problem = experiment.operator, planned.point.problem.values
+    return predict_sequence(
+        _target(experiment, planned.request.arch, gpu),
+        parts,
+        flops=operator.flops(problem),
+        bytes_needed=operator.bytes_moved(problem),
+        bytes_moved=planned.launches.bytes_moved,
+        merit=operator.merit,
+    )
 
 
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
@@ -127,6 +199,28 @@ def measured(record: VariantRecord, result: JobResult) -> VariantRecord:
     )
 
 
+def left_out(result: JobResult) -> tuple[str, ...]:
+    """A sentence for each baseline that was asked for and is not there, or computes something else."""
+    timed = result.measurement
+    if timed is None:
+        return ()
+    named = {timed.baseline_name, *timed.others}
+    asked = [found for found in (result.baseline, *result.others) if found is not None]
+    return tuple(f"The baseline {one.name} was left out: {one.note}." for one in asked if one.name not in named)
+
+
+def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
+    """PTX and instruction mix of the baselines whose machine code is known: what a variant was compared with."""
+    files: dict[str, str | bytes] = {}
+    for found in (result.baseline, *result.others):
+        if found is not None and found.ptx:
+            files[f"{found.name}.ptx"] = found.ptx
+            with suppress(ReaderError):
+                mix = to_json(found.library, "ptx", module_mix(read_ptx(found.ptx, f"{found.name}.ptx")))
+                files[f"{found.name}.json"] = json.dumps(mix, indent=1) + "\n"
+    return files
+
+
 def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
     """The files of a variant's folder."""
     provenance: dict[str, object] = {
@@ -136,7 +230,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         "parameters": record.parameters,
         "arch": record.arch,
         "options": planned.request.options,
-        "entry": planned.launch.entry,
+        "entries": planned.launches.entries,
         "lab": __version__,
         "commit": environment.commit(),
         "python": environment.python(),
@@ -178,12 +272,17 @@ def facts_of(
     not_measured: str,
 ) -> RunRecord:
     """The run's own facts as they are known when it starts."""
-    notes = tuple(f"{count} combinations were left out by: {why}." for why, count in expansion.excluded.items())
+    looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
+    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    searched = None
+    if experiment.search and expansion.drawn is not None:
+        combinations = expansion.combinations // len(experiment.problems)
+        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
     return RunRecord(
         experiment=experiment.name,
         question=experiment.question,
         operator=experiment.operator.name,
-        problem=dict(experiment.problem),
+        problem=shared_fields(experiment),
         source=experiment.text,
         command=command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -197,12 +296,23 @@ def facts_of(
         swept=experiment.swept,
         variants=variants,
         notes=notes,
+        problem_axes=experiment.problem_axes,
+        search=searched,
     )
 
 
-def baseline_text(found: BaselineResult | None) -> str:
-    """Name, library and kernel of the baseline; empty where there was none."""
-    if found is None:
-        return ""
-    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
-    return f"{found.name} ({facts})" if facts else found.name
+def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
+    """The fields of the problem that are the same in all of the experiment's problems."""
+    first, *others = (problem.values for problem in experiment.problems)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def baseline_text(found: Mapping[str, BaselineResult]) -> str:
+    """Name, library and kernel of the baseline for each problem, by the problem's label; empty where there was none."""
+    texts: dict[str, list[str]] = {}
+    for label, one in found.items():
+        facts = ", ".join(filter(None, [one.library, one.kernel, one.note]))
+        texts.setdefault(f"{one.name} ({facts})" if facts else one.name, []).append(label)
+    if len(texts) < 2:  # noqa: PLR2004 - the same for all problems: no need to say for which
+        return next(iter(texts), "")
+    return "; ".join(f"{', '.join(labels)}: {text}" for text, labels in texts.items())

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import islice
-from multiprocessing import get_context
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from pebble import ProcessExpired, ProcessPool
-
-from lab import kernels, records, report
-from lab.building import BuildFailure, Built, build, build_task
-from lab.emulation import EmulationTask, emulate, not_executed
-from lab.errors import MissingToolError, UserError
-from lab.experiment import Expansion, Experiment, expand, load
+from lab import records, report
+from lab.building import BuildFailure, Built
+from lab.errors import UserError
+from lab.experiment import Expansion, Experiment, expand, load, neighbours
 from lab.gpu.describe import probe
-from lab.gpu.job import Argument, BaselineResult, Job, JobResult, Policy
+from lab.gpu.job import JobResult
 from lab.gpu.session import GpuSession, remeasure
 from lab.limits import gpu_for
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
-from lab.store import EmulationRecord, RunRecord, Status, Store, VariantRecord
-
-EMULATION_TIMEOUT_S = 300.0
-"""An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
-
-BUILD_TIMEOUT_S = 300.0
-"""A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
+from lab.search import Pruner, leaders
+from lab.store import RunRecord, Store, VariantRecord
+from lab.sweep import GpuLine, Sweep, job_of, policy_of
+from lab.toolchain.base import Toolchain
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +57,9 @@ class Observer(Protocol):
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """The work is known; `gpu` is the GPU's name or why none is used."""
 
+    def more(self, variants: int) -> None:
+        """A search goes on with so many further variants."""
+
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
         """One variant was compiled and inspected, or could not be."""
 
@@ -95,25 +91,6 @@ class Outcome:
         return any(record.status.failed for record in self.records)
 
 
-@dataclass
-class _Bench:
-    """What one run holds open while it goes on."""
-
-    experiment: Experiment
-    store: Store
-    observer: Observer
-    session: GpuSession | None
-    gpu: GpuDescription | None
-    emulate: bool
-    notes: list[str] = field(default_factory=list)
-    results: dict[str, tuple[int, Job, JobResult]] = field(default_factory=dict)
-
-    @property
-    def baseline(self) -> BaselineResult | None:
-        """The baseline, as the first variant that ran beside it found it."""
-        return next((r.baseline for _, _, r in self.results.values() if r.baseline), None)
-
-
 def run(file: Path, options: Options, observer: Observer) -> Outcome:
     """Run an experiment.
 
@@ -134,11 +111,11 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
     tools = toolchains(experiment)
     folder = options.output or Path("reports") / experiment.name
     with ExitStack() as stack:
-        session, gpu, not_measured = _open_gpu(stack, options.measure)
-        planned = plan(experiment, expansion.points, tools, _archs(experiment, gpu))
+        gpu, not_measured = _find_gpu(measure=options.measure)
+        archs = _archs(experiment, gpu)
+        planned = list(plan(experiment, expansion.points, tools, archs))
         store = stack.enter_context(Store(folder, create=True))
         store.clear()
-        bench = _Bench(experiment, store, observer, session, gpu, options.emulate)
         facts = records.facts_of(
             experiment,
             expansion,
@@ -149,30 +126,39 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         )
         store.write_run(facts)
         observer.planned(experiment, expansion, len(planned), gpu.name if gpu else not_measured)
+        line = stack.enter_context(GpuLine(GpuSession())) if gpu else None
+        sweep = Sweep(
+            experiment,
+            store,
+            observer,
+            line,
+            gpu,
+            options.emulate,
+            options.jobs or _cores(),
+            Pruner(experiment.search.prune) if experiment.search else None,
+        )
         interrupted = False
         try:
-            _variants(bench, planned, options.jobs or _cores())
-            _remeasure_winner(bench)
+            with sweep:
+                facts = _rounds(sweep, planned, tools, archs, facts)
+            _remeasure_winners(sweep, planned)
         except KeyboardInterrupt:
             interrupted = True
-            bench.notes.append(f"The run was interrupted; {len(store.records())} of {len(planned)} variants are here.")
-        facts = replace(facts, baseline=records.baseline_text(bench.baseline), notes=(*facts.notes, *bench.notes))
+            sweep.notes.append(f"The run was interrupted; {store.count()} of {facts.variants} variants are here.")
+        if sweep.not_measured:
+            facts = replace(facts, gpu=None, not_measured=sweep.not_measured)
+        facts = replace(facts, baseline=records.baseline_text(sweep.baselines), notes=(*facts.notes, *sweep.notes))
         store.write_run(facts)
         pages = report.render(store)
         return Outcome(folder, facts, store.records(), pages, interrupted)
 
 
-def _open_gpu(stack: ExitStack, measure: bool) -> tuple[GpuSession | None, GpuDescription | None, str]:
+def _find_gpu(*, measure: bool) -> tuple[GpuDescription | None, str]:
+    """The GPU, or the reason why none is used."""
     if not measure:
-        return None, None, "Nothing was measured: --no-gpu was given."
+        return None, "Nothing was measured: --no-gpu was given."
     found = probe()
-    if isinstance(found, str):
-        return None, None, found
-    session = stack.enter_context(GpuSession())
-    try:
-        return session, session.start(), ""
-    except MissingToolError as error:
-        return None, None, f"Nothing was measured: {error}"
+    return (None, found) if isinstance(found, str) else (found, "")
 
 
 def _archs(experiment: Experiment, gpu: GpuDescription | None) -> tuple[str, ...]:
@@ -186,126 +172,46 @@ def _archs(experiment: Experiment, gpu: GpuDescription | None) -> tuple[str, ...
     return tuple(dict.fromkeys(gpu.arch if arch == "native" and gpu else arch for arch in experiment.archs))
 
 
-def _variants(bench: _Bench, planned: tuple[Planned, ...], jobs: int) -> None:
-    """Build and emulate every variant in worker processes; measure each as soon as it is ready."""
-    # spawned, not forked: the parent may hold threads and a CUDA library
-    pool = ProcessPool(max_workers=min(jobs, len(planned)), context=get_context("spawn"))
-    waiting = iter(planned)
-    building: dict[Future[Any], Planned] = {}
-    emulating: dict[Future[Any], tuple[Planned, Built, EmulationTask]] = {}
-
-    def build_more() -> None:
-        # few at a time, so that a variant is emulated and measured before all the others are built
-        for one in islice(waiting, 2 * jobs - len(building) - len(emulating)):
-            building[pool.schedule(build, args=[build_task(one)], timeout=BUILD_TIMEOUT_S)] = one
-
-    try:
-        build_more()
-        while building or emulating:
-            for future in wait([*building, *emulating], return_when=FIRST_COMPLETED).done:
-                if future in emulating:
-                    one, built, task = emulating.pop(future)
-                    _variant(bench, one, built, _emulated(future, task))
-                    continue
-                one = building.pop(future)
-                outcome = _built(future)
-                bench.observer.built(one, outcome)
-                if isinstance(outcome, Built) and (work := _emulation_task(bench, one, outcome)):
-                    later = pool.schedule(emulate, args=[work, outcome.build.ptx], timeout=EMULATION_TIMEOUT_S)
-                    emulating[later] = (one, outcome, work)
-                else:
-                    _variant(bench, one, outcome, None)
-            build_more()
-        pool.close()
-    finally:
-        pool.stop()
-        pool.join()
+def _rounds(
+    sweep: Sweep, planned: list[Planned], tools: Sequence[Toolchain], archs: Sequence[str], facts: RunRecord
+) -> RunRecord:
+    """Run what is planned; in a search then the neighbours of the best, round by round, which are added to it."""
+    search = sweep.experiment.search
+    sweep.round = None if search is None else 0
+    sweep.work(planned)
+    refine = search.refine if search else None
+    for number in range(1, refine.rounds + 1 if refine else 1):
+        best = leaders(sweep.scores.values(), refine.top) if refine else ()
+        points = neighbours((planned[one.position].point for one in best), (one.point for one in planned))
+        more = plan(sweep.experiment, points, tools, archs, first=len(planned))
+        if not more:
+            break
+        planned += more
+        if facts.search:
+            searched = replace(facts.search, rounds=(*facts.search.rounds, len(more)))
+            facts = replace(facts, variants=len(planned), search=searched)
+            sweep.store.write_run(facts)
+        sweep.watcher.more(len(more))
+        sweep.round = number
+        sweep.work(more)
+    return facts
 
 
-def _built(future: Future[Any]) -> Built | BuildFailure:
-    try:
-        outcome: Built | BuildFailure = future.result()
-    except TimeoutError:
-        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
-    except ProcessExpired as error:
-        return BuildFailure(f"the build process ended by itself: {error}")
-    return outcome
-
-
-def _emulation_task(bench: _Bench, planned: Planned, built: Built) -> EmulationTask | None:
-    experiment = bench.experiment
-    if not bench.emulate or experiment.emulate is None:
-        return None
-    hot = built.ptx.hot_loop
-    return EmulationTask(
-        launch=kernels.launch(planned.point.kernel.template, planned.point.parameters, experiment.emulate),
-        operator=experiment.operator_reference,
-        problem=dict(experiment.emulate),
-        seed=experiment.seed,
-        hot_loop=hot.label if hot else None,
-    )
-
-
-def _emulated(future: Future[Any], task: EmulationTask) -> EmulationRecord:
-    try:
-        done: EmulationRecord = future.result()
-    except TimeoutError:
-        return not_executed(
-            task, f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
-        )
-    except ProcessExpired as error:
-        return not_executed(task, f"the emulating process ended by itself: {error}")
-    return done
-
-
-def _variant(bench: _Bench, planned: Planned, outcome: Built | BuildFailure, emulation: EmulationRecord | None) -> None:
-    record = records.inspected(bench.experiment, planned, outcome, bench.gpu)
-    record = records.judged(record, emulation)
-    bench.store.write_files(planned.variant, records.files_of(planned, outcome, record))
-    bench.store.write(record, planned.position)
-    if isinstance(outcome, Built) and bench.session and bench.gpu and not record.status.failed:
-        if records.runs_on(planned.request.arch, bench.gpu.arch):
-            job = _job(bench.experiment, planned, outcome.build.cubin)
-            result = bench.session.run(job, _policy(bench.experiment))
-            bench.results[planned.variant] = (planned.position, job, result)
-            record = records.measured(record, result)
-        else:
-            note = f"Variants for {planned.request.arch} were not measured: the GPU is {bench.gpu.arch}."
-            if note not in bench.notes:
-                bench.notes.append(note)
-        bench.store.write(record, planned.position)
-    bench.observer.recorded(record)
-
-
-def _job(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
-    launch = planned.launch
-    return Job(
-        variant=planned.variant,
-        cubin=cubin,
-        kernel=launch.entry,
-        grid=launch.grid,
-        block=launch.block,
-        dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        arguments=tuple(Argument(name, kind) for name, kind in launch.arguments),
-        operator=experiment.operator_reference,
-        problem=dict(experiment.problem),
-        seed=experiment.seed,
-    )
-
-
-def _policy(experiment: Experiment) -> Policy:
-    return Policy(baseline=next(iter(experiment.baselines), None))
-
-
-def _remeasure_winner(bench: _Bench) -> None:
-    """Measure the fastest variant again in a fresh process: a result that does not repeat is no result."""
-    ranked = [r for r in bench.store.records() if r.tflops and r.status is Status.VERIFIED]
-    if bench.session is None or not ranked:
+def _remeasure_winners(sweep: Sweep, planned: Sequence[Planned]) -> None:
+    """Measure the fastest variant of each problem again in a fresh process: what does not repeat is no result."""
+    if sweep.line is None:
         return
-    best = max(ranked, key=lambda record: record.tflops or 0.0)
-    position, job, result = bench.results[best.variant]
-    again = remeasure(bench.session, job, result, _policy(bench.experiment))
-    bench.store.write(replace(best, measurement=again.measurement), position)
+    policy, fresh = policy_of(sweep.experiment), False
+    for winner in leaders(sweep.scores.values(), 1):
+        if winner.rate is None:
+            continue
+        one = planned[winner.position]
+        record = sweep.store.record(one.variant)
+        job = job_of(sweep.experiment, one, sweep.store.read_file(one.variant, "kernel.cubin"))
+        first = JobResult(job.variant, record.verification, record.measurement)
+        again = sweep.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))
+        fresh = True
+        sweep.store.write(replace(record, measurement=again.measurement), winner.position)
 
 
 def _cores() -> int:

@@ -29,11 +29,12 @@ from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
 from lab.errors import StoreError
 from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
+from lab.isa.model import Isa
 from lab.limits.bounds import Prediction
-from lab.measurement import GpuDescription, Measurement, Verification
+from lab.measurement import GpuDescription, Measurement, Merit, Verification
 from lab.toolchain.base import Resources
 
-SCHEMA = 1
+SCHEMA = 4
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -46,11 +47,12 @@ class Status(StrEnum):
     LAUNCH_FAILED = "launch failed"
     VERIFICATION_FAILED = "verification failed"
     TIMED_OUT = "timed out"
+    PRUNED = "pruned"  # a search compiled and inspected it, and found it not worth running
 
     @property
     def failed(self) -> bool:
         """The variant did not reach the end of the pipeline."""
-        return self not in (Status.INSPECTED, Status.VERIFIED)
+        return self not in (Status.INSPECTED, Status.VERIFIED, Status.PRUNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class BuildRecord:
         toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
         version: Compiler version.
         command: As one could repeat it.
-        resources: Of the kernel that is launched.
+        resources: Of the kernel that is launched; of several, the largest value of each.
         sass_sha256: Hash of the machine code's instructions: equal hashes, equal code.
         seconds: Compile time; from the cache, the time the first build took.
         cached: Taken from the cache in this run.
@@ -113,16 +115,56 @@ class ExecutedLines:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One launch of a variant that needs several.
+
+    Attributes:
+        entry: Its entry point.
+        launch: Geometry.
+        bytes_moved: Least bytes through DRAM that the template declares for it; None where it declares none.
+        resources: Of its kernel.
+        ptx: Static mix of its PTX.
+        sass: Static mix of its SASS.
+        prediction: Its occupancy; None where the GPU table cannot tell.
+    """
+
+    entry: str
+    launch: LaunchRecord
+    bytes_moved: int | None = None
+    resources: Resources | None = None
+    ptx: KernelMix | None = None
+    sass: KernelMix | None = None
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedStep:
+    """One launch of a sequence as it was executed on the CPU.
+
+    Attributes:
+        entry: Entry point that was executed.
+        launch: Geometry.
+        executed: What was executed; None where the sequence did not come so far.
+        hot_loop: What was executed in the PTX's hot loop; None without loops.
+    """
+
+    entry: str
+    launch: LaunchRecord
+    executed: ExecutedCounts | None = None
+    hot_loop: ExecutedCounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationRecord:
     """One execution of a variant's PTX on the CPU.
 
     Attributes:
         problem: The problem at the emulated size, complete.
-        entry: Entry point that was executed.
-        launch: Geometry.
+        launches: What was launched, in order, with its own counts.
         verification: Comparison with NumPy; None where the emulator could not execute the kernel.
-        executed: What was executed, over the whole kernel.
-        hot_loop: What was executed in the PTX's hot loop; None without loops.
+        executed: What was executed, over all launches.
+        hot_loop: What was executed in the PTX's hot loop of a single launch; None without loops, or with several
+            launches, which have a hot loop each.
         findings: Faults: races, bad accesses, divergent barriers.
         steps: Instructions that the interpreter issued.
         notes: What was deliberately not executed.
@@ -131,8 +173,7 @@ class EmulationRecord:
     """
 
     problem: Mapping[str, Scalar]
-    entry: str
-    launch: LaunchRecord
+    launches: tuple[EmulatedStep, ...]
     verification: Verification | None = None
     executed: ExecutedCounts | None = None
     hot_loop: ExecutedCounts | None = None
@@ -168,16 +209,19 @@ class VariantRecord:
         arch: `sm_90`.
         status: How far it came.
         reason: Why it stopped there, one line; empty when nothing failed.
-        launch: Geometry, where it could be computed.
+        launch: Geometry; None with several launches.
         build: Where it compiled.
-        ptx: Static mix of the PTX.
-        sass: Static mix of the SASS.
-        prediction: Occupancy and bounds.
+        ptx: Static mix of the PTX; None with several launches.
+        sass: Static mix of the SASS; None with several launches.
+        prediction: Occupancy and bounds; of several launches the lowest occupancy, and the bounds of all together.
+        steps: With several launches each of them, in order; empty where there is one.
         emulation: Execution on the CPU at the experiment's `emulate` size.
         verification: Comparison with NumPy on the GPU.
         measurement: Times.
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
+        merit: What throughput counts.
+        round: Round of a search that tried it: 0 is the sample; None in a run of the whole space.
     """
 
     variant: str
@@ -199,6 +243,24 @@ class VariantRecord:
     verification: Verification | None = None
     measurement: Measurement | None = None
     emulation: EmulationRecord | None = None
+    merit: Merit = Merit.TFLOPS
+    steps: tuple[StepRecord, ...] = ()
+    round: int | None = None
+
+    def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
+        """Static mix of every kernel that is launched, each once, in order."""
+        both = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
+        found = [ptx if isa == "ptx" else sass for ptx, sass in both]
+        return tuple({mix.name: mix for mix in found if mix}.values())
+
+    def rate(self, ms: float) -> float:
+        """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""
+        return self.merit.rate(self.flops, self.bytes_moved, ms)
+
+    @property
+    def throughput(self) -> float | None:
+        """Measured median throughput in the unit of `merit`, or None where nothing was measured."""
+        return None if self.measurement is None else self.rate(self.measurement.samples.median)
 
     @property
     def tflops(self) -> float | None:
@@ -209,6 +271,23 @@ class VariantRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """How a search chose its variants.
+
+    Attributes:
+        combinations: Size of the space before constraints, for one problem.
+        drawn: Combinations that were drawn at random until the sample was full.
+        seed: Of the draw.
+        rounds: Variants of each round: the sample first, then the neighbours that each refinement added.
+    """
+
+    combinations: int
+    drawn: int
+    seed: int
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The run's own facts: what was asked, where it ran, and what was not done and why.
 
@@ -216,7 +295,7 @@ class RunRecord:
         experiment: Name, the experiment file's stem.
         question: The experiment's question.
         operator: Operator name.
-        problem: The operator's problem, complete.
+        problem: The fields of the operator's problem that all variants share; complete where there is one problem.
         source: The experiment file's text.
         command: The command that repeats the run.
         started: ISO 8601 with time zone.
@@ -230,6 +309,8 @@ class RunRecord:
         swept: Names of the parameters that take more than one value, in file order.
         variants: How many variants the experiment has (records may be fewer after an interruption).
         notes: Further sentences that a reader must see.
+        problem_axes: Fields by which the problems differ, in file order; empty where there is one problem.
+        search: How the variants were chosen; None where the whole space was run.
     """
 
     experiment: str
@@ -249,6 +330,8 @@ class RunRecord:
     swept: tuple[str, ...]
     variants: int
     notes: tuple[str, ...] = ()
+    problem_axes: tuple[str, ...] = ()
+    search: SearchRecord | None = None
 
 
 # JSON has no infinity and no NaN; an error can be either, and null would lose which
@@ -357,6 +440,36 @@ class Store:
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
 
+    def record(self, variant: str) -> VariantRecord:
+        """One variant's record.
+
+        Raises:
+            StoreError: there is none, or it cannot be read.
+        """
+        rows = self._read("SELECT json FROM records WHERE variant=?", variant)
+        if not rows:
+            raise StoreError(f"{self.folder} holds no variant {variant}")
+        try:
+            return _VARIANT.validate_json(rows[0])
+        except ValidationError as error:
+            raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+
+    def count(self) -> int:
+        """How many records there are."""
+        return int(self._read("SELECT count(*) FROM records")[0])
+
+    def read_file(self, variant: str, name: str) -> bytes:
+        """One of a variant's files.
+
+        Raises:
+            StoreError: it is missing or cannot be read.
+        """
+        path = self.variant_folder(variant) / name
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
     def variant_folder(self, variant: str) -> Path:
         """Where a variant's files are."""
         return self.folder / "variants" / variant
@@ -377,9 +490,9 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be written: {error}") from error
 
-    def _read(self, statement: str) -> list[str]:
+    def _read(self, statement: str, *values: object) -> list[str]:
         try:
-            return [row[0] for row in self._db.execute(statement)]
+            return [row[0] for row in self._db.execute(statement, values)]
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error
 

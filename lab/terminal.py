@@ -60,6 +60,13 @@ class RunProgress:
         self._build = self._bar.add_task("build and inspect", total=variants, best="")
         self._done = self._bar.add_task("finish", total=variants, best="")
 
+    def more(self, variants: int) -> None:
+        """A search goes on: both bars grow."""
+        self._console.print(f"{variants} neighbours of the best ones", highlight=False)
+        for bar in (self._build, self._done):
+            total = next(task.total for task in self._bar.tasks if task.id == bar)
+            self._bar.update(bar, total=(total or 0) + variants)
+
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
         """Move the first bar."""
         del planned, outcome
@@ -71,9 +78,9 @@ class RunProgress:
         name = f"{record.kernel} {record.label}".strip()
         if record.status.failed:
             self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
-        if record.tflops and (self._best is None or record.tflops > (self._best.tflops or 0)):
+        if record.throughput and (self._best is None or record.throughput > (self._best.throughput or 0)):
             self._best = record
-            self._bar.update(self._done, best=f"best {record.tflops:.2f} TFLOP/s: {name}")
+            self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:

@@ -206,7 +206,7 @@ def _fields_at(model: type[BaseModel], path: Key) -> list[str]:
     """Keys that the schema knows at a path through nested models and lists of models."""
     current: Any = model
     for part in path:
-        if isinstance(part, int):
+        if isinstance(part, int) or part not in current.model_fields:  # an item of a list, a key of a mapping
             continue
         annotation = current.model_fields[part].annotation
         while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):

@@ -8,6 +8,7 @@ from lab import kernels
 from lab.errors import UserError
 from lab.isa.mix import module_mix
 from lab.isa.ptx import read_ptx
+from lab.launches import launches
 from lab.operators import operator
 from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchain
 
@@ -39,7 +40,7 @@ def mix_of(name, problem, **given):
     parameters = kernels.complete(template, given)
     assert kernels.unmet(template, parameters, problem) is None
     source = kernels.render(template, parameters, problem)
-    entry = kernels.launch(template, parameters, problem).entry
+    (entry,) = launches(template, parameters, problem).entries
     built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", "sm_90"), Cache(default_folder()))
     return next(mix for mix in module_mix(read_ptx(built.build.ptx)) if mix.name == entry)
 
@@ -86,9 +87,9 @@ def test_a_signed_index_shortens_the_loop():
 def test_odd_sizes_choose_the_entry_without_vectors():
     template = kernels.load("gemm/tiled.cu.j2", ROOTS)
     parameters = kernels.complete(template, {})
-    assert kernels.launch(template, parameters, gemm()).entry == "gemm_tiled"
+    assert launches(template, parameters, gemm()).entries == ("gemm_tiled",)
     for odd in ({"m": 127}, {"n": 127}, {"k": 63}, {"lda": 129}, {"ldb": 65}, {"ldc": 130}):
-        launch = kernels.launch(template, parameters, gemm(**odd))
+        (launch,) = launches(template, parameters, gemm(**odd)).steps
         assert launch.entry == "gemm_tiled_scalar"
         assert launch.grid == (1, 1, 1)
 
@@ -133,7 +134,7 @@ def test_a_template_of_the_users_own(tmp_path):
     template = written(tmp_path, FRONT + '{% include "part.j2" %} {{ T }} {{ dtype }} {{ element_bytes }}\n')
     (tmp_path / "part.j2").write_text("{{ layout }}")
     assert kernels.render(template, {}, gemm(dtype="float64")).split() == ["nn", "double", "float64", "8"]
-    launch = kernels.launch(template, {}, gemm())
+    (launch,) = launches(template, {}, gemm()).steps
     assert launch.arguments == (("m", "int32"), ("A", "float32*"))
     assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((1, 1, 1), (32, 1, 1), 0)
 
@@ -194,7 +195,7 @@ def test_front_matter_errors_name_their_line(tmp_path, old, new, line, words):
 def test_illegal_launches_are_named(tmp_path, old, new, key):
     template = written(tmp_path, FRONT.replace(old, new))
     with pytest.raises(UserError) as caught:
-        kernels.launch(template, {}, gemm())
+        launches(template, {}, gemm())
     assert caught.value.key == key
 
 

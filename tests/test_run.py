@@ -14,7 +14,9 @@ from lab.errors import MissingToolError, UserError
 from lab.gpu.job import BaselineResult, Failure, JobResult, Stage
 from lab.measurement import CardState, GpuDescription, Measurement, Samples, Verification
 from lab.run import Options, run
+from lab.search import Pruner
 from lab.store import Status, Store
+from lab.sweep import Sweep
 
 TEMPLATE = """{#---
 summary: s
@@ -47,10 +49,13 @@ H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20
 
 class Watcher:
     def __init__(self):
-        self.outcomes, self.records, self.gpu = [], [], None
+        self.outcomes, self.records, self.added, self.gpu = [], [], [], None
 
     def planned(self, experiment, expansion, variants, gpu):
         self.gpu = gpu
+
+    def more(self, variants):
+        self.added.append(variants)
 
     def built(self, planned, outcome):
         self.outcomes.append(outcome)
@@ -116,10 +121,41 @@ def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):
     assert len(second.records) == 4
 
 
+def test_problems_are_swept_and_built_once(experiment, tmp_path, no_gpu, monkeypatch):
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+    experiment.write_text(EXPERIMENT.replace("m: 64, n: 64", "m: [64, 96], n: 64").replace("[1, 2, 4, 8]", "[1, 2]"))
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), Watcher())
+    assert [(r.problem["m"], r.parameters["depth"]) for r in outcome.records] == [(64, 1), (64, 2), (96, 1), (96, 2)]
+    assert [r.build.cached for r in outcome.records] == [False, False, True, True]
+    assert outcome.records[0].build.sass_sha256 == outcome.records[2].build.sass_sha256
+    assert [r.launch.grid[0] for r in outcome.records] == [2, 2, 3, 3]
+    assert (outcome.run.problem_axes, "m" in outcome.run.problem, outcome.run.problem["n"]) == (("m",), False, 64)
+    rows = list(csv.DictReader((tmp_path / "out" / "records.csv").open()))
+    assert [row["problem.m"] for row in rows] == ["64", "64", "96", "96"]
+    assert "2 problems: m vary" in (tmp_path / "out" / "index.html").read_text()
+
+
+SEARCH = """archs: [sm_90]
+search: {sample: 2, seed: 1, prune: {below_prediction: 0}, refine: {top: 1, rounds: 3}}
+"""
+
+
+def test_a_search_refines_around_the_best(experiment, tmp_path, no_gpu):
+    experiment.write_text(EXPERIMENT.replace("archs: [sm_90]\n", SEARCH).replace("[1, 2, 4, 8]", "[1, 2, 4]"))
+    watcher = Watcher()
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), watcher)
+    assert (outcome.run.search.drawn, outcome.run.search.rounds) == (2, (2, 1))
+    assert sorted(r.parameters["depth"] for r in outcome.records) == [1, 2, 4]
+    assert [r.round for r in outcome.records] == [0, 0, 1]
+    assert (watcher.added, outcome.run.variants) == ([1], 3)
+    assert "2 were drawn (seed 1) to find 2 valid variants" in (tmp_path / "out" / "index.html").read_text()
+
+
 class PlayedSession:
     """Answers as a GPU would: `depth=2` is the fastest and `depth=4` wrong."""
 
     jobs: list = []
+    restarts = 0
 
     def __enter__(self):
         return self
@@ -131,6 +167,7 @@ class PlayedSession:
         return H200
 
     def restart(self):
+        PlayedSession.restarts += 1
         return H200
 
     def run(self, job, policy):
@@ -152,7 +189,7 @@ class PlayedSession:
 def played(monkeypatch):
     monkeypatch.setattr(pipeline, "probe", lambda: H200)
     monkeypatch.setattr(pipeline, "GpuSession", PlayedSession)
-    PlayedSession.jobs = []
+    PlayedSession.jobs, PlayedSession.restarts = [], 0
     return PlayedSession
 
 
@@ -170,8 +207,51 @@ def test_with_a_gpu_the_winner_is_measured_again(experiment, tmp_path, played):
     assert outcome.run.not_measured == ""
     assert outcome.run.baseline == "cublas (libcublas 13, kern)"
     job = played.jobs[0]
-    assert [(a.name, a.c_type) for a in job.arguments] == [("m", "int32"), ("A", "float32*"), ("C", "float32*")]
-    assert (job.grid, job.block) == ((2, 1, 1), (32, 1, 1))
+    assert job.launches.steps[0].arguments == (("m", "int32"), ("A", "float32*"), ("C", "float32*"))
+    assert (job.launches.steps[0].grid, job.launches.steps[0].block) == ((2, 1, 1), (32, 1, 1))
+
+
+SEQUENCE = """{#---
+summary: s
+operator: gemm
+launches:
+  - {entry: first, grid: [4], block: [64], bytes_moved: 600, arguments: {m: int32, scratch: T*}}
+  - {entry: second, grid: [1], block: [96], shared_bytes: 512, bytes_moved: 400,
+     arguments: {m: int32, scratch: T*, C: T*}}
+workspace: {scratch: {type: T, elements: m}}
+---#}
+extern "C" __global__ void first(int m, {{ T }}* scratch)
+{
+    for (int i = threadIdx.x; i < m; i += 64) scratch[i] = i * 2.0f;
+}
+extern "C" __global__ void second(int m, {{ T }}* scratch, {{ T }}* C)
+{
+#pragma unroll 1
+    for (int i = threadIdx.x; i < m; i += 96) C[i] = fmaf(scratch[i], scratch[i], 1.0f);
+}
+"""
+
+
+def test_a_sequence_of_launches_is_described_launch_by_launch(experiment, tmp_path, played):
+    (experiment.parent / "mine.cu.j2").write_text(SEQUENCE)
+    experiment.write_text(EXPERIMENT.replace(", parameters: {depth: [1, 2, 4, 8]}", ""))
+    (record,) = run(experiment, Options(output=tmp_path / "out"), Watcher()).records
+    first, second = record.steps
+    assert (first.entry, second.entry) == ("first", "second")
+    assert (record.launch, record.ptx, record.sass) == (None, None, None)
+    assert second.launch.dynamic_shared_bytes == 512
+    assert second.ptx.hot_loop.counts.fma == 1
+    assert second.sass.counts.fma > 0
+    assert first.sass.counts.fma == 0
+    assert record.build.resources.registers == max(first.resources.registers, second.resources.registers)
+    assert record.prediction.occupancy == min(first.prediction.occupancy, second.prediction.occupancy)
+    dram = next(bound for bound in record.prediction.bounds if bound.name == "DRAM")
+    assert dram.tflops == pytest.approx(record.flops / 1000 * 4.8)
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "first" in page
+    (job, *_) = played.jobs
+    assert job.launches.entries == ("first", "second")
+    assert [buffer.name for buffer in job.launches.workspace] == ["scratch"]
 
 
 def test_machine_code_for_another_gpu_is_not_run(experiment, tmp_path, played):
@@ -227,6 +307,31 @@ def test_a_gpu_that_does_not_start_is_a_sentence(experiment, tmp_path, monkeypat
     outcome = run(experiment, Options(output=tmp_path / "out"), Watcher())
     assert "PyCUDA is broken" in outcome.run.not_measured
     assert not any(r.measurement for r in outcome.records)
+
+
+def test_each_problem_has_its_winner(experiment, tmp_path, played):
+    experiment.write_text(EXPERIMENT.replace("m: 64, n: 64", "m: [64, 96], n: 64").replace("[1, 2, 4, 8]", "[1, 2]"))
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), Watcher())
+    again = [r for r in outcome.records if r.measurement and r.measurement.remeasured]
+    assert sorted(r.problem["m"] for r in again) == [64, 96]
+    assert [job.problem["m"] for job in played.jobs] == [64, 64, 96, 96, 64, 96]
+    assert played.restarts == 1
+    assert outcome.run.baseline == "cublas (libcublas 13, kern)"
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "The best variants of 2 problems reach" in page
+    assert "m=96: mine depth=" in page
+
+
+def test_what_cannot_win_is_pruned(experiment, tmp_path, played, monkeypatch):
+    experiment.write_text(EXPERIMENT.replace("archs: [sm_90]\n", SEARCH).replace("[1, 2, 4, 8]", "[1, 2, 4]"))
+    monkeypatch.setattr(Pruner, "overtaken", lambda self, record: "measurement: too slow" if self.measured else "")
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), Watcher())
+    pruned = [r for r in outcome.records if r.status is Status.PRUNED]
+    assert len(outcome.records) == 3
+    assert pruned
+    assert {r.reason for r in pruned} == {"measurement: too slow"}
+    assert not outcome.failed
+    assert f"{len(pruned)} pruned ({len(pruned)} by measurement)" in (tmp_path / "out" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -312,6 +417,23 @@ def test_without_a_gpu_variants_are_executed_and_judged(emulated, tmp_path, no_g
     assert int(rows[1]["findings"]) >= 1
     assert rows[0]["conflicts_per_shared_load"] == "0.0"
     assert "executing their PTX on the CPU" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_equal_code_on_equal_emulated_problems_is_executed_once(emulated, tmp_path, no_gpu, monkeypatch):
+    emulated.write_text(EMULATED.replace("m: 64", "m: [64, 60]").replace("[true, false]", "[true]"))
+    scheduled = []
+    execute = Sweep._execute
+
+    def watch(self, item, task):
+        before = len(self._emulating)
+        execute(self, item, task)
+        scheduled.append(len(self._emulating) > before)
+
+    monkeypatch.setattr(Sweep, "_execute", watch)
+    outcome = run(emulated, Options(output=tmp_path / "out", jobs=1), Watcher())
+    assert [r.status for r in outcome.records] == [Status.VERIFIED] * 2
+    assert outcome.records[0].emulation == outcome.records[1].emulation
+    assert sorted(scheduled) == [False, True]
 
 
 def test_no_emulate_leaves_it_alone(emulated, tmp_path, no_gpu):

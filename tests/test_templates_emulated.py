@@ -9,6 +9,7 @@ import pytest
 
 from lab import kernels
 from lab.emulation import EmulationTask, emulate
+from lab.launches import launches
 from lab.operators import operator
 from lab.toolchain import CompileRequest, toolchain
 
@@ -42,8 +43,8 @@ def executed(name, given, problem):
     if kernels.unmet(template, parameters, problem):
         pytest.skip("this point is outside the template's space for this type")
     source = kernels.render(template, parameters, problem)
-    launch = kernels.launch(template, parameters, problem)
-    return emulate(EmulationTask(launch, "gemm", problem, 0, None), ptx_of(source))
+    task = EmulationTask(launches(template, parameters, problem), "gemm", problem, 0, {})
+    return emulate(task, ptx_of(source))
 
 
 @functools.lru_cache(maxsize=4)

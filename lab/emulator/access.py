@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator import operands
+from lab.emulator.clusters import NOTE, peer_places
 from lab.emulator.memory import (
     LOCAL_SEGMENT,
     LOCAL_WINDOW,
@@ -260,6 +261,21 @@ class MemoryUnit:
         if results is None:
             results = [np.zeros(len(addresses), f"u{width}") for _ in range(vector)]
         return results
+
+    def load_peer(
+        self, position: int, addresses: Array, chosen: Array | None, *, width: int, vector: int = 1
+    ) -> list[Array]:
+        """Load from the shared memory of a block of the cluster; what two blocks do to it is not watched."""
+        machine, region = self._machine, self.shared
+        machine.launch.notes[NOTE] = None
+        offsets, places = peer_places(machine, addresses, chosen)
+        bad = np.flatnonzero((offsets > region.size - width * vector) | (offsets & (width * vector - 1) != 0))
+        if len(bad):
+            detail = f"load of {width * vector} bytes at offset {int(offsets[bad[0]])} of a peer's shared memory"
+            self._find("out-of-bounds", position, bad, chosen, addresses, detail=detail)
+            return [np.zeros(len(addresses), f"u{width}") for _ in range(vector)]
+        self.count(position, Reach(region, None, chosen, offsets, places), width * vector, "load")
+        return region.load(places, width, vector)
 
     def store(
         self,

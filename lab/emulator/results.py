@@ -184,6 +184,24 @@ class ExecutedCounts:
         """Mean active lanes of a warp instruction."""
         return self.threads / self.warps if self.warps else 0.0
 
+    def __add__(self, other: ExecutedCounts) -> ExecutedCounts:
+        return ExecutedCounts(
+            self.warps + other.warps,
+            self.threads + other.threads,
+            _added(self.warps_by_class, other.warps_by_class),
+            _added(self.threads_by_class, other.threads_by_class),
+            _added(self.warps_by_opcode, other.warps_by_opcode),
+            _added(self.threads_by_opcode, other.threads_by_opcode),
+            {
+                key: self.memory.get(key, MemoryCount()) + other.memory.get(key, MemoryCount())
+                for key in {**self.memory, **other.memory}
+            },
+        )
+
+
+def _added(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
+
 
 @dataclass(frozen=True, slots=True)
 class LoopCounts:

@@ -1,8 +1,9 @@
 """An experiment file: read, validated, expanded to its points."""
 
 from lab.experiment.load import Experiment, KernelEntry, load
-from lab.experiment.schema import ExperimentFile, json_schema
-from lab.experiment.space import DEFAULT_MAX_VARIANTS, Expansion, Point, expand
+from lab.experiment.problems import Problem
+from lab.experiment.schema import ExperimentFile, PruneModel, SearchModel, json_schema
+from lab.experiment.space import DEFAULT_MAX_VARIANTS, Expansion, Point, expand, neighbours
 
 __all__ = [
     "DEFAULT_MAX_VARIANTS",
@@ -11,7 +12,11 @@ __all__ = [
     "ExperimentFile",
     "KernelEntry",
     "Point",
+    "Problem",
+    "PruneModel",
+    "SearchModel",
     "expand",
     "json_schema",
     "load",
+    "neighbours",
 ]

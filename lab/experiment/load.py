@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import kernels, yamlfile
 from lab.errors import Location, UserError, did_you_mean
-from lab.experiment.schema import ExperimentFile, KernelModel
+from lab.experiment.problems import Problem, problems, values_of
+from lab.experiment.schema import ExperimentFile, KernelModel, SearchModel
 from lab.expressions import Scalar, names_in
 from lab.operators import Operator, operator
 
-BASELINES = ("cublas",)
-"""Baselines by name; `lab.gpu.baselines` runs them."""
+BASELINES = ("cublas", "copy", "torch", "triton")
+"""Baselines by name; `lab.gpu` runs them."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,17 @@ class Experiment:
         question: What it asks.
         operator: What is computed.
         operator_reference: The operator as the file names it, a path made absolute.
-        problem: The problem, complete.
-        emulate: The problem at the size that is executed on the CPU, complete; None where the file has none.
+        problems: The problems, each complete and with its size on the CPU.
+        problem_axes: Fields by which the problems differ; empty for a single one.
         kernels: In file order.
-        baselines: Names.
+        baselines: Names; ratios refer to the first.
+        cache: State of the L2 cache: `auto`, `cold` or `warm`.
         toolchains: Names, `auto` unresolved.
         archs: Architectures, `native` unresolved.
         options: Compiler options.
         gpu: The GPU to predict for, or None.
         seed: Of the inputs.
+        search: How the space is searched; None where every point is run.
     """
 
     name: str
@@ -67,15 +71,17 @@ class Experiment:
     question: str
     operator: Operator
     operator_reference: str
-    problem: Mapping[str, Scalar]
-    emulate: Mapping[str, Scalar] | None
+    problems: tuple[Problem, ...]
+    problem_axes: tuple[str, ...]
     kernels: tuple[KernelEntry, ...]
     baselines: tuple[str, ...]
+    cache: str
     toolchains: tuple[str, ...]
     archs: tuple[str, ...]
     options: tuple[str, ...]
     gpu: str | None
     seed: int
+    search: SearchModel | None = None
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -97,8 +103,7 @@ def from_text(text: str, file: Path) -> Experiment:
     document = yamlfile.parse(text, file)
     raw = yamlfile.validate(ExperimentFile, document)
     computed = operator(raw.operator, file.parent, at=document.at("operator"))
-    problem = _problem(computed, raw.problem, document, "problem")
-    emulate = None if raw.emulate is None else _problem(computed, {**raw.problem, **raw.emulate}, document, "emulate")
+    wanted, problem_axes = problems(computed, raw, document)
     for i, name in enumerate(raw.baselines):
         if name not in BASELINES:
             raise UserError(
@@ -116,15 +121,17 @@ def from_text(text: str, file: Path) -> Experiment:
         question=raw.question.strip(),
         operator=computed,
         operator_reference=_absolute(raw.operator, file),
-        problem=problem,
-        emulate=emulate,
-        kernels=_kernels(raw, problem, document),
-        baselines=tuple(raw.baselines),
+        problems=wanted,
+        problem_axes=problem_axes,
+        kernels=_kernels(raw, wanted, document),
+        baselines=tuple(dict.fromkeys(raw.baselines)),
+        cache=raw.cache,
         toolchains=tuple(dict.fromkeys(raw.toolchains)),
         archs=tuple(dict.fromkeys(raw.archs)),
         options=tuple(raw.options),
         gpu=raw.gpu,
         seed=raw.seed,
+        search=raw.search,
     )
 
 
@@ -135,39 +142,8 @@ def _absolute(reference: str, file: Path) -> str:
     return f"{(file.parent / path).resolve()}:{name}"
 
 
-def _problem(
-    computed: Operator, values: Mapping[str, object], document: yamlfile.Document, section: str
-) -> Mapping[str, Scalar]:
-    scalars: dict[str, Scalar] = {}
-    for key, value in values.items():
-        if not isinstance(value, bool | int | float | str):
-            raise UserError(
-                "wrong type",
-                at=document.at(section, key),
-                key=f"{section}.{key}",
-                found=value,
-                accepted="a single value",
-            )
-        scalars[key] = value
-    try:
-        return computed.problem(scalars)
-    except UserError as error:
-        field = (error.key or "").removeprefix("problem").lstrip(".")
-        path = (section, field) if field else (section,)
-        raise UserError(
-            error.message,
-            at=document.at(*path),
-            key=yamlfile.dotted(path),
-            found=error.found,
-            accepted=error.accepted,
-            suggestion=error.suggestion,
-        ) from error
-
-
-def _kernels(
-    raw: ExperimentFile, problem: Mapping[str, Scalar], document: yamlfile.Document
-) -> tuple[KernelEntry, ...]:
-    entries = tuple(_kernel(i, raw, problem, document) for i in range(len(raw.kernels)))
+def _kernels(raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfile.Document) -> tuple[KernelEntry, ...]:
+    entries = tuple(_kernel(i, raw, wanted, document) for i in range(len(raw.kernels)))
     seen: dict[str, int] = {}
     for i, entry in enumerate(entries):
         if entry.name in seen:
@@ -182,7 +158,7 @@ def _kernels(
     return entries
 
 
-def _kernel(i: int, raw: ExperimentFile, problem: Mapping[str, Scalar], document: yamlfile.Document) -> KernelEntry:
+def _kernel(i: int, raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfile.Document) -> KernelEntry:
     entry, place = raw.kernels[i], ("kernels", i)
     template = kernels.load(
         entry.template,
@@ -198,21 +174,21 @@ def _kernel(i: int, raw: ExperimentFile, problem: Mapping[str, Scalar], document
             found=entry.template,
             accepted=f"a template for the operator {raw.operator!r}",
         )
-    refused = kernels.unsupported(template, problem)
-    if refused:
-        field, values = refused
+    refused = [kernels.unsupported(template, problem.values) for problem in wanted]
+    if refused[0] and all(refused):  # where it supports some of the problems, the others are left out
+        field, values = refused[0]
         raise UserError(
             f"the template {entry.template} does not support this problem",
             at=document.at("problem", field),
             key=f"problem.{field}",
-            found=problem.get(field),
+            found=wanted[0].values.get(field),
             accepted=values,
         )
     return KernelEntry(
         name=entry.name or template.stem,
         template=template,
         axes=_axes(entry, template, document, place),
-        constraints=_constraints(entry, template, document, place),
+        constraints=_constraints(entry, template, wanted, document, place),
     )
 
 
@@ -232,9 +208,7 @@ def _axes(
                 accepted=list(declared) or "none: the template has no parameters",
                 suggestion=did_you_mean(name, declared),
             )
-        values = given if isinstance(given, list) else [given]
-        if not values:
-            raise UserError("an empty list sweeps nothing", at=at, key=key, accepted="at least one value")
+        values: list[Any] = values_of(given, document, (*place, "parameters", name))
         for value in values:
             accepted = declared[name].refuses(value)
             if accepted:
@@ -249,9 +223,13 @@ def _axes(
 
 
 def _constraints(
-    entry: KernelModel, template: kernels.Template, document: yamlfile.Document, place: tuple[str, int]
+    entry: KernelModel,
+    template: kernels.Template,
+    wanted: tuple[Problem, ...],
+    document: yamlfile.Document,
+    place: tuple[str, int],
 ) -> tuple[tuple[str, Location], ...]:
-    known = list(template.declares.parameters)
+    known = list(dict.fromkeys([*template.declares.parameters, *wanted[0].values]))
     for i, expression in enumerate(entry.constraints):
         at, key = document.at(*place, "constraints", i), yamlfile.dotted((*place, "constraints", i))
         for name in sorted(names_in(expression, at=at, key=key)):

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 _SCALAR_SCHEMA: dict[str, Any] = {"type": ["boolean", "integer", "number", "string"]}
-_SWEEP_SCHEMA: dict[str, Any] = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}
+_RANGE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"range": {"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}},
+    "required": ["range"],
+    "additionalProperties": False,
+    "description": "[start, stop, step]; stop is included where a step lands on it",
+}
+_SWEEP_SCHEMA: dict[str, Any] = {
+    "anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}, _RANGE_SCHEMA]
+}
+_PROBLEM_SCHEMA: dict[str, Any] = {"type": "object", "additionalProperties": _SWEEP_SCHEMA}
+_PROBLEMS_SCHEMA: dict[str, Any] = {
+    "anyOf": [_PROBLEM_SCHEMA, {"type": "array", "items": _PROBLEM_SCHEMA, "minItems": 1}]
+}
 
 # Values are judged by the template's own declaration, which says more than a type could; see `lab.experiment.load`.
 Swept = Annotated[Any, WithJsonSchema(_SWEEP_SCHEMA)]
 Value = Annotated[Any, WithJsonSchema(_SCALAR_SCHEMA)]
+Problems = Annotated[Any, WithJsonSchema(_PROBLEMS_SCHEMA)]  # judged by the operator; see `lab.experiment.problems`
 Arch = Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 
@@ -26,12 +40,41 @@ class KernelModel(_Strict):
     template: Text = Field(description="Path of a template, below kernel_src/ or beside this file: gemm/tiled.cu.j2")
     name: Text | None = Field(None, description="Name in the report, a ladder's rung; the template's stem by default")
     parameters: dict[str, Swept] = Field(
-        default_factory=dict, description="Parameter to its value, or to the list of values to sweep"
+        default_factory=dict,
+        description="Parameter to its value, to a list of values to sweep, or to {range: [start, stop, step]}",
     )
     constraints: list[str] = Field(
         default_factory=list,
-        description="Jinja expressions over the parameters; points where one is false are left out",
+        description="Jinja expressions over parameters and problem; points where one is false are left out",
     )
+
+
+class PruneModel(_Strict):
+    """Which variants of a search are built and inspected, but neither executed nor measured."""
+
+    spills: bool = Field(default=True, description="Those whose registers spill to local memory")
+    below_prediction: float = Field(
+        0.5, ge=0, le=1, description="Those with a predicted ceiling below this share of the best one seen; 0 keeps all"
+    )
+    below_measured: bool = Field(
+        default=True, description="Those with a predicted ceiling below the best throughput measured so far"
+    )
+
+
+class RefineModel(_Strict):
+    """How a search goes on from its best variants."""
+
+    top: int = Field(10, ge=1, description="Variants to start from in each round, for each problem")
+    rounds: int = Field(2, ge=0, description="Rounds: each tries the neighbours, which differ in one parameter")
+
+
+class SearchModel(_Strict):
+    """Run a random sample of the space in place of all of it, then refine around the best."""
+
+    sample: int = Field(ge=1, description="Points to draw, of those that every constraint and requirement allows")
+    seed: int = Field(0, ge=0, description="Of the sample: the same seed draws the same points")
+    prune: PruneModel = Field(PruneModel.model_validate({}), description="What is not worth measuring")
+    refine: RefineModel | None = Field(None, description="Rounds of neighbours after the sample; none by default")
 
 
 class ExperimentFile(_Strict):
@@ -39,12 +82,24 @@ class ExperimentFile(_Strict):
 
     question: Text = Field(description="What the experiment asks; the report opens with it")
     operator: Text = Field(description="What is computed: gemm, or ./file.py:Class of your own (this runs that file)")
-    problem: dict[str, Value] = Field(description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}")
+    problem: Problems = Field(
+        description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
+        "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together"
+    )
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(
         None, description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}"
     )
-    baselines: list[str] = Field(default_factory=list, max_length=1, description="What to compare with: [cublas]")
+    baselines: list[str] = Field(
+        default_factory=list,
+        description="What to compare with, the first being what ratios refer to: [cublas], or [copy, torch, triton]. "
+        "One that this machine lacks is reported and left out",
+    )
+    cache: Literal["auto", "cold", "warm"] = Field(
+        "auto",
+        description="State of the L2 cache: cold flushes it before each repetition, warm does not; auto is cold except "
+        "for launches so short that they are timed in batches",
+    )
     toolchains: list[str] = Field(
         default_factory=lambda: ["auto"],
         min_length=1,
@@ -58,6 +113,9 @@ class ExperimentFile(_Strict):
     options: list[str] = Field(default_factory=list, description="Further compiler options: [--use_fast_math]")
     gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
     seed: int = Field(0, ge=0, description="Of the random inputs")
+    search: SearchModel | None = Field(
+        None, description="For spaces too large to run whole: {sample: 400, seed: 0, refine: {top: 10, rounds: 2}}"
+    )
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,57 +1,66 @@
-"""The points of an experiment's parameter space."""
+"""The points of an experiment's parameter space: all of them, a random sample, or the neighbours of some."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lab import kernels
 from lab.errors import Location, UserError
 from lab.experiment.load import Experiment, KernelEntry
+from lab.experiment.problems import Problem, show
 from lab.expressions import Scalar, evaluate
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps want `--max-variants`, so that a list too many does not cost a night."""
 
 _MOST_COMBINATIONS = 2_000_000
-"""Combinations before constraints; listing more takes minutes."""
+"""Combinations before constraints; listing more takes minutes. A search has no such limit."""
+
+_MOST_DRAWS = 500_000
+"""Combinations that a search looks at: where fewer than one in a thousand is valid, constraints want another form."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the space: a kernel with all of its parameters.
+    """One point of the space: a kernel with all of its parameters, for one problem.
 
     Attributes:
         kernel: The experiment's kernel.
         parameters: Every parameter of the template with its value.
-        label: What tells it from the other points of its kernel: ``unroll=4 padding=0``; empty for a single point.
+        problem: The problem.
+        label: What tells it from the other points of its kernel: ``m=2048 unroll=4``; empty for a single point.
     """
 
     kernel: KernelEntry
     parameters: Mapping[str, Scalar]
+    problem: Problem
     label: str
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """All points of an experiment.
+    """Points of an experiment.
 
     Attributes:
-        points: In file order, the last swept parameter varying fastest.
-        combinations: How many there were before constraints.
+        points: Problem by problem, then in file order, the last swept parameter varying fastest.
+        combinations: How many there are before constraints, over all problems.
         excluded: Constraint or requirement to the number of combinations it left out.
+        drawn: Combinations that a search looked at; None where all were.
     """
 
     points: tuple[Point, ...]
     combinations: int
     excluded: Mapping[str, int]
+    drawn: int | None = None
 
 
 def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expansion:
-    """List the points.
+    """List the points; for a search, its sample.
 
     Args:
         experiment: The experiment.
@@ -60,69 +69,165 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
     Raises:
         UserError: a kernel of which no point is left, or more variants than allowed.
     """
-    combinations = sum(math.prod(len(v) for v in kernel.axes.values()) for kernel in experiment.kernels)
+    expansion = _sample(experiment) if experiment.search else _everything(experiment)
+    points = len(expansion.points)
+    variants = points * len(experiment.toolchains) * len(experiment.archs)
+    limit = DEFAULT_MAX_VARIANTS if max_variants is None else max_variants
+    if variants > limit:
+        raise UserError(
+            f"the sweep has {variants} variants ({points} points, {len(experiment.toolchains)} toolchains, "
+            f"{len(experiment.archs)} architectures)",
+            at=Location(experiment.file),
+            key="kernels",
+            accepted=f"at most {limit}",
+            suggestion=f"shorten some lists, add a `search`, or pass --max-variants {variants}",
+        )
+    return expansion
+
+
+def neighbours(points: Iterable[Point], seen: Iterable[Point]) -> tuple[Point, ...]:
+    """The valid points that differ from one of `points` in one parameter, each once, without those in `seen`.
+
+    A number's neighbours are the next values below and above among those the experiment lists; a word or a switch
+    has all of its other values.
+    """
+    known = {_key(point) for point in seen}
+    found: list[Point] = []
+    for point in points:
+        for name, values in point.kernel.axes.items():
+            for value in _beside(values, point.parameters[name]):
+                parameters = {**point.parameters, name: value}
+                near = _point(point.kernel, parameters, point.problem)
+                if _key(near) not in known and not _excluded_by(point.kernel, parameters, point.problem):
+                    known.add(_key(near))
+                    found.append(near)
+    return tuple(found)
+
+
+def _key(point: Point) -> tuple[object, ...]:
+    return (point.kernel.name, point.problem.label, tuple(repr(value) for value in point.parameters.values()))
+
+
+def _beside(values: tuple[Scalar, ...], value: Scalar) -> tuple[Scalar, ...]:
+    if any(isinstance(other, bool | str) for other in values):
+        return tuple(other for other in values if other != value)
+    ordered = sorted(values, key=float)
+    place = ordered.index(value)
+    return tuple(ordered[i] for i in (place - 1, place + 1) if 0 <= i < len(ordered))
+
+
+def _combinations(kernel: KernelEntry) -> int:
+    return math.prod(len(values) for values in kernel.axes.values())
+
+
+def _everything(experiment: Experiment) -> Expansion:
+    combinations = sum(map(_combinations, experiment.kernels)) * len(experiment.problems)
     if combinations > _MOST_COMBINATIONS:
         raise UserError(
             f"the sweep has {combinations} combinations before constraints",
             at=Location(experiment.file),
             key="kernels",
             accepted=f"at most {_MOST_COMBINATIONS}",
-            suggestion="shorten some lists",
+            suggestion="shorten some lists, or add `search: {sample: 400}` to run a sample",
         )
-    excluded: Counter[str] = Counter()
+    reasons: list[Counter[str]] = [Counter() for _ in experiment.kernels]
     points: list[Point] = []
-    for i, kernel in enumerate(experiment.kernels):
-        before, reasons = len(points), Counter[str]()
-        points += _points(kernel, experiment.problem, reasons)
-        if len(points) == before:
-            raise _nothing_left(experiment, i, kernel, reasons)
-        excluded += reasons
-    variants = len(points) * len(experiment.toolchains) * len(experiment.archs)
-    limit = DEFAULT_MAX_VARIANTS if max_variants is None else max_variants
-    if variants > limit:
-        raise UserError(
-            f"the sweep has {variants} variants ({len(points)} points, {len(experiment.toolchains)} toolchains, "
-            f"{len(experiment.archs)} architectures)",
-            at=Location(experiment.file),
-            key="kernels",
-            accepted=f"at most {limit}",
-            suggestion=f"shorten some lists, or pass --max-variants {variants}",
-        )
-    return Expansion(tuple(points), combinations, dict(excluded))
+    for problem in experiment.problems:
+        for kernel, excluded in zip(experiment.kernels, reasons, strict=True):
+            for values in itertools.product(*kernel.axes.values()):
+                parameters = dict(zip(kernel.axes, values, strict=True))
+                if reason := _excluded_by(kernel, parameters, problem):
+                    excluded[reason] += 1
+                else:
+                    points.append(_point(kernel, parameters, problem))
+    left = {point.kernel.name for point in points}
+    for i, (kernel, excluded) in enumerate(zip(experiment.kernels, reasons, strict=True)):
+        if kernel.name not in left:
+            raise _nothing_left(experiment, i, kernel, excluded)
+    return Expansion(tuple(points), combinations, dict(sum(reasons, Counter())))
 
 
-def _points(kernel: KernelEntry, problem: Mapping[str, Scalar], excluded: Counter[str]) -> Iterator[Point]:
-    swept = kernel.swept
-    for values in itertools.product(*kernel.axes.values()):
-        parameters = dict(zip(kernel.axes, values, strict=True))
-        reason = _excluded_by(kernel, parameters, problem)
-        if reason:
-            excluded[reason] += 1
-        else:
-            yield Point(kernel, parameters, " ".join(f"{name}={show(parameters[name])}" for name in swept))
+def _sample(experiment: Experiment) -> Expansion:
+    """A sample without replacement of the combinations that are valid for at least one problem.
+
+    Every valid combination is as likely as any other. Only combinations that are drawn are ever looked at, so that
+    the product may be of any size.
+    """
+    assert experiment.search is not None  # noqa: S101 - the caller has looked
+    sizes = [_combinations(kernel) for kernel in experiment.kernels]
+    excluded, chosen, drawn = Counter[str](), list[tuple[Point, ...]](), 0
+    for index in _indices(sum(sizes), random.Random(experiment.search.seed)):  # noqa: S311 - no secret
+        drawn += 1
+        kernel, parameters = _decode(experiment.kernels, sizes, index)
+        valid = []
+        for problem in experiment.problems:
+            if reason := _excluded_by(kernel, parameters, problem):
+                excluded[reason] += 1
+            else:
+                valid.append(_point(kernel, parameters, problem))
+        if valid:
+            chosen.append(tuple(valid))
+        if len(chosen) == experiment.search.sample:
+            break
+    if not chosen:
+        raise _nothing_left(experiment, 0, experiment.kernels[0], excluded)
+    # problem by problem, since a GPU keeps one problem's data at a time
+    order = {id(problem): place for place, problem in enumerate(experiment.problems)}
+    points = sorted((p for group in chosen for p in group), key=lambda point: order[id(point.problem)])
+    return Expansion(tuple(points), sum(sizes) * len(experiment.problems), dict(excluded), drawn)
 
 
-def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
+def _indices(total: int, rng: random.Random) -> Iterator[int]:
+    """Integers below `total` in random order, each once, at most `_MOST_DRAWS` of them."""
+    if total <= _MOST_DRAWS:
+        yield from rng.sample(range(total), total)
+        return
+    seen: set[int] = set()
+    while len(seen) < _MOST_DRAWS:
+        index = rng.randrange(total)
+        if index not in seen:
+            seen.add(index)
+            yield index
+
+
+def _decode(entries: tuple[KernelEntry, ...], sizes: list[int], index: int) -> tuple[KernelEntry, Mapping[str, Scalar]]:
+    """The combination of a number: kernels one after another, in each the last parameter varying fastest."""
+    place = 0
+    while index >= sizes[place]:
+        index -= sizes[place]
+        place += 1
+    kernel, digits = entries[place], {}
+    for name in reversed(list(kernel.axes)):
+        index, digit = divmod(index, len(kernel.axes[name]))
+        digits[name] = kernel.axes[name][digit]
+    return kernel, {name: digits[name] for name in kernel.axes}
+
+
+def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> Point:
+    label = " ".join(f"{name}={show(parameters[name])}" for name in kernel.swept)
+    return Point(kernel, parameters, problem, f"{problem.label} {label}".strip())
+
+
+def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> str:
+    """Why a combination is no point; empty where it is one."""
+    refused = kernels.unsupported(kernel.template, problem.values)
+    if refused:
+        return f"{kernel.template.name} supports {refused[0]} {', '.join(map(str, refused[1]))} alone"
+    names = {**problem.values, **parameters}
     for expression, at in kernel.constraints:
-        if not evaluate(expression, parameters, at=at, key="constraints"):
+        if not evaluate(expression, names, at=at, key="constraints"):
             return expression
-    requirement = kernels.unmet(kernel.template, parameters, problem)
+    requirement = kernels.unmet(kernel.template, parameters, problem.values)
     return f"{requirement.that} ({requirement.because})" if requirement else ""
 
 
-def show(value: Scalar) -> str:
-    """A parameter's value as YAML spells it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _nothing_left(experiment: Experiment, i: int, kernel: KernelEntry, reasons: Counter[str]) -> UserError:
-    total = math.prod(len(v) for v in kernel.axes.values())
     blame = "; ".join(f"{reason}: {count}" for reason, count in reasons.most_common(3))
     at = kernel.constraints[0][1] if kernel.constraints else Location(experiment.file)
     return UserError(
         f"no combination of the parameters of kernel {kernel.name!r} is left",
         at=at,
         key=f"kernels[{i}]",
-        found=f"{total} combinations, left out by: {blame}",
+        found=f"{sum(reasons.values())} combinations, left out by: {blame}",
         accepted="at least one combination that every constraint and requirement allows",
     )

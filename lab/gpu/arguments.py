@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from lab.expressions import Scalar
 from lab.gpu.backend import RefusedError
-from lab.gpu.job import Argument
-from lab.operators.base import Inputs
+from lab.operators.base import STORED_AS, Inputs
 
 SCALAR_TYPES = (
     "bool",
@@ -30,14 +30,18 @@ _CODES = {"bool": "B", "float16": "H"}
 
 
 def marshal(
-    arguments: Iterable[Argument], inputs: Inputs, pointers: Mapping[str, int]
+    arguments: Iterable[tuple[str, str]],
+    inputs: Inputs,
+    pointers: Mapping[str, int],
+    workspace: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, tuple[int | float, ...]]:
     """Resolve the arguments of a launch.
 
     Args:
-        arguments: In the kernel's order.
+        arguments: Name and C type of each, in the kernel's order.
         inputs: The operator's scalars and host arrays; the arrays only for their element types.
-        pointers: Device address of every array.
+        pointers: Device address of every array and workspace buffer.
+        workspace: Element type of every workspace buffer.
 
     Returns:
         A format in the notation of `struct` with native alignment, which is that of kernel parameters, and one
@@ -47,31 +51,28 @@ def marshal(
         RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type.
     """
     codes, values = "", []
-    for argument in arguments:
+    elements = {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
+    for name, c_type in arguments:
         code, value = (
-            _pointer(argument, inputs, pointers) if argument.c_type.endswith("*") else _scalar(argument, inputs.scalars)
+            _pointer(name, c_type, elements, pointers)
+            if c_type.endswith("*")
+            else _scalar(name, c_type, inputs.scalars)
         )
         codes += code
         values.append(value)
     return codes, tuple(values)
 
 
-def _pointer(argument: Argument, inputs: Inputs, pointers: Mapping[str, int]) -> tuple[str, int]:
-    element = argument.c_type[:-1].strip()
-    if argument.name not in inputs.arrays:
-        raise RefusedError(
-            f"argument {argument.name}: the operator has no such array; it has {', '.join(inputs.arrays)}"
-        )
-    dtype = inputs.arrays[argument.name].dtype
-    if element != dtype.name:
-        raise RefusedError(
-            f"argument {argument.name}: the kernel takes {argument.c_type}, the array holds {dtype.name}"
-        )
-    return "P", pointers[argument.name]
+def _pointer(name: str, c_type: str, elements: Mapping[str, str], pointers: Mapping[str, int]) -> tuple[str, int]:
+    element = c_type[:-1].strip()
+    if name not in elements:
+        raise RefusedError(f"argument {name}: the operator has no such array; it has {', '.join(elements)}")
+    if elements[name] not in (element, STORED_AS.get(element)):
+        raise RefusedError(f"argument {name}: the kernel takes {c_type}, the array holds {elements[name]}")
+    return "P", pointers[name]
 
 
-def _scalar(argument: Argument, scalars: Mapping[str, Scalar]) -> tuple[str, int | float]:
-    name, c_type = argument.name, argument.c_type
+def _scalar(name: str, c_type: str, scalars: Mapping[str, Scalar]) -> tuple[str, int | float]:
     if c_type not in SCALAR_TYPES:
         raise RefusedError(
             f"argument {name}: unknown type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}, "

@@ -16,7 +16,7 @@ from lab.measurement import CardState, GpuDescription
 from lab.operators.base import Array, Inputs
 
 Launch = Callable[[], None]
-"""Queues one launch on the backend's stream and returns at once."""
+"""Queues one computation, a launch or a sequence of them, on the backend's stream and returns at once."""
 
 
 class RefusedError(LabError):
@@ -49,7 +49,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A library routine that computes the same thing on the same device buffers.
+    """A routine to compare with, on the same device buffers.
 
     Attributes:
         name: ``cublas``.
@@ -57,6 +57,8 @@ class Baseline:
         kernel: Names of the kernels that it launches; empty when they could not be read.
         note: What must be known about it; may be empty.
         launch: Queues one call.
+        computes: It computes what the operator does, so that its output can be checked; a plain copy does not.
+        ptx: PTX of its kernel where it is known, else empty.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Baseline:
     kernel: str
     note: str
     launch: Launch
+    computes: bool = True
+    ptx: str = ""
 
 
 class Backend(Protocol):
@@ -85,7 +89,7 @@ class Backend(Protocol):
         """Copy every array of the loaded inputs to the device: outputs hold again what they hold before a launch."""
 
     def kernel(self, job: Job) -> Launch:
-        """Load the cubin and resolve the arguments.
+        """Load the cubin, resolve the arguments, make the workspace. The workspace is poisoned by `upload`.
 
         Raises:
             RefusedError: the launch would be refused: too many threads, too much shared memory, a bad argument.

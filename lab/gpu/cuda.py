@@ -23,9 +23,13 @@ from lab.gpu.backend import (
     Timing,
 )
 from lab.gpu.baselines import Cublas
+from lab.gpu.copying import copy_baseline
 from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
 from lab.gpu.job import Job
+from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
+from lab.launches import Launch as Step
+from lab.launches import Launches
 from lab.measurement import CardState, GpuDescription
 from lab.operators.base import Array, Inputs
 
@@ -77,6 +81,7 @@ class CudaBackend:
         self._scratch = cuda.mem_alloc(self._scratch_bytes)
         self._memset_ms = 0.0
         self._buffers: dict[str, _Buffer] = {}
+        self._workspace: dict[str, _Buffer] = {}
         self._inputs: Inputs | None = None
         self._cublas: Cublas | None = None
         self.calibrate()
@@ -102,21 +107,43 @@ class CudaBackend:
             if buffer.bytes:
                 cuda.memcpy_htod(buffer.address, np.ascontiguousarray(array))
             cuda.memset_d8(buffer.guard, _GUARD, GUARD_BYTES)
+        for buffer in self._workspace.values():
+            cuda.memset_d8(buffer.address, _GUARD, buffer.bytes + GUARD_BYTES)
         cuda.Context.synchronize()
 
     def kernel(self, job: Job) -> Launch:
-        """Load the cubin, check that the launch is one this GPU can do, resolve the arguments."""
-        codes, values = marshal(job.arguments, self._loaded, self._pointers)
-        self._check_grid(job)
+        """Load the cubin, check that the launches are ones this GPU can do, resolve the arguments."""
+        self._workspace = {}  # the last job's is freed before anything new is allocated
+        self._workspace = {
+            wanted.name: _Buffer(cuda.mem_alloc(wanted.bytes + GUARD_BYTES), wanted.bytes)
+            for wanted in job.launches.workspace
+        }
         module = cuda.module_from_buffer(job.cubin)
-        function = module.get_function(job.kernel)
-        self._check_block(job, function)
-        if job.dynamic_shared_bytes:
+        queues = [self._zeroing(self._workspace[wanted.name]) for wanted in job.launches.workspace if wanted.zero] + [
+            self._step(module, step, job.launches) for step in job.launches.steps
+        ]
+        if len(queues) == 1:
+            return queues[0]
+
+        def launch() -> None:
+            for queue in queues:
+                queue()
+
+        return launch
+
+    def _step(self, module: Any, step: Step, launches: Launches) -> Launch:  # noqa: ANN401 - PyCUDA is untyped
+        """One launch of a sequence."""
+        types = {wanted.name: wanted.dtype for wanted in launches.workspace}
+        codes, values = marshal(step.arguments, self._loaded, self._pointers, types)
+        self._check_grid(step)
+        function = module.get_function(step.entry)
+        self._check_block(step, function)
+        if step.dynamic_shared_bytes:
             # above 48 KB a kernel must ask for it (CUDA C++ Programming Guide, shared memory)
-            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, job.dynamic_shared_bytes)
+            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.dynamic_shared_bytes)
         function.prepare(codes)
-        grid, block = tuple(map(int, job.grid)), tuple(map(int, job.block))  # PyCUDA takes no NumPy integers
-        shared, stream = job.dynamic_shared_bytes, self._stream
+        grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
+        shared, stream = step.dynamic_shared_bytes, self._stream
         queue = function.prepared_async_call
 
         def launch(_module: object = module) -> None:  # the default keeps the module loaded
@@ -124,12 +151,35 @@ class CudaBackend:
 
         return launch
 
+    def _zeroing(self, buffer: _Buffer) -> Launch:
+        """The memset of a workspace buffer that every sequence finds zeroed."""
+
+        def launch() -> None:
+            cuda.memset_d8_async(buffer.address, 0, buffer.bytes, self._stream)
+
+        return launch
+
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
-        """cuBLAS, for gemm."""
-        if name != "cublas":
-            raise BaselineMissingError(f"there is no baseline {name!r}; accepted: cublas")
-        if operator != "gemm":
-            raise BaselineMissingError(f"the baseline cublas computes gemm, not {operator}")
+        """CuBLAS for gemm; PyTorch and Triton for softmax; a copy for what has one input and one output."""
+        if name == "copy":
+            return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch)
+        computed = {"cublas": "gemm", "torch": "softmax", "triton": "softmax"}
+        if name not in computed:
+            raise BaselineMissingError(f"there is no baseline {name!r}; accepted: copy, {', '.join(computed)}")
+        if operator != computed[name]:
+            raise BaselineMissingError(f"the baseline {name} computes {computed[name]}, not {operator}")
+        if name == "torch":
+            return torch_baseline(problem, self._pointers, self._stream.handle)
+        if name == "triton":
+            return triton_baseline(problem, self._pointers, self._stream.handle, self._quick)
+        return self._cublas_gemm(problem)
+
+    def _quick(self, launch: Launch) -> float:
+        """Median of a few timings, in ms: good enough to choose by."""
+        timings = [self.time(launch, batch=1, lead_ms=0.1, rewarm=False).ms for _ in range(5)]
+        return float(np.median(timings))
+
+    def _cublas_gemm(self, problem: Mapping[str, Scalar]) -> Baseline:
         if self._cublas is None:
             self._cublas = Cublas(self._stream.handle)
         cublas = self._cublas
@@ -137,7 +187,7 @@ class CudaBackend:
         launch()  # loads the kernels, which a capture must not
         self._stream.synchronize()
         kernel, note = self._baseline_kernels(cublas, launch)
-        return Baseline(name, cublas.description, kernel, note, launch)
+        return Baseline("cublas", cublas.description, kernel, note, launch)
 
     def outputs(self) -> dict[str, Array]:
         """The outputs, downloaded."""
@@ -151,7 +201,7 @@ class CudaBackend:
 
     def overrun(self) -> str:
         """Compare the guards with what `upload` put there."""
-        for name, buffer in self._buffers.items():
+        for name, buffer in (*self._buffers.items(), *self._workspace.items()):
             guard = np.empty(GUARD_BYTES, np.uint8)
             cuda.memcpy_dtoh(guard, buffer.guard)
             written = np.flatnonzero(guard != _GUARD)
@@ -207,7 +257,7 @@ class CudaBackend:
         """Take the context off the stack; PyCUDA complains at exit about one that is left."""
         if self._open:
             self._open = False
-            self._buffers = {}
+            self._buffers, self._workspace = {}, {}
             self._context.pop()
 
     @property
@@ -218,7 +268,7 @@ class CudaBackend:
 
     @property
     def _pointers(self) -> dict[str, int]:
-        return {name: buffer.address for name, buffer in self._buffers.items()}
+        return {name: buffer.address for name, buffer in (*self._buffers.items(), *self._workspace.items())}
 
     def _memset(self) -> None:
         cuda.memset_d32_async(self._scratch, 0x7FC00000, self._scratch_bytes // 4, self._stream)
@@ -226,19 +276,19 @@ class CudaBackend:
     def _attribute(self, name: str) -> int:
         return int(self._device.get_attribute(getattr(cuda.device_attribute, name)))
 
-    def _check_grid(self, job: Job) -> None:
-        for axis, blocks in zip("XYZ", job.grid, strict=True):
+    def _check_grid(self, step: Step) -> None:
+        for axis, blocks in zip("XYZ", step.grid, strict=True):
             most = self._attribute(f"MAX_GRID_DIM_{axis}")
             if not 1 <= blocks <= most:
                 raise RefusedError(f"a grid of {blocks} blocks in {axis.lower()}; this GPU takes 1 to {most}")
-        for axis, threads in zip("XYZ", job.block, strict=True):
+        for axis, threads in zip("XYZ", step.block, strict=True):
             most = self._attribute(f"MAX_BLOCK_DIM_{axis}")
             if not 1 <= threads <= most:
                 raise RefusedError(f"a block of {threads} threads in {axis.lower()}; this GPU takes 1 to {most}")
 
-    def _check_block(self, job: Job, function: cuda.Function) -> None:
+    def _check_block(self, step: Step, function: cuda.Function) -> None:
         of = cuda.function_attribute
-        threads = math.prod(job.block)
+        threads = math.prod(step.block)
         most = int(function.get_attribute(of.MAX_THREADS_PER_BLOCK))
         if threads > most:
             registers = int(function.get_attribute(of.NUM_REGS))
@@ -247,7 +297,7 @@ class CudaBackend:
                 f"at most {most}"
             )
         static = int(function.get_attribute(of.SHARED_SIZE_BYTES))
-        shared, room = static + job.dynamic_shared_bytes, self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        shared, room = static + step.dynamic_shared_bytes, self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         if shared > room:
             raise RefusedError(f"{shared} bytes of shared memory per block; this GPU has {room}")
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from lab.expressions import Scalar
+from lab.launches import Launches
 from lab.measurement import Measurement, Verification
 
 
@@ -30,30 +31,13 @@ class Flush(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """One kernel argument.
-
-    Attributes:
-        name: A name in the operator's `Inputs.arrays` (pointers) or `Inputs.scalars`.
-        c_type: Element type by NumPy's name, with ``*`` for a pointer: ``int32``, ``float32*``.
-    """
-
-    name: str
-    c_type: str
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One variant to run.
 
     Attributes:
         variant: Id, as in the records.
         cubin: The image that was inspected; it is the one that runs.
-        kernel: Symbol of the kernel, as the cubin spells it (mangled if need be).
-        grid: Blocks in x, y, z.
-        block: Threads in x, y, z.
-        dynamic_shared_bytes: Dynamic shared memory per block.
-        arguments: In the kernel's order.
+        launches: What is launched, in order, on one stream; entries as the cubin spells them (mangled if need be).
         operator: As the experiment names it: ``gemm`` or ``path/to/file.py:Class``.
         problem: The operator's problem, complete.
         seed: Of the random inputs.
@@ -62,11 +46,7 @@ class Job:
 
     variant: str
     cubin: bytes
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_shared_bytes: int
-    arguments: tuple[Argument, ...]
+    launches: Launches
     operator: str
     problem: Mapping[str, Scalar]
     seed: int = 0
@@ -86,6 +66,7 @@ class Policy:
         check: Compare the outputs with the reference before timing.
         measure: Time the variant.
         baseline: Name of the baseline to interleave with it, or None.
+        others: Names of further baselines, interleaved too.
         warmup_ms: Warm-up of the first timing in a worker, least wall-clock time.
         rewarm_ms: Warm-up of later timings, least.
         warmup_limit_ms: Most that a warm-up may take while the SM clock is not steady.
@@ -103,6 +84,7 @@ class Policy:
     check: bool = True
     measure: bool = True
     baseline: str | None = "cublas"
+    others: tuple[str, ...] = ()
     warmup_ms: float = 300.0
     rewarm_ms: float = 60.0
     warmup_limit_ms: float = 2000.0
@@ -138,6 +120,7 @@ class BaselineResult:
         kernel: Names of the kernels that it launches for this problem; empty when they could not be read.
         verification: Its output against the same reference; None when unchecked or missing.
         note: Why it is missing or what must be known about it; may be empty.
+        ptx: PTX of its kernel where it is known, else empty.
     """
 
     name: str
@@ -145,6 +128,7 @@ class BaselineResult:
     kernel: str = ""
     verification: Verification | None = None
     note: str = ""
+    ptx: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +141,7 @@ class JobResult:
         measurement: Where the variant was timed.
         failure: Where anything went wrong, else None.
         baseline: Where the policy asked for one and the job came that far.
+        others: The same for the policy's further baselines.
     """
 
     variant: str
@@ -164,3 +149,4 @@ class JobResult:
     measurement: Measurement | None = None
     failure: Failure | None = None
     baseline: BaselineResult | None = None
+    others: tuple[BaselineResult, ...] = ()

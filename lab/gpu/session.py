@@ -230,7 +230,7 @@ class GpuSession:
             process.close()
 
 
-def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy) -> JobResult:
+def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy, *, restart: bool = True) -> JobResult:
     """Measure a sweep's winner again in a fresh process.
 
     Args:
@@ -238,6 +238,7 @@ def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy) 
         job: The winner.
         result: Its first result, with a measurement.
         policy: As for the first time.
+        restart: Replace the worker; False where it is a fresh one already, after the winner of another problem.
 
     Returns:
         `result` with the new samples in `Measurement.remeasured`, or with a note saying why there are none.
@@ -246,7 +247,8 @@ def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy) 
         return result
     first = result.measurement
     try:
-        session.restart()
+        if restart:
+            session.restart()
         again = session.run(job, policy)
     except MissingToolError as error:
         again = _failed(job, Stage.CRASH, str(error))

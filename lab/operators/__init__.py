@@ -1,6 +1,6 @@
 """Operators by name: what can be computed.
 
-`gemm` is built in. An operator of the user's own is a Python file named explicitly,
+`gemm` and `softmax` are built in. An operator of the user's own is a Python file named explicitly,
 ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary.
 """
 
@@ -15,8 +15,9 @@ from pathlib import Path
 from lab.errors import Location, UserError, did_you_mean
 from lab.operators.base import Inputs, Operator
 from lab.operators.gemm import Gemm
+from lab.operators.softmax import Softmax
 
-BUILT_IN: dict[str, Callable[[], Operator]] = {"gemm": Gemm}
+BUILT_IN: dict[str, Callable[[], Operator]] = {"gemm": Gemm, "softmax": Softmax}
 
 __all__ = ["BUILT_IN", "Inputs", "Operator", "operator"]
 
@@ -78,4 +79,13 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator:
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
         raise UserError("no such class in the operator file", at=at, key="operator", found=class_name, accepted=classes)
     made: Operator = getattr(module, class_name)()
+    lacking = [name for name in vars(Operator) if not name.startswith("_") and not hasattr(made, name)]
+    if lacking:
+        raise UserError(
+            f"the operator lacks {', '.join(lacking)}",
+            at=at,
+            key="operator",
+            found=reference,
+            accepted="everything that the class Operator in lab/operators/base.py names",
+        )
     return made

@@ -14,7 +14,10 @@ from lab.measurement import Kind
 from lab.report import figures
 from lab.report.effects import factors, main_effects, observations
 from lab.report.figures import Response
-from lab.store import RunRecord, Status, VariantRecord
+from lab.store import RunRecord, SearchRecord, Status, VariantRecord
+
+MOST_WINNERS = 12
+"""Problems whose winners the paragraph names."""
 
 FEWEST = 5
 """A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
@@ -51,9 +54,9 @@ class Answer:
         return " ".join(self.sentences)
 
 
-def name_of(record: VariantRecord) -> str:
-    """How a sentence names a variant: kernel, then what tells it from its siblings."""
-    label = record.label
+def name_of(record: VariantRecord, *, without: str = "") -> str:
+    """How a sentence names a variant: kernel, then what tells it from its siblings, `without` a problem's label."""
+    label = record.label.removeprefix(without).strip()
     return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
 
 
@@ -97,6 +100,9 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     best = figures.ranked(records, response)
     if not best:
         headline, sentences = "", ["No variant came far enough to be compared."]
+    elif run.problem_axes:
+        headline, sentences = _winners(run, records, response)
+        sentences.append(correlation.sentence)
     elif response.kind is Kind.MEASURED:
         headline, sentences = _measured(run, best, response)
         sentences.append(correlation.sentence)
@@ -104,6 +110,8 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         headline, sentences = _predicted(run, records, best, response)
     if run.not_measured:
         sentences.append(_not_measured(run.not_measured))
+    if run.search:
+        sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))
     return Answer(headline, tuple(sentences), correlation)
 
@@ -116,13 +124,14 @@ def _not_measured(reason: str) -> str:
 
 def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
     first = best[0]
-    rate = response.of(first) or 0.0
+    rate, unit = response.of(first) or 0.0, response.unit
     gpu = run.gpu.name if run.gpu else "the GPU"
-    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} TFLOP/s"
-    headline = f"{rate:.2f} TFLOP/s"
-    if first.prediction and first.prediction.peak_tflops:
-        share = percent(rate / first.prediction.peak_tflops)
-        text += f", {share} of the {first.prediction.peak_tflops:.1f} TFLOP/s peak"
+    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
+    headline = f"{rate:.2f} {unit}"
+    peak = figures.peak(first)
+    if peak:
+        share = percent(rate / peak)
+        text += f", {share} of the {peak:.1f} {unit} peak"
         headline += f" · {share} of peak"
     measurement = first.measurement
     ratio = measurement.ratio_to_baseline if measurement else None
@@ -132,23 +141,46 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
         headline += f" · {ratio:.3f} × {name}"
     sentences = [f"{text}."]
     if measurement and measurement.remeasured:
-        again = first.flops / measurement.remeasured.median / 1e9
-        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} TFLOP/s.")
+        again = first.rate(measurement.remeasured.median)
+        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
     return headline, sentences
+
+
+def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
+    """The winner of each problem: only variants of the same problem compete."""
+    found = [(label, group) for label, group in figures.by_problem(run, records).items()]
+    winners = [(label, best[0]) for label, group in found if (best := figures.ranked(group, response))]
+    rates = [response.of(winner) or 0.0 for _, winner in winners]
+    low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
+    span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
+    what = "reach" if response.kind is Kind.MEASURED else "have predicted ceilings of"
+    sentences = [f"The best variants of {len(winners)} problems {what} {span}."]
+    for label, winner in winners[:MOST_WINNERS]:
+        text = f"{label}: {name_of(winner, without=label)} with {response.of(winner) or 0.0:.2f} {response.unit}"
+        measurement = winner.measurement if response.kind is Kind.MEASURED else None
+        if measurement and measurement.ratio_to_baseline is not None:
+            text += f", {measurement.ratio_to_baseline:.3f} times {measurement.baseline_name or 'the baseline'}"
+        if measurement and measurement.remeasured:
+            text += f"; {winner.rate(measurement.remeasured.median):.2f} in a fresh process"
+        sentences.append(f"{text}.")
+    if len(winners) > MOST_WINNERS:
+        sentences.append(f"The table has the other {len(winners) - MOST_WINNERS} problems.")
+    return f"{span} over {len(winners)} problems", sentences
 
 
 def _predicted(
     run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
 ) -> tuple[str, list[str]]:
     first = best[0]
-    rate = response.of(first) or 0.0
+    rate, unit = response.of(first) or 0.0, response.unit
     ties = sum(math.isclose(response.of(record) or 0.0, rate, rel_tol=1e-6) for record in best)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     bound = first.prediction.ceiling if first.prediction else None
-    text = f"The best predicted ceiling on {gpu} is {rate:.2f} TFLOP/s"
-    headline = f"≤ {rate:.2f} TFLOP/s predicted"
-    if first.prediction and first.prediction.peak_tflops:
-        share = percent(rate / first.prediction.peak_tflops)
+    text = f"The best predicted ceiling on {gpu} is {rate:.2f} {unit}"
+    headline = f"≤ {rate:.2f} {unit} predicted"
+    peak = figures.peak(first)
+    if peak:
+        share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     if bound:
         text += f", bound by {bound.name}"
@@ -172,6 +204,24 @@ def _shares(run: RunRecord, records: tuple[VariantRecord, ...]) -> list[str]:
     return [f"{text}."]
 
 
+def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
+    """How a search came to its variants, and what became of them."""
+    sample, *rounds = search.rounds
+    text = f"Of {search.combinations:.3g} combinations, {search.drawn:,} were drawn (seed {search.seed})"
+    text += f" to find {sample:,} valid variants"
+    if rounds:
+        text += f"; refining around the best added {', '.join(f'{n:,}' for n in rounds)}"
+    reasons = Counter(record.reason.partition(":")[0] for record in records if record.status is Status.PRUNED)
+    why = f" ({', '.join(f'{count} by {reason}' for reason, count in reasons.items())})" if reasons else ""
+    built = sum(record.build is not None for record in records)
+    run = sum(record.verification is not None or record.measurement is not None for record in records)
+    verified = sum(record.status is Status.VERIFIED for record in records)
+    return (
+        f"{text}. {built:,} were built, {sum(reasons.values()):,} pruned{why}, {run:,} run on a GPU and "
+        f"{verified:,} verified."
+    )
+
+
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
     """How many variants were verified, inspected only, failed (and why), or are missing."""
     counts = Counter(record.status for record in records)
@@ -179,6 +229,8 @@ def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
     parts = [f"{counts[Status.VERIFIED]} verified{where}"] if counts[Status.VERIFIED] else []
     if counts[Status.INSPECTED]:
         parts.append(f"{counts[Status.INSPECTED]} compiled and inspected without being executed")
+    if counts[Status.PRUNED]:
+        parts.append(f"{counts[Status.PRUNED]} pruned")
     failed = {status: count for status, count in counts.items() if status.failed}
     if failed:
         why = ", ".join(f"{count} {status}" for status, count in failed.items())

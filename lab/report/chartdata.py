@@ -28,10 +28,10 @@ class Bar:
     Attributes:
         name: Unique on the chart.
         variant: Variant id; empty for the baseline.
-        value: The response, in TFLOP/s.
+        value: The response.
         low: Throughput at the 80th percentile of the time, or None.
         high: Throughput at the 20th percentile of the time, or None.
-        ceiling: Predicted ceiling in TFLOP/s, or None.
+        ceiling: Predicted ceiling, in the same unit, or None.
         share: `value` over the peak, or None.
         group: What colours the bar: `variant`, `baseline`, or the binding bound's name where nothing was measured.
     """
@@ -58,9 +58,13 @@ def is_ladder(records: Sequence[VariantRecord]) -> bool:
     return len({record.kernel for record in records}) > 1
 
 
-def shown_records(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """The variants that have a bar: a ladder's in order, else the best, best first."""
-    best = figures.ranked(records, response)[:MOST_BARS]
+def shown_records(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
+    """The variants that have a bar: a ladder's in order, else the best of each problem, best first."""
+    groups = figures.by_problem(run, records)
+    each = max(1, MOST_BARS // max(1, len(groups)))
+    best = figures.ranked(
+        tuple(record for group in groups.values() for record in figures.ranked(group, response)[:each]), response
+    )[:MOST_BARS]
     if not is_ladder(records):
         return best
     chosen = {record.variant for record in best}
@@ -91,47 +95,48 @@ def row_names(names: Sequence[str]) -> tuple[list[str], str]:
 
 
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
-    """One bar a variant, and the baseline's where there is one: last in a ladder, by its value in a sweep."""
-    shown = shown_records(records, response)
+    """One bar a variant, and each problem's baseline where there is one: last in a ladder, by its value in a sweep."""
+    shown = shown_records(run, records, response)
     name, made = names(shown), []
     for record in shown:
         value = response.of(record) or 0.0
         measured = response.kind is Kind.MEASURED and record.measurement is not None
         samples = record.measurement.samples if record.measurement and measured else None
         ceiling = record.prediction.ceiling if record.prediction else None
-        peak = record.prediction.peak_tflops if record.prediction else None
+        peak = figures.peak(record)
         made.append(
             Bar(
                 name[record.variant],
                 record.variant,
                 value,
-                record.flops / samples.p80 / 1e9 if samples else None,
-                record.flops / samples.p20 / 1e9 if samples else None,
-                ceiling.tflops if ceiling else None,
+                record.rate(samples.p80) if samples else None,
+                record.rate(samples.p20) if samples else None,
+                ceiling.rate if ceiling else None,
                 value / peak if peak else None,
                 "variant" if measured or ceiling is None else ceiling.name,
             )
         )
-    base = baseline_tflops(records) if response.kind is Kind.MEASURED else None
-    if base is not None:
-        peak = peak_tflops(records)
-        title = next((r.measurement.baseline_name for r in records if r.measurement and r.measurement.baseline), None)
-        made.append(Bar(title or run.baseline or "baseline", "", base, None, None, None,
-                        base / peak if peak else None, "baseline"))  # fmt: skip
+    peak = common_peak(records)
+    for label, group in figures.by_problem(run, records).items() if response.kind is Kind.MEASURED else ():
+        base = baseline_rate(group)
+        if base is not None and len(made) < 2 * MOST_BARS:
+            title = next((r.measurement.baseline_name for r in group if r.measurement and r.measurement.baseline), None)
+            made.append(Bar(f"{title or run.baseline or 'baseline'} {label}".strip(), "", base, None, None, None,
+                            base / peak if peak else None, "baseline"))  # fmt: skip
     if not is_ladder(records):
         made.sort(key=lambda bar: -bar.value)
     return tuple(made)
 
 
-def baseline_tflops(records: Sequence[VariantRecord]) -> float | None:
+def baseline_rate(records: Sequence[VariantRecord]) -> float | None:
     """Median over the variants of the baseline's median throughput beside each; None without a baseline."""
-    rates = [r.flops / r.measurement.baseline.median / 1e9 for r in records if r.measurement and r.measurement.baseline]
+    rates = [r.rate(r.measurement.baseline.median) for r in records if r.measurement and r.measurement.baseline]
     return median(rates) if rates else None
 
 
-def peak_tflops(records: Sequence[VariantRecord]) -> float | None:
-    """The peak, if all variants share one."""
-    peaks = {record.prediction.peak_tflops for record in records if record.prediction}
+def common_peak(records: Sequence[VariantRecord]) -> float | None:
+    """The peak, if all variants share one, in the unit of their merit."""
+    peaks = {peak for record in records if (peak := figures.peak(record)) is not None}
     return peaks.pop() if len(peaks) == 1 else None
 
 
@@ -166,9 +171,9 @@ class Slice:
     share: float
 
 
-def mix_slices(records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
+def mix_slices(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
     """Instructions by class, in the order of the bars; every variant that was read if none ranks."""
-    shown = shown_records(records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
+    shown = shown_records(run, records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
     name = names(shown)
     made: list[Slice] = []
     for mix, hot in product(MIXES, (True, False)):

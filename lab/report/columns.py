@@ -6,14 +6,14 @@ format is a format specification that Python and d3 read alike (``.3f``, ``,d``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts
 from lab.isa.model import Isa
-from lab.measurement import CardState, Kind, Measurement
+from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
 from lab.report.executed import executed_by_class
 from lab.store import BuildRecord, RunRecord, VariantRecord
@@ -80,16 +80,16 @@ def _card(getter: Callable[[CardState], Value]) -> Getter:
 
 
 def _rate(record: VariantRecord, quantile: str) -> float | None:
-    """Throughput in TFLOP/s at a quantile of the time: operations / s / 10^12."""
+    """Throughput at a quantile of the time."""
     if record.measurement is None or record.status.failed:
         return None
     samples = record.measurement.samples
-    return record.flops / (samples.p20 if quantile == "p20" else samples.p80) / 1e9
+    return record.rate(samples.p20 if quantile == "p20" else samples.p80)
 
 
-def _share_of_peak(record: VariantRecord, tflops: float | None) -> float | None:
-    peak = record.prediction.peak_tflops if record.prediction else 0.0
-    return None if tflops is None or not peak else tflops / peak
+def _share_of_peak(record: VariantRecord, rate: float | None) -> float | None:
+    peak = figures.peak(record)
+    return None if rate is None or peak is None else rate / peak
 
 
 def _label(record: VariantRecord, isa: str) -> str | None:
@@ -161,7 +161,7 @@ FIGURES: Final = (
         "measured_tflops",
         "throughput",
         M,
-        figures.measured_tflops,
+        figures.measured,
         "TFLOP/s",
         ".2f",
         shown=True,
@@ -171,7 +171,7 @@ FIGURES: Final = (
         "measured_peak_share",
         "throughput / peak",
         M,
-        lambda r: _share_of_peak(r, figures.measured_tflops(r)),
+        lambda r: _share_of_peak(r, figures.measured(r)),
         format=".1%",
         shown=True,
     ),
@@ -189,7 +189,7 @@ FIGURES: Final = (
         "predicted_tflops",
         "predicted ceiling",
         P,
-        figures.predicted_tflops,
+        figures.predicted,
         "TFLOP/s",
         ".2f",
         shown=True,
@@ -265,7 +265,7 @@ FIGURES: Final = (
         "predicted_peak_share",
         "ceiling / peak",
         P,
-        lambda r: _share_of_peak(r, figures.predicted_tflops(r)),
+        lambda r: _share_of_peak(r, figures.predicted(r)),
         format=".1%",
     ),
     Column(
@@ -348,6 +348,7 @@ FIGURES: Final = (
         format=",d",
         about="races, bad accesses and divergent barriers that the CPU execution found",
     ),
+    Column("cache", "L2 cache", M, _timed(lambda m: m.cache), about="cold: flushed before each repetition; warm: not"),
     Column("sm_clock_mhz", "SM clock", M, _card(lambda c: c.sm_clock_mhz), "MHz", ",d"),
     Column(
         "ptx_fma_over_fma_plus_ld_shared",
@@ -411,7 +412,7 @@ FIGURES: Final = (
         "peak_tflops",
         "peak",
         P,
-        lambda r: r.prediction.peak_tflops if r.prediction else None,
+        figures.peak,
         "TFLOP/s",
         ".1f",
         about="of the GPU, for the kernel's arithmetic type",
@@ -423,6 +424,21 @@ FIGURES: Final = (
     Column("sass_sha256", "SASS hash", S, _build(lambda b: b.sass_sha256)),
     Column("folder", "folder", None, lambda r: f"variants/{r.variant}"),
 )
+
+
+def _bandwidth(column: Column) -> Column:
+    """A column of throughput as it stands where throughput counts bytes; every other one as it is."""
+    if column.unit != Merit.TFLOPS:
+        return column
+    about = _ABOUT_BYTES.get(column.name, column.about)
+    name = figures.column_name(column.name, Merit.BANDWIDTH)
+    return replace(column, name=name, unit=str(Merit.BANDWIDTH), format=",.1f", about=about)
+
+
+_ABOUT_BYTES: Final = {
+    "measured_tflops": "least bytes of the problem over the median time",
+    "peak_tflops": "memory bandwidth of the GPU",
+}
 
 
 def _parameter(name: str, index: int, *, swept: bool) -> Column:
@@ -437,13 +453,51 @@ def _parameter(name: str, index: int, *, swept: bool) -> Column:
     )
 
 
-def columns_for(run: RunRecord, records: Iterable[VariantRecord]) -> tuple[Column, ...]:
-    """Every column of a run: identity, one a parameter (swept ones first, in file order), then the figures."""
+def _problem(name: str, index: int) -> Column:
+    return Column(
+        f"problem.{name}",
+        name,
+        None,
+        lambda r: r.problem.get(name),
+        shown=True,
+        field=f"problem_{index}",
+        about="field of the problem",
+    )
+
+
+def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
+    """Every column of a run: identity, problem fields that vary, parameters (swept ones first), the figures."""
     names = dict.fromkeys(run.swept)
     for record in records:
         names.update(dict.fromkeys(record.parameters))
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
-    return (*IDENTITY, *parameters, *FIGURES)
+    problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
+    bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
+    others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
+    compared = tuple(column for name in others for column in _compared(name))
+    made = (*IDENTITY, *problems, *parameters, *FIGURES, *compared)
+    return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _compared(name: str) -> tuple[Column, Column]:
+    """What a further baseline did, beside each variant."""
+    return (
+        Column(
+            f"ratio_to_{name}",
+            f"ratio to {name}",
+            M,
+            _timed(lambda m: m.ratio_to(name)),
+            format=".3f",
+            shown=True,
+            about=f"throughput over that of {name}, interleaved; above 1 is faster",
+        ),
+        Column(f"{name}_ms", f"{name} median", M, _timed(lambda m: _median_of(m, name)), "ms", ".4f"),
+    )
+
+
+def _median_of(measurement: Measurement, name: str) -> float | None:
+    other = measurement.others.get(name)
+    return None if other is None else other.median
 
 
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:

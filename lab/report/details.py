@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.emulator.results import MemoryCount
-from lab.isa.mix import KernelMix
+from lab.isa.mix import Counts, KernelMix
 from lab.report.executed import difference, executed_loops, line_notes, mix_tables
 from lab.report.faults import findings_of, marked_lines
-from lab.store import VariantRecord
+from lab.store import LaunchRecord, VariantRecord
 
 
-def _loops(mix: KernelMix | None, executed: Mapping[str, int]) -> list[dict[str, object]]:
-    """Every loop's label, depth, size, warp instructions executed outside loops within, the hot one's listing lines."""
-    if mix is None:
-        return []
+def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[dict[str, object]]:
+    """Every loop's label, depth, size, warp instructions executed outside loops within, the hot ones' listing lines."""
     return [
         {
-            "label": loop.label,
+            "label": loop.label if len(mixes) == 1 else f"{mix.name} {loop.label}",
             "depth": loop.depth,
             "hot": loop.hot,
             "instructions": loop.counts.instructions,
             "lines": loop.lines if loop.hot else (),
             "executed": executed.get(loop.label),
         }
+        for mix in mixes
         for loop in mix.loops
     ]
 
@@ -35,7 +34,10 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
         "label": record.label,
         "status": record.status,
         "reason": record.reason,
-        "hot": {"ptx": _loops(record.ptx, executed_loops(record)), "sass": _loops(record.sass, {})},
+        "hot": {
+            "ptx": _loops(record.mixes("ptx"), executed_loops(record)),
+            "sass": _loops(record.mixes("sass"), {}),
+        },
         "sections": _sections(record),
         "findings": findings_of(record),
         "marked": marked_lines(record),
@@ -49,6 +51,7 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
     """(heading, kind, rows) of the resources, bounds, verification and measurement."""
     made = (
         ("Build", "static", _build_rows(record)),
+        ("Launches", "static", _step_rows(record)),
         ("Occupancy and bounds", "predicted", _prediction_rows(record)),
         ("Execution on the CPU", "emulated", _emulation_rows(record)),
         ("Verification on the GPU", "", _verification_rows(record)),
@@ -60,8 +63,7 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
 def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
     build, rows = record.build, []
     if record.launch:
-        grid, block = ("×".join(map(str, size)) for size in (record.launch.grid, record.launch.block))
-        rows.append(("launch", f"grid {grid}, block {block}, {record.launch.dynamic_shared_bytes} B dynamic shared"))
+        rows.append(("launch", _launch(record.launch)))
     if build is None:
         return rows
     used = build.resources
@@ -83,18 +85,46 @@ def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
     ]
 
 
+def _step_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    """Each launch of a variant that needs several."""
+    rows = []
+    for number, step in enumerate(record.steps, 1):
+        facts = [_launch(step.launch)]
+        if step.resources:
+            facts.append(f"{step.resources.registers} registers, {step.resources.spill_bytes} B spills")
+        if step.sass:
+            loop = step.sass.hot_loop
+            facts.append(_classes("hot loop" if loop else "whole kernel", (loop or step.sass).counts))
+        if step.prediction:
+            facts.append(f"occupancy {step.prediction.occupancy:.0%} (predicted)")
+        if step.bytes_moved is not None:
+            facts.append(f"moves {step.bytes_moved / 1e6:.4g} MB at least (declared)")
+        rows.append((f"{number}. {step.entry}", "; ".join(facts)))
+    return rows
+
+
+def _launch(launch: LaunchRecord) -> str:
+    grid, block = ("×".join(map(str, size)) for size in (launch.grid, launch.block))
+    return f"grid {grid}, block {block}, {launch.dynamic_shared_bytes} B dynamic shared"
+
+
+def _classes(what: str, counts: Counts) -> str:
+    most = sorted(counts.by_class.items(), key=lambda item: -item[1])
+    return f"SASS {what} {counts.instructions} instructions: " + ", ".join(f"{n} {name}" for name, n in most)
+
+
 def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
     prediction = record.prediction
     if prediction is None:
         return []
     share = f"{prediction.occupancy * 100:.0f} %"
     occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
-    bounds = sorted(prediction.bounds, key=lambda bound: bound.tflops)
+    bounds = sorted(prediction.bounds, key=lambda bound: bound.rate)
     return [
         ("GPU", prediction.gpu),
         ("occupancy", occupancy),
-        *((bound.name, f"≤ {bound.tflops:.2f} TFLOP/s: {bound.explanation}") for bound in bounds),
-        ("peak", f"{prediction.peak_tflops:.1f} TFLOP/s"),
+        *((bound.name, f"≤ {bound.rate:.2f} {record.merit}: {bound.explanation}") for bound in bounds),
+        ("peak", f"{prediction.peak:.1f} {record.merit}"),
     ]
 
 
@@ -105,7 +135,10 @@ def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
     size = " ".join(f"{name}={value}" for name, value in done.problem.items())
     if done.unsupported:
         return [("not executed", done.unsupported), ("problem", size)]
-    rows = [("problem", size), ("entry", done.entry)]
+    rows = [("problem", size)]
+    for step in done.launches:
+        counted = f", {step.executed.warps:,} warp instructions" if step.executed and len(done.launches) > 1 else ""
+        rows.append(("entry", f"{step.entry}: {_launch(step.launch)}{counted}"))
     if done.verification:
         check = done.verification
         rows.append(("outputs", "agree with NumPy" if check.passed else f"differ from NumPy: {check.worst}"))
@@ -146,6 +179,7 @@ def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
     samples = [
         ("variant", timed.samples),
         (timed.baseline_name or "baseline", timed.baseline),
+        *timed.others.items(),
         ("fresh process", timed.remeasured),
     ]
     rows = [

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.report.columns import Value
+from lab.report.figures import text
 from lab.store import RunRecord, VariantRecord
 
 MOST_LEVELS: Final = 24
@@ -50,7 +51,7 @@ class Effect:
     """One factor's main effect.
 
     Attributes:
-        factor: Parameter name, or `toolchain` or `arch`.
+        factor: Parameter name, `problem.` and a field's name, or `toolchain` or `arch`.
         parameter: The factor is a template's parameter.
         share: η², 0 to 1; 0 where the response does not vary.
         levels: One for each value: numbers ascending, else in the order they occur.
@@ -96,17 +97,15 @@ class Factor:
         """The factor's value for a variant; None where the variant does not have it."""
         if self.parameter:
             return record.parameters.get(self.name)
+        if self.name.startswith("problem."):
+            return record.problem.get(self.name.removeprefix("problem."))
         return record.arch if self.name == "arch" else record.build.toolchain if record.build else None
 
 
-def text(value: Value) -> str:
-    """A parameter's value as experiment files write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def factors(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Factor, ...]:
-    """What took 2 to `MOST_LEVELS` values: swept parameters, toolchain, architecture."""
+    """What took 2 to `MOST_LEVELS` values: swept parameters, problem fields, toolchain, architecture."""
     known = [Factor(name, parameter=True) for name in run.swept]
+    known += [Factor(f"problem.{name}", parameter=False) for name in run.problem_axes]
     known += [Factor(name, parameter=False) for name in ("toolchain", "arch")]
 
     def levels(factor: Factor) -> int:

@@ -24,13 +24,13 @@ Row = tuple[str, int, float]
 
 
 def threads_of(done: EmulationRecord) -> int:
-    """Threads of the emulated launch."""
-    return math.prod(done.launch.grid) * math.prod(done.launch.block)
+    """Threads of the emulated launches."""
+    return sum(math.prod(step.launch.grid) * math.prod(step.launch.block) for step in done.launches)
 
 
 def warps_of(done: EmulationRecord) -> int:
-    """Warps of the emulated launch, the last one of a block filled or not."""
-    return math.prod(done.launch.grid) * math.ceil(math.prod(done.launch.block) / LANES)
+    """Warps of the emulated launches, the last one of a block filled or not."""
+    return sum(math.prod(step.launch.grid) * math.ceil(math.prod(step.launch.block) / LANES) for step in done.launches)
 
 
 def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] | None:
@@ -49,7 +49,7 @@ def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] 
 
 def _same_kernel(record: VariantRecord, done: EmulationRecord) -> bool:
     """Awkward sizes may need another entry point of the module than the experiment's problem does."""
-    return record.ptx is not None and record.ptx.name == done.entry
+    return record.ptx is not None and [step.entry for step in done.launches] == [record.ptx.name]
 
 
 def executed_loops(record: VariantRecord) -> dict[str, int]:
@@ -85,7 +85,7 @@ def difference(record: VariantRecord) -> str:
     done = record.emulation
     if done is not None and done.executed is not None and record.ptx is not None and not _same_kernel(record, done):
         return (
-            f"The CPU executed {done.entry}, which the emulated size needs, and not {record.ptx.name}: "
+            f"The CPU executed {done.launches[0].entry}, which the emulated size needs, and not {record.ptx.name}: "
             "there is no executed mix to set beside the static one."
         )
     most, own = hot_by_execution(record), executed_loops(record)

@@ -126,11 +126,10 @@ def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]
     """ISA to opcode to class, for every opcode that occurs: colours the opcodes of the listings."""
     found: dict[str, dict[str, str]] = {"ptx": {}, "sass": {}}
     for record in records:
-        for mix in (record.ptx, record.sass):
-            if mix is not None:
-                for opcode in mix.counts.by_opcode:
-                    if opcode not in found[mix.isa]:
-                        found[mix.isa][opcode] = str(classify(mix.isa, opcode))
+        for mix in (*record.mixes("ptx"), *record.mixes("sass")):
+            for opcode in mix.counts.by_opcode:
+                if opcode not in found[mix.isa]:
+                    found[mix.isa][opcode] = str(classify(mix.isa, opcode))
     return found
 
 

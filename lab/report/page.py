@@ -20,7 +20,7 @@ from lab.report.charts import Chart
 from lab.report.columns import Column, Value
 from lab.report.executed import difference
 from lab.report.faults import findings_of
-from lab.report.figures import ranked
+from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
 from lab.store import Store, VariantRecord
 
@@ -80,6 +80,7 @@ def page(
         heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
         different=_different(analysis.records),
         most_bars=chartdata.MOST_BARS,
+        problems=len(by_problem(analysis.run, analysis.records)),
     )
 
 

@@ -46,7 +46,7 @@ class Analysis:
         slices: Instruction mix.
         axes: Ratio columns that have values.
         by: Column that colours the ratio chart and its values, or None.
-        baseline: Name and TFLOP/s, or None.
+        baseline: Name and throughput, where one is the same for all variants, else None.
     """
 
     run: RunRecord
@@ -76,7 +76,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
     varied = factors(run, records)
     effects = main_effects(varied, observed)
     bars = chartdata.bars(run, records, response)
-    baseline = next(((bar.name, bar.value) for bar in bars if bar.group == "baseline"), None)
+    baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
     named = {column.name: column for column in columns}
     by = None
     if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
@@ -91,10 +91,10 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         effects,
         strongest_interaction(varied, observed),
         bars,
-        chartdata.mix_slices(records, response),
+        chartdata.mix_slices(run, records, response),
         chartdata.ratio_columns(columns, records) if observed else (),
         by,
-        baseline,
+        baselines[0] if len(baselines) == 1 else None,
     )
 
 
@@ -195,7 +195,7 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
         )  # fmt: skip
     if a.bars:
         file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
-        peak = chartdata.peak_tflops(a.records)
+        peak = chartdata.common_peak(a.records)
         made.append(plots.bars(folder / file, a.bars, a.response, peak, title=f"{name}: {what} of {title}"))
     if a.slices:
         made.append(plots.mix(folder / "instruction_mix.png", a.slices, title=f"{name}: instructions of the hot loop"))

@@ -38,8 +38,10 @@ def read(text, file="folder/exp.yaml"):
 def test_a_good_experiment():
     experiment = read(GOOD)
     assert experiment.name == "exp"
-    assert experiment.problem["lda"] == 64
-    assert (experiment.emulate["m"], experiment.emulate["k"]) == (64, 8)
+    (problem,) = experiment.problems
+    assert problem.values["lda"] == 64
+    assert (problem.emulate["m"], problem.emulate["k"]) == (64, 8)
+    assert (problem.label, experiment.problem_axes) == ("", ())
     assert experiment.swept == ("unroll", "double_buffer")
     (kernel,) = experiment.kernels
     assert kernel.name == "tiled"
@@ -67,7 +69,16 @@ def test_the_shipped_experiments_expand(file):
         ("n: 32", "q: 32", 3, "problem.q", "no such problem field"),
         ("n: 32, ", "", 3, "problem.n", "needs this"),
         ("n: 32", "n: 0", 3, "problem.n", "from 1"),
-        ("n: 32", "n: [32]", 3, "problem.n", "single value"),
+        ("n: 32", "n: [32, 0]", 3, "problem.n", "from 1"),
+        ("n: 32", "n: []", 3, "problem.n", "at least one"),
+        ("n: 32", "n: [32, [1]]", 3, "problem.n", "single value"),
+        ("n: 32", "n: {range: [1, 2]}", 3, "problem.n", "[start, stop, step]"),
+        ("n: 32", "n: {range: [4, 2, 1]}", 3, "problem.n", "step ≥ 1"),
+        ("n: 32", "n: {rang: [1, 2, 1]}", 3, "problem.n", "{range: "),
+        ("n: 32", "n: {range: [1, 200000, 1]}", 3, "problem.n", "at most 10000"),
+        ("{m: 64, n: 32, k: 16}", "[]", 3, "problem", "at least one mapping"),
+        ("{m: 64, n: 32, k: 16}", "[{m: 1, n: 2, k: 3}, {m: 1, q: 2}]", 3, "problem[1].q", "no such problem field"),
+        ("{m: 64, n: 32, k: 16}", "[3]", 3, "problem[0]", "a mapping"),
         ("  k: 8", "  k: 1.5", 5, "emulate.k", "integer"),
         ("gemm/tiled.cu.j2", "gemm/tild.cu.j2", 7, "kernels[0].template", "did you mean 'gemm/tiled.cu.j2'"),
         ("parameters:", "params:", 8, "kernels[0].params", "did you mean 'parameters'"),
@@ -94,6 +105,28 @@ def test_every_mistake_is_named_with_its_line(old, new, line, key, words):
     assert key is None or caught.value.key == key
 
 
+def labels(problem):
+    return [one.label for one in read(GOOD.replace("{m: 64, n: 32, k: 16}", problem)).problems]
+
+
+def test_lists_and_ranges_in_the_problem_are_swept():
+    assert labels("{m: [64, 128], n: 32, k: {range: [16, 33, 16]}}") == [
+        "m=64 k=16",
+        "m=64 k=32",
+        "m=128 k=16",
+        "m=128 k=32",
+    ]
+    assert labels("{m: [64, 64], n: 32, k: 16}") == [""]
+
+
+def test_sizes_that_vary_together_are_a_list_of_mappings():
+    experiment = read(GOOD.replace("{m: 64, n: 32, k: 16}", "[{m: 64, n: 32, k: 16}, {m: 8, n: 8, k: 16, layout: nt}]"))
+    assert [one.label for one in experiment.problems] == ["m=64 n=32 layout=nn", "m=8 n=8 layout=nt"]
+    assert experiment.problem_axes == ("m", "n", "layout")
+    assert [one.values["lda"] for one in experiment.problems] == [64, 8]
+    assert [one.emulate["k"] for one in experiment.problems] == [8, 8]
+
+
 def test_an_experiment_needs_a_kernel():
     head, _, _ = GOOD.partition("kernels:")
     with pytest.raises(UserError, match="at least 1 item") as caught:
@@ -116,6 +149,9 @@ def test_a_template_says_what_problems_it_supports(tmp_path):
     with pytest.raises(UserError, match="does not support") as caught:
         read(text, str(tmp_path / "e.yaml"))
     assert (caught.value.key, caught.value.accepted) == ("problem.dtype", ["float64"])
+    both = expand(read(text.replace("k: 1}", "k: 1, dtype: [float32, float64]}"), str(tmp_path / "e.yaml")))
+    assert [point.label for point in both.points] == ["dtype=float64"]
+    assert both.excluded == {"half.cu.j2 supports dtype float64 alone": 1}
 
 
 _yaml = YAML(typ="safe", pure=True)

@@ -3,7 +3,8 @@
 import functools
 from pathlib import Path
 
-from lab.gpu.job import Argument, Job, Policy
+from lab.gpu.job import Job, Policy
+from lab.launches import Launch, Launches
 from lab.operators.gemm import Gemm
 
 HERE = Path(__file__).parent
@@ -81,11 +82,7 @@ def axpy_job(arch, kernel="axpy", *, n=100_003, rounds=0, shared=0, block=256, s
     return Job(
         variant=kernel,
         cubin=compiled(AXPY, arch),
-        kernel=kernel,
-        grid=(-(-n // block), 1, 1),
-        block=(block, 1, 1),
-        dynamic_shared_bytes=shared,
-        arguments=tuple(Argument(*pair) for pair in arguments),
+        launches=Launches((Launch(kernel, (-(-n // block), 1, 1), (block, 1, 1), shared, tuple(arguments)),)),
         operator="axpy_operator.py:Axpy",
         problem={"n": n, "rounds": rounds, "a": 1.5},
         seed=seed,
@@ -101,14 +98,11 @@ def gemm_job(arch, **values):
     dtype = problem["dtype"]
     types = {"m": "int32", "n": "int32", "k": "int32", "alpha": dtype, "A": f"{dtype}*", "lda": "int32"}
     types |= {"B": f"{dtype}*", "ldb": "int32", "beta": dtype, "C": f"{dtype}*", "ldc": "int32"}
+    grid = (-(-problem["m"] // 16), -(-problem["n"] // 16), 1)
     return Job(
         variant="gemm",
         cubin=compiled(GEMM, arch, *flags),
-        kernel="gemm",
-        grid=(-(-problem["m"] // 16), -(-problem["n"] // 16), 1),
-        block=(16, 16, 1),
-        dynamic_shared_bytes=0,
-        arguments=tuple(Argument(*pair) for pair in types.items()),
+        launches=Launches((Launch("gemm", grid, (16, 16, 1), 0, tuple(types.items())),)),
         operator="gemm",
         problem=problem,
     )

@@ -9,7 +9,8 @@ import pytest
 from gpu_support import CHECK
 
 from lab import kernels
-from lab.gpu.job import Argument, Job
+from lab.gpu.job import Job
+from lab.launches import launches
 from lab.operators import operator
 from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchain
 
@@ -50,15 +51,10 @@ def test_every_template_is_right(session, name, label, given, layout, dtype):
             pytest.skip("this point is outside the template's space for this type")
         source = kernels.render(template, parameters, problem)
         built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
-        launch = kernels.launch(template, parameters, problem)
         job = Job(
             variant=name,
             cubin=built.build.cubin,
-            kernel=launch.entry,
-            grid=launch.grid,
-            block=launch.block,
-            dynamic_shared_bytes=launch.dynamic_shared_bytes,
-            arguments=tuple(Argument(*argument) for argument in launch.arguments),
+            launches=launches(template, parameters, problem),
             operator="gemm",
             problem=problem,
         )

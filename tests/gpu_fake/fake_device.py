@@ -1,4 +1,4 @@
-"""A backend without a GPU: `Job.kernel` names what the "kernel" does, `Job.cubin` its time in ms as text."""
+"""A backend without a GPU: the first entry launched names what the "kernel" does, `Job.cubin` holds its time in ms."""
 
 import os
 import signal
@@ -39,9 +39,10 @@ class FakeDevice:
         self.buffers = {name: array.copy() for name, array in self.inputs.arrays.items()}
 
     def kernel(self, job):
-        if job.kernel == "refused":
+        name = job.launches.steps[0].entry
+        if name == "refused":
             raise RefusedError("300000 bytes of shared memory per block; this GPU has 232448")
-        behaviour = getattr(self, f"_{job.kernel}")
+        behaviour = getattr(self, f"_{name}")
 
         def launch():
             behaviour()
@@ -52,8 +53,10 @@ class FakeDevice:
     def baseline(self, name, operator, problem):
         if name == "missing":
             raise BaselineMissingError("libfake was not found")
-        launch = self._wrong if name == "wrong" else self._double
+        launch = self._wrong if name in {"wrong", "copy"} else self._double
         self.durations[launch] = 2.0
+        if name == "copy":
+            return Baseline(name, "", "copy", "", self._wrong, computes=False, ptx="// copy")
         return Baseline(name, "libfake 1.0", "fake_kernel", "", launch)
 
     def outputs(self):

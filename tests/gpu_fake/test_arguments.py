@@ -6,7 +6,6 @@ import pytest
 
 from lab.gpu.arguments import marshal
 from lab.gpu.backend import RefusedError
-from lab.gpu.job import Argument
 from lab.operators.base import Inputs
 
 INPUTS = Inputs(
@@ -18,7 +17,7 @@ POINTERS = {"A": 0x7F0012345600, "H": 0x7F00ABCDEF00}
 
 
 def pack(*arguments):
-    codes, values = marshal([Argument(*pair) for pair in arguments], INPUTS, POINTERS)
+    codes, values = marshal(arguments, INPUTS, POINTERS)
     return struct.pack(codes, *values)
 
 

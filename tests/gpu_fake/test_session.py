@@ -11,6 +11,7 @@ from fake_device import AbsentDevice, FakeDevice, SlowToOpen
 from lab.errors import MissingToolError
 from lab.gpu.job import Job, Policy, Stage
 from lab.gpu.session import GpuSession, remeasure
+from lab.launches import Launch, Launches
 
 POLICY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, baseline="fake", timeout_s=60.0)
 IMPATIENT = Policy(baseline=None, timeout_s=0.3)
@@ -18,7 +19,16 @@ HERE = Path(__file__).parent
 
 
 def job(kernel="double"):
-    return Job("v1", b"4", kernel, (1, 1, 1), (32, 1, 1), 0, (), "fake_operator.py:Double", {"n": 16}, 0, HERE)
+    launches = Launches((Launch(kernel, (1, 1, 1), (32, 1, 1), 0, ()),))
+    return Job(
+        "v1",
+        b"4",
+        launches,
+        "fake_operator.py:Double",
+        {"n": 16},
+        0,
+        HERE,
+    )
 
 
 def is_running(pid):

@@ -7,13 +7,23 @@ from fake_device import FakeDevice
 
 from lab.gpu.job import Job, Policy, Stage
 from lab.gpu.worker import Worker
+from lab.launches import Launch, Launches
 
 POLICY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, baseline="fake")
 HERE = Path(__file__).parent
 
 
 def job(kernel="double", cubin=b"4", n=16):
-    return Job("v1", cubin, kernel, (1, 1, 1), (32, 1, 1), 0, (), "fake_operator.py:Double", {"n": n}, 0, HERE)
+    launches = Launches((Launch(kernel, (1, 1, 1), (32, 1, 1), 0, ()),))
+    return Job(
+        "v1",
+        cubin,
+        launches,
+        "fake_operator.py:Double",
+        {"n": n},
+        0,
+        HERE,
+    )
 
 
 @pytest.fixture
@@ -98,6 +108,23 @@ def test_a_wrong_baseline_is_left_out_with_the_reason(worker):
     result = worker.answer(job(), Policy(baseline="wrong", warmup_ms=0, warmup_limit_ms=0)).result
     assert result.measurement.baseline is None
     assert result.baseline.note.startswith("wrong is left out: its output is wrong: y[3]")
+
+
+def test_several_baselines_are_interleaved_and_named(worker):
+    policy = Policy(baseline="fake", others=("missing", "second"), warmup_ms=0, warmup_limit_ms=0)
+    result = worker.answer(job(), policy).result
+    assert result.measurement.baseline_name == "fake"
+    assert set(result.measurement.others) == {"second"}
+    assert result.measurement.ratio_to("second") == result.measurement.ratio_to("fake") == 0.5
+    assert result.measurement.ratio_to("missing") is None
+    assert [(one.name, one.note) for one in result.others] == [("missing", "libfake was not found"), ("second", "")]
+
+
+def test_a_baseline_that_computes_nothing_is_not_compared_with_the_reference(worker):
+    result = worker.answer(job(), Policy(baseline="copy", warmup_ms=0, warmup_limit_ms=0)).result
+    assert result.measurement.baseline_name == "copy"
+    assert result.baseline.verification is None
+    assert result.baseline.ptx == "// copy"
 
 
 def test_check_and_measure_can_be_switched_off(worker):

@@ -57,6 +57,7 @@ def test_a_link_leads_to_the_marked_line_and_the_other_side_is_marked(visit, rec
     page = visit(f"v-{record.variant}", width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.click(f'.findings a[href="#v-{record.variant}:ptx-{found.line}"]')
+    page.wait_for_selector(f"#ptx-{found.line}.target")  # the page answers the change of its address later
     line = page.locator(f"#ptx-{found.line}")
     assert {"fault", "target"} <= set(line.get_attribute("class").split())
     assert line.get_attribute("data-n") == str(found.line)
@@ -79,7 +80,7 @@ def test_a_link_opens_a_hidden_pane(visit, records):
     line = record.emulation.findings[0].line
     assert not page.locator(f"#ptx-{line}").is_visible()
     page.click(f'#failures a[href="#v-{record.variant}:ptx-{line}"]')
-    assert page.locator(f"#ptx-{line}").is_visible()
+    page.locator(f"#ptx-{line}").wait_for(state="visible")
 
 
 def test_the_gutter_names_the_conflicting_access(visit, records):

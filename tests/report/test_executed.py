@@ -95,9 +95,10 @@ def test_the_tables_set_the_text_beside_what_a_thread_executed(records):
             assert sum(row[column] for row in table["rows"]) == pytest.approx(1, abs=1e-3) or not table["executed"]
 
 
-def test_the_executed_mix_stands_among_the_slices(records):
+def test_the_executed_mix_stands_among_the_slices(planted, records):
     shown = tuple(records.values())
-    slices = chartdata.mix_slices(shown, response_of(shown))
+    with Store(planted) as store:
+        slices = chartdata.mix_slices(store.run(), shown, response_of(shown))
     assert {part.mix for part in slices} == {"ptx", "executed", "sass"}
     record = records["clean"]
     mine = {part.cls: part for part in slices if part.variant == record.variant and part.mix == "executed"}
@@ -114,7 +115,7 @@ def test_the_executed_mix_stands_among_the_slices(records):
 
 def test_another_entry_point_has_no_executed_mix_beside_the_launched_one(records):
     record = records["two_entries"]
-    assert (record.ptx.name, record.emulation.entry) == ("even", "odd")
+    assert (record.ptx.name, record.emulation.launches[0].entry) == ("even", "odd")
     assert executed_by_class(record, hot=False) is None
     assert mix_tables(record) == []
     assert executed_loops(record) == {}

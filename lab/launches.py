@@ -1,0 +1,204 @@
+"""How a template's kernels are launched for one problem: the front matter's geometry, evaluated.
+
+A variant is a sequence of launches on one stream, mostly of one. Launches of a sequence may share scratch buffers,
+the workspace. A workspace buffer holds NaN bytes (0xFF) when the variant's data is uploaded and whatever the last
+launch left there afterwards; one declared with `zero` is set to zero bytes before every sequence, and that memset is
+part of what is timed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lab import yamlfile
+from lab.errors import UserError
+from lab.expressions import Scalar, evaluate
+from lab.kernels import ELEMENT_BYTES, FrontMatter, LaunchDeclaration, Template, compile_time_names
+
+_MOST_GRID = (2**31 - 1, 65535, 65535)
+_MOST_BLOCK = (1024, 1024, 64)
+_MOST_THREADS = 1024
+"""CUDA C++ Programming Guide, technical specifications per compute capability; the same from 5.0 on."""
+
+_MOST_WORKSPACE = 2**40
+"""Bytes of a workspace buffer. More is a mistake in an expression."""
+
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch for one problem.
+
+    Attributes:
+        entry: Symbol of the entry point.
+        grid: Blocks in x, y, z.
+        block: Threads in x, y, z.
+        dynamic_shared_bytes: Dynamic shared memory a block.
+        arguments: Names of the operator's scalars and arrays, and of workspace buffers, with their types:
+            ``("A", "float32*")``.
+        bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
+            does not.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int
+    arguments: tuple[tuple[str, str], ...]
+    bytes_moved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A scratch buffer on the device.
+
+    Attributes:
+        name: As arguments refer to it.
+        dtype: Element type by NumPy's name.
+        elements: How many.
+        zero: Set to zero before every sequence.
+    """
+
+    name: str
+    dtype: str
+    elements: int
+    zero: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return self.elements * ELEMENT_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Everything that is launched, in order, to compute a problem once.
+
+    Attributes:
+        steps: At least one.
+        workspace: Scratch buffers that the steps share.
+    """
+
+    steps: tuple[Launch, ...]
+    workspace: tuple[Workspace, ...] = ()
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Symbols that are launched, each once, in order."""
+        return tuple(dict.fromkeys(step.entry for step in self.steps))
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Least bytes that all launches move; None unless every launch declares its own."""
+        declared = [step.bytes_moved for step in self.steps]
+        return None if None in declared else sum(b for b in declared if b is not None)
+
+
+def launches(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Launches:
+    """Entry points, geometry, arguments and workspace of one variant for one problem.
+
+    Raises:
+        UserError: an expression of the front matter fails, or its result is no legal launch.
+    """
+    names = {**problem, **compile_time_names(template, parameters, problem)}
+    context = _Context(template, names, str(problem.get("dtype", "")))
+    steps = tuple(
+        context.launch(declared, path)
+        for path, declared in _declared(template.declares, context)
+        if declared.when is None or context.evaluate(declared.when, (*path, "when"))
+    )
+    if not steps:
+        raise UserError(
+            "no launch is left for the problem",
+            at=template.document.at("launches"),
+            key="launches",
+            accepted="at least one whose `when` holds",
+        )
+    workspace = tuple(context.workspace(name) for name in template.declares.workspace)
+    return Launches(steps, workspace)
+
+
+def _declared(declares: FrontMatter, context: _Context) -> list[tuple[Key, LaunchDeclaration]]:
+    """Every launch with its place in the front matter; the short form is a sequence of one."""
+    if declares.launches is not None:
+        return [(("launches", i), launch) for i, launch in enumerate(declares.launches)]
+    single = LaunchDeclaration(
+        entry=context.entry(),
+        grid=declares.grid or [],
+        block=declares.block or [],
+        arguments=declares.arguments or {},
+        shared_bytes=declares.shared_bytes,
+    )
+    return [((), single)]
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What expressions of one template are evaluated with."""
+
+    template: Template
+    names: Mapping[str, object]
+    dtype: str
+
+    def launch(self, declared: LaunchDeclaration, path: Key) -> Launch:
+        grid = self._dimensions(declared.grid, (*path, "grid"), _MOST_GRID)
+        block = self._dimensions(declared.block, (*path, "block"), _MOST_BLOCK)
+        if math.prod(block) > _MOST_THREADS:
+            key = (*path, "block")
+            raise self.error(f"a block of {math.prod(block)} threads", key, accepted="at most 1024")
+        moved = declared.bytes_moved
+        return Launch(
+            declared.entry,
+            grid,
+            block,
+            self._size(declared.shared_bytes, (*path, "shared_bytes"), most=2**31 - 1),
+            tuple((name, kind.replace("T", self.dtype)) for name, kind in declared.arguments.items()),
+            None if moved is None else self._size(moved, (*path, "bytes_moved"), most=2**63 - 1),
+        )
+
+    def workspace(self, name: str) -> Workspace:
+        declared, path = self.template.declares.workspace[name], ("workspace", name, "elements")
+        dtype = declared.type.replace("T", self.dtype)
+        made = Workspace(name, dtype, self._size(declared.elements, path, most=_MOST_WORKSPACE), declared.zero)
+        if made.elements < 1 or name in self.names:
+            accepted = "at least one element, under a name that the problem and the parameters do not have"
+            raise self.error("this workspace buffer cannot be made", path, found=made.elements, accepted=accepted)
+        return made
+
+    def entry(self) -> str:
+        """The entry point of the short form: the first whose `when` holds."""
+        declares = self.template.declares
+        if declares.entry:
+            return declares.entry
+        for i, entry in enumerate(declares.entries or []):
+            if entry.when is None or self.evaluate(entry.when, ("entries", i, "when")):
+                return entry.name
+        raise self.error("no entry point fits the problem", ("entries",), accepted="a last one without `when`")
+
+    def evaluate(self, expression: str | int, path: Key) -> Scalar:
+        from_here = self.template.document.at(*path)
+        return evaluate(expression, self.names, at=from_here, key=yamlfile.dotted(path))
+
+    def error(self, message: str, path: Key, *, found: object = None, accepted: str = "") -> UserError:
+        at = self.template.document.at(*path)
+        return UserError(message, at=at, key=yamlfile.dotted(path), found=found, accepted=accepted)
+
+    def _size(self, expression: str | int, path: Key, *, most: int) -> int:
+        value = self.evaluate(expression, path)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise self.error("not a size", path, found=value, accepted=f"0 to {most}")
+        return value
+
+    def _dimensions(self, expressions: list[str | int], path: Key, most: tuple[int, int, int]) -> tuple[int, int, int]:
+        sizes: list[int] = []
+        for i, (axis, expression, limit) in enumerate(zip("xyz", expressions, most, strict=False)):
+            value = self.evaluate(expression, (*path, i))
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+                text = f"{path[-1]}.{axis} is no legal size"
+                raise self.error(text, path, found=value, accepted=f"1 to {limit}")
+            sizes.append(value)
+        x, y, z = [*sizes, 1, 1][:3]
+        return x, y, z

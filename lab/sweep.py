@@ -1,0 +1,376 @@
+"""The stages at work on many variants: builds and emulations in worker processes, the GPU beside them.
+
+Nothing waits for anything that it does not need: variants are built on all cores, a few ahead of what comes next;
+the GPU takes what is ready; a record is written once its variant is finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from pebble import ProcessExpired, ProcessPool
+
+from lab import records
+from lab.building import BuildFailure, Built, build, build_task
+from lab.emulation import EmulationTask, emulate, not_executed
+from lab.errors import MissingToolError
+from lab.experiment import Experiment
+from lab.gpu.job import BaselineResult, Flush, Job, JobResult, Policy
+from lab.gpu.session import GpuSession
+from lab.launches import launches
+from lab.measurement import GpuDescription
+from lab.plan import Planned
+from lab.search import Group, Pruner, Score, group_of, score
+from lab.store import EmulationRecord, Store, VariantRecord
+
+EMULATION_TIMEOUT_S = 300.0
+"""An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
+
+BUILD_TIMEOUT_S = 300.0
+"""A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
+
+_MOST_READY = 200
+"""Variants that may wait for the GPU before building pauses: each holds its cubin in memory."""
+
+_AHEAD = 2
+"""Jobs in the GPU's line: the next is there when one ends, the others can still be put in order."""
+
+
+class Watcher(Protocol):
+    """Whoever is told how the work goes on."""
+
+    def more(self, variants: int) -> None:
+        """A search goes on with so many further variants."""
+
+    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """One variant was compiled and inspected, or could not be."""
+
+    def recorded(self, record: VariantRecord) -> None:
+        """One variant is finished."""
+
+
+class GpuLine:
+    """A session on a thread of its own: jobs wait in line while other work goes on. Use as a context manager."""
+
+    def __init__(self, session: GpuSession) -> None:
+        """Start the worker; whether that succeeds shows when the first job is asked for."""
+        self._session = session
+        self._thread = ThreadPoolExecutor(1, "lab-gpu-line")
+        self._started = self._thread.submit(session.start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._session.__exit__(kind, error, trace)  # frees the thread from a job that would not end
+        self._thread.shutdown()
+
+    def submit(self, job: Job, policy: Policy) -> Future[JobResult]:
+        """Put a job in line; its result raises MissingToolError where the worker could not start at all."""
+        return self._thread.submit(self._run, job, policy)
+
+    def ask(self, question: Callable[[GpuSession], JobResult]) -> JobResult:
+        """Have the session do something else, after all jobs in line, and wait for it."""
+        return self._thread.submit(question, self._session).result()
+
+    def _run(self, job: Job, policy: Policy) -> JobResult:
+        self._started.result()
+        return self._session.run(job, policy)
+
+
+@dataclass(slots=True)
+class _Item:
+    """A variant on its way: built, and perhaps executed on the CPU."""
+
+    planned: Planned
+    record: VariantRecord
+    ptx: str
+    cubin: bytes
+
+
+@dataclass
+class Sweep:
+    """What one run holds open while it works.
+
+    Attributes:
+        experiment: The experiment.
+        store: Where records go.
+        watcher: Who is told.
+        line: The GPU's, or None.
+        gpu: The GPU, or None.
+        emulate: Execute variants on the CPU, where the experiment gives a size for it.
+        jobs: Worker processes.
+        pruner: Of a search, else None.
+        done: Records of an earlier, unfinished run by variant; they are taken as they are.
+        scores: Of every finished variant, by position.
+        baselines: Label of a problem to its baseline, as the first variant that ran beside it found it.
+        notes: Sentences for the reader of the report.
+        not_measured: Why nothing was measured after all; may be empty.
+    """
+
+    experiment: Experiment
+    store: Store
+    watcher: Watcher
+    line: GpuLine | None
+    gpu: GpuDescription | None
+    emulate: bool
+    jobs: int
+    pruner: Pruner | None = None
+    done: Mapping[str, VariantRecord] = field(default_factory=dict)
+    scores: dict[int, Score] = field(default_factory=dict)
+    baselines: dict[str, BaselineResult] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    not_measured: str = ""
+    round: int | None = None
+
+    def __post_init__(self) -> None:
+        """Start with nothing under way."""
+        # spawned, not forked: the parent holds threads and may hold a CUDA library
+        self._pool = ProcessPool(max_workers=self.jobs, context=get_context("spawn"))
+        self._waiting: deque[Planned] = deque()
+        self._building: dict[Future[Any], list[Planned]] = {}
+        self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
+        self._emulated: dict[str, EmulationRecord] = {}
+        self._measuring: dict[Future[JobResult], _Item] = {}
+        self._ready: list[tuple[float, int, _Item]] = []
+        self._held: dict[int, _Item | VariantRecord] = {}
+        self._next = 0
+        self._group: Group | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._pool.close()
+        self._pool.stop()
+        self._pool.join()
+
+    def work(self, planned: Iterable[Planned]) -> None:
+        """Take these variants, whose positions follow on those of earlier ones, to their records."""
+        for one in planned:
+            if one.variant in self.done:
+                self._take_over(one, self.done[one.variant])
+            else:
+                self._waiting.append(one)
+        self._release()
+        self._build_more()
+        while pending := [*self._building, *self._emulating, *self._measuring]:
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                if future in self._measuring:
+                    self._measured(self._measuring.pop(future), future)
+                elif future in self._emulating:
+                    task, key, items = self._emulating.pop(future)
+                    self._executed(key, items, _emulation(future, task))
+                else:
+                    self._built(self._building.pop(future), _outcome(future))
+            self._feed()
+            self._build_more()
+
+    def _take_over(self, planned: Planned, record: VariantRecord) -> None:
+        self._hold(planned.position, record)
+        if finished := score(record, planned.position):
+            self.scores[planned.position] = finished
+        self.watcher.recorded(record)
+
+    def _build_more(self) -> None:
+        """Schedule a few: a variant goes on to the next stages before all the others are built."""
+        busy = len(self._building) + len(self._emulating)
+        wanted = {_code(ones[0]): ones for ones in self._building.values()}
+        while self._waiting and busy < 2 * self.jobs and len(self._ready) < _MOST_READY:
+            one = self._waiting.popleft()
+            if same := wanted.get(_code(one)):
+                same.append(one)  # another problem for the same machine code
+                continue
+            future = self._pool.schedule(build, args=[build_task(one)], timeout=BUILD_TIMEOUT_S)
+            wanted[_code(one)] = self._building[future] = [one]
+            busy += 1
+
+    def _built(self, planned: Sequence[Planned], outcome: Built | BuildFailure) -> None:
+        for one in planned:
+            self.watcher.built(one, outcome)
+            record = records.inspected(self.experiment, one, outcome, self.gpu, self.round)
+            self.store.write_files(one.variant, records.files_of(one, outcome, record))
+            code = (outcome.build.ptx, outcome.build.cubin) if isinstance(outcome, Built) else ("", b"")
+            self._hold(one.position, _Item(one, record, *code))
+        self._release()
+
+    def _hold(self, position: int, what: _Item | VariantRecord) -> None:
+        self._held[position] = what
+
+    def _release(self) -> None:
+        """Let variants go on: at once, in a search in the order of their positions, which is that of its rules."""
+        ready = sorted(self._held)
+        if self.pruner is not None:
+            ready = [position for place, position in enumerate(ready) if position == self._next + place]
+        self._next += len(ready)
+        for position in ready:
+            what = self._held.pop(position)
+            reason = ""
+            if self.pruner is not None:
+                reason = self.pruner.judge(what if isinstance(what, VariantRecord) else what.record)
+            if isinstance(what, _Item):
+                self._go_on(what, reason)
+
+    def _go_on(self, item: _Item, pruned: str) -> None:
+        """After the build: emulate, or pass it to the GPU."""
+        if pruned:
+            self._finish(item, records.pruned(item.record, pruned))
+        elif item.record.status.failed:
+            self._finish(item, item.record)
+        elif (task := self._task(item)) is None:
+            self._line_up(item)
+        else:
+            self._execute(item, task)
+
+    def _task(self, item: _Item) -> EmulationTask | None:
+        point, small = item.planned.point, item.planned.point.problem.emulate
+        if not self.emulate or small is None:
+            return None
+        return EmulationTask(
+            launches=launches(point.kernel.template, point.parameters, small),
+            operator=self.experiment.operator_reference,
+            problem=dict(small),
+            seed=self.experiment.seed,
+            hot_loops={mix.name: mix.hot_loop.label for mix in item.record.mixes("ptx") if mix.hot_loop},
+        )
+
+    def _execute(self, item: _Item, task: EmulationTask) -> None:
+        """On the CPU; equal code on equal emulated problems is executed once."""
+        key = hashlib.sha256(f"{item.ptx}\n{task!r}".encode()).hexdigest()
+        if key in self._emulated:
+            self._executed(key, [item], self._emulated[key])
+            return
+        for _, other, items in self._emulating.values():
+            if other == key:
+                items.append(item)
+                return
+        future = self._pool.schedule(emulate, args=[task, item.ptx], timeout=EMULATION_TIMEOUT_S)
+        self._emulating[future] = (task, key, [item])
+
+    def _executed(self, key: str, items: Sequence[_Item], done: EmulationRecord) -> None:
+        if len(self.experiment.problems) > 1:  # else it does not come again
+            self._emulated[key] = done
+        for item in items:
+            item.record = records.judged(item.record, done)
+            if item.record.status.failed:
+                self._finish(item, item.record)
+            else:
+                self._line_up(item)
+
+    def _line_up(self, item: _Item) -> None:
+        item.ptx = ""
+        if self.line is None or self.gpu is None:
+            self._finish(item, item.record)
+        elif not records.runs_on(item.planned.request.arch, self.gpu.arch):
+            note = f"Variants for {item.planned.request.arch} were not measured: the GPU is {self.gpu.arch}."
+            if note not in self.notes:
+                self.notes.append(note)
+            self._finish(item, item.record)
+        else:
+            heapq.heappush(self._ready, (self._urgency(item), item.planned.position, item))
+            self._feed()
+
+    def _urgency(self, item: _Item) -> float:
+        """A search measures what promises most first, which prunes most; a sweep keeps the file's order."""
+        ceiling = item.record.prediction.ceiling if item.record.prediction else None
+        return -ceiling.rate if self.pruner is not None and ceiling else 0.0
+
+    def _feed(self) -> None:
+        """Hand the GPU what is ready, one problem's variants after another: its worker keeps one problem's data."""
+        while self.line and self._ready and len(self._measuring) < _AHEAD:
+            same = [entry for entry in self._ready if group_of(entry[2].record) == self._group]
+            entry = min(same or self._ready)
+            self._ready.remove(entry)
+            item = entry[2]
+            self._group = group_of(item.record)
+            if self.pruner is not None and (reason := self.pruner.overtaken(item.record)):
+                self._finish(item, records.pruned(item.record, reason))
+            else:
+                job = job_of(self.experiment, item.planned, item.cubin)
+                self._measuring[self.line.submit(job, policy_of(self.experiment))] = item
+
+    def _measured(self, item: _Item, future: Future[JobResult]) -> None:
+        try:
+            result = future.result()
+        except MissingToolError as error:  # the worker could not start
+            self.line, self.not_measured = None, f"Nothing was measured: {error}"
+            for _, _, other in [(0.0, 0, item), *self._ready]:
+                self._finish(other, other.record)
+            self._ready.clear()
+            return
+        if result.baseline is not None:
+            self.baselines.setdefault(item.planned.point.problem.label, result.baseline)
+        for note in records.left_out(result):
+            if note not in self.notes:
+                self.notes.append(note)
+        self.store.write_files(item.planned.variant, records.baseline_files(result))
+        self._finish(item, records.measured(item.record, result))
+
+    def _finish(self, item: _Item, record: VariantRecord) -> None:
+        position = item.planned.position
+        self.store.write(record, position)
+        if finished := score(record, position):
+            self.scores[position] = finished
+            if self.pruner is not None:
+                self.pruner.learn(finished)
+        self.watcher.recorded(record)
+
+
+def _code(planned: Planned) -> tuple[object, ...]:
+    """What decides a build."""
+    return (planned.toolchain.name, planned.toolchain.version, planned.request, planned.launches.entries)
+
+
+def _outcome(future: Future[Any]) -> Built | BuildFailure:
+    try:
+        outcome: Built | BuildFailure = future.result()
+    except TimeoutError:
+        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
+    except ProcessExpired as error:
+        return BuildFailure(f"the build process ended by itself: {error}")
+    return outcome
+
+
+def _emulation(future: Future[Any], task: EmulationTask) -> EmulationRecord:
+    try:
+        done: EmulationRecord = future.result()
+    except TimeoutError:
+        return not_executed(
+            task, f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
+        )
+    except ProcessExpired as error:
+        return not_executed(task, f"the emulating process ended by itself: {error}")
+    return done
+
+
+def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
+    """What the GPU is asked to do with a variant."""
+    return Job(
+        variant=planned.variant,
+        cubin=cubin,
+        launches=planned.launches,
+        operator=experiment.operator_reference,
+        problem=dict(planned.point.problem.values),
+        seed=experiment.seed,
+    )
+
+
+def policy_of(experiment: Experiment) -> Policy:
+    """How variants of an experiment are checked and timed."""
+    flush = {"auto": Flush.AUTO, "cold": Flush.ON, "warm": Flush.OFF}[experiment.cache]
+    first, *others = experiment.baselines or (None,)
+    return Policy(baseline=first, others=tuple(name for name in others if name), flush=flush)

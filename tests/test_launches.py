@@ -1,0 +1,162 @@
+"""Launch geometry from front matter, and sequences of launches on the emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import kernels
+from lab.emulation import EmulationTask, emulate
+from lab.errors import UserError
+from lab.launches import Launch, Launches, Workspace, launches
+from lab.toolchain import CompileRequest, toolchain
+
+DOUBLE = f"{Path(__file__).parent / 'gpu_fake' / 'fake_operator.py'}:Double"
+FRONT = """{#---
+summary: y = 2 x by way of two scratch buffers.
+operator: double
+parameters: {width: {type: int, default: 32, help: h}}
+launches:
+  - entry: copy
+    grid: ["ceil_div(n, width)"]
+    block: [width]
+    arguments: {n: int32, x: T*, half: T*}
+    bytes_moved: 8 * n
+  - {entry: never, when: n > 1000, grid: [1], block: [1], arguments: {}}
+  - {entry: add, grid: [1], block: [64], shared_bytes: 4 * width, arguments: {n: int32, half: T*, sum: T*, y: T*}}
+workspace:
+  half: {type: T, elements: n + 1}
+  sum: {type: float64, elements: n, zero: true}
+---#}
+"""
+KERNELS = """
+extern "C" __global__ void copy(int n, const {{ T }}* x, {{ T }}* half) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) half[i] = x[i];
+}
+extern "C" __global__ void never() {}
+extern "C" __global__ void add(int n, const {{ T }}* half, {{ T }}* sum, {{ T }}* y) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        sum[i] += half[i];
+        y[i] = sum[i] + half[i];
+    }
+}
+"""
+PROBLEM = {"n": 100, "dtype": "float64"}
+
+
+def written(tmp_path, text):
+    (tmp_path / "mine.cu.j2").write_text(text)
+    return kernels.load("mine.cu.j2", (tmp_path,))
+
+
+def sequence(tmp_path, text=FRONT + KERNELS, problem=PROBLEM):
+    template = written(tmp_path, text)
+    parameters = kernels.complete(template, {})
+    return kernels.render(template, parameters, problem), launches(template, parameters, problem)
+
+
+def executed(tmp_path, text=FRONT + KERNELS):
+    source, made = sequence(tmp_path, text)
+    ptx = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
+    return emulate(EmulationTask(made, DOUBLE, PROBLEM, 0, {"add": "none"}), ptx)
+
+
+def test_a_sequence_is_evaluated_launch_by_launch(tmp_path):
+    _, made = sequence(tmp_path)
+    assert made == Launches(
+        (
+            Launch("copy", (4, 1, 1), (32, 1, 1), 0, (("n", "int32"), ("x", "float64*"), ("half", "float64*")), 800),
+            Launch(
+                "add",
+                (1, 1, 1),
+                (64, 1, 1),
+                128,
+                (("n", "int32"), ("half", "float64*"), ("sum", "float64*"), ("y", "float64*")),
+            ),
+        ),
+        (Workspace("half", "float64", 101), Workspace("sum", "float64", 100, zero=True)),
+    )
+    assert made.entries == ("copy", "add")
+    assert made.bytes_moved is None  # one launch does not say
+    assert made.workspace[0].bytes == 808
+
+
+def test_when_chooses_launches(tmp_path):
+    _, made = sequence(tmp_path, problem={"n": 1001, "dtype": "float64"})
+    assert made.entries == ("copy", "never", "add")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("bytes_moved: 8 * n", "bytes_moved: -1", "launches[0].bytes_moved"),
+        ("block: [width]", "block: [2048]", "launches[0].block"),
+        ("block: [64]", "block: [64, 64]", "launches[2].block"),
+        ("grid: [1], block: [64]", "grid: [0], block: [64]", "launches[2].grid"),
+        ("elements: n + 1", "elements: 0", "workspace.half.elements"),
+        ("elements: n + 1", "elements: x", "workspace.half.elements"),
+        ("  half: {", "  n: {", "workspace.n.elements"),
+        ("shared_bytes: 4 * width", "shared_bytes: width / 3", "launches[2].shared_bytes"),
+    ],
+)
+def test_illegal_geometry_is_named(tmp_path, old, new, key):
+    with pytest.raises(UserError) as caught:
+        sequence(tmp_path, FRONT.replace(old, new))
+    assert caught.value.key == key
+    assert caught.value.at.line is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("launches:\n", "grid: [1]\nlaunches:\n", "own geometry"),
+        ("launches:\n", "entry: k\nlaunches:\n", "own geometry"),
+        ("type: T,", "type: T*,", "unknown element type"),
+        ("half: T*}", "half: half*}", "unknown argument type"),
+        ("zero: true", "zeroed: true", "did you mean 'zero'"),
+        ("when: n > 1000", "wen: n > 1000", "did you mean 'when'"),
+    ],
+)
+def test_contradictory_declarations_are_refused(tmp_path, old, new, words):
+    with pytest.raises(UserError, match=words):
+        sequence(tmp_path, FRONT.replace(old, new))
+
+
+def test_no_launch_left_is_an_error(tmp_path):
+    text = FRONT.replace("- entry: copy", "- when: n < 0\n    entry: copy").replace(
+        "{entry: add", "{when: n < 0, entry: add"
+    )
+    with pytest.raises(UserError, match="no launch is left"):
+        sequence(tmp_path, text)
+
+
+def test_launches_run_in_order_on_the_same_buffers(tmp_path):
+    done = executed(tmp_path)
+    assert done.unsupported == ""
+    assert done.fault == ""
+    assert done.verification.passed
+    assert [step.entry for step in done.launches] == ["copy", "add"]
+    parts = [step.executed for step in done.launches]
+    assert done.executed == parts[0] + parts[1]
+    assert done.executed.memory["global.store"].requests == sum(p.memory["global.store"].requests for p in parts)
+    assert done.hot_loop is None
+
+
+def test_scratch_that_nobody_wrote_is_poison(tmp_path):
+    # the second launch reads one element beyond what the first wrote
+    shifted = executed(tmp_path, FRONT + KERNELS.replace("= sum[i] + half[i]", "= sum[i] + half[i + 1]"))
+    assert "got nan" in shifted.verification.worst
+
+
+def test_the_first_launch_may_not_read_scratch_that_it_did_not_write(tmp_path):
+    done = executed(tmp_path, FRONT + KERNELS.replace("half[i] = x[i]", "half[i] += x[i]"))
+    assert done.findings[0].kind == "uninitialised-read"
+    assert [step.executed is None for step in done.launches] == [False, True]
+
+
+def test_an_argument_that_nothing_provides_is_named(tmp_path):
+    done = executed(tmp_path, FRONT.replace("{n: int32, x: T*", "{n: int32, q: T*") + KERNELS)
+    assert "nothing of that name" in done.unsupported
+    assert "'q'" in done.unsupported
