@@ -21,6 +21,17 @@ class Kind(StrEnum):
     MEASURED = "measured"  # observed on a GPU
 
 
+class Merit(StrEnum):
+    """Figure of merit: what an operator's throughput counts. The value is its unit."""
+
+    TFLOPS = "TFLOP/s"  # 10^12 floating-point operations of the problem a second
+    BANDWIDTH = "GB/s"  # 10^9 bytes of the problem's least traffic a second
+
+    def rate(self, flops: int, bytes_moved: int, ms: float) -> float:
+        """Throughput of a problem that took `ms` milliseconds, in this unit."""
+        return flops / ms / 1e9 if self is Merit.TFLOPS else bytes_moved / ms / 1e6
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """Durations of one kernel launch, one per repetition.

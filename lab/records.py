@@ -47,6 +47,7 @@ def inspected(
         reason="",
         flops=experiment.operator.flops(experiment.problem),
         bytes_moved=experiment.operator.bytes_moved(experiment.problem),
+        merit=experiment.operator.merit,
         launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
     )
     if isinstance(outcome, BuildFailure):
@@ -83,6 +84,7 @@ def _prediction(
             flops=experiment.operator.flops(problem),
             bytes_moved=experiment.operator.bytes_moved(problem),
             dtype=str(experiment.operator.fma_dtype(problem)),
+            merit=experiment.operator.merit,
         )
     except UserError:
         return None

@@ -299,10 +299,10 @@ def _policy(experiment: Experiment) -> Policy:
 
 def _remeasure_winner(bench: _Bench) -> None:
     """Measure the fastest variant again in a fresh process: a result that does not repeat is no result."""
-    ranked = [r for r in bench.store.records() if r.tflops and r.status is Status.VERIFIED]
+    ranked = [r for r in bench.store.records() if r.throughput and r.status is Status.VERIFIED]
     if bench.session is None or not ranked:
         return
-    best = max(ranked, key=lambda record: record.tflops or 0.0)
+    best = max(ranked, key=lambda record: record.throughput or 0.0)
     position, job, result = bench.results[best.variant]
     again = remeasure(bench.session, job, result, _policy(bench.experiment))
     bench.store.write(replace(best, measurement=again.measurement), position)

@@ -30,10 +30,10 @@ from lab.errors import StoreError
 from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
 from lab.limits.bounds import Prediction
-from lab.measurement import GpuDescription, Measurement, Verification
+from lab.measurement import GpuDescription, Measurement, Merit, Verification
 from lab.toolchain.base import Resources
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -157,6 +157,7 @@ class VariantRecord:
         measurement: Times.
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
+        merit: What throughput counts.
     """
 
     variant: str
@@ -178,6 +179,16 @@ class VariantRecord:
     verification: Verification | None = None
     measurement: Measurement | None = None
     emulation: EmulationRecord | None = None
+    merit: Merit = Merit.TFLOPS
+
+    def rate(self, ms: float) -> float:
+        """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""
+        return self.merit.rate(self.flops, self.bytes_moved, ms)
+
+    @property
+    def throughput(self) -> float | None:
+        """Measured median throughput in the unit of `merit`, or None where nothing was measured."""
+        return None if self.measurement is None else self.rate(self.measurement.samples.median)
 
     @property
     def tflops(self) -> float | None:

@@ -71,9 +71,9 @@ class RunProgress:
         name = f"{record.kernel} {record.label}".strip()
         if record.status.failed:
             self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
-        if record.tflops and (self._best is None or record.tflops > (self._best.tflops or 0)):
+        if record.throughput and (self._best is None or record.throughput > (self._best.throughput or 0)):
             self._best = record
-            self._bar.update(self._done, best=f"best {record.tflops:.2f} TFLOP/s: {name}")
+            self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:

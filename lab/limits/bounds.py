@@ -36,6 +36,7 @@ import numpy as np
 from lab.isa.model import InstructionClass
 from lab.limits.gpus import WARP
 from lab.limits.occupancy import occupancy
+from lab.measurement import Merit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,11 +56,18 @@ class Bound:
         name: `issue slots`, `shared memory`, `memory pipe`, `DRAM`, `roofline`, `waves`.
         tflops: The ceiling in TFLOP/s.
         explanation: One line with the numbers that made it: `64 FFMA of 68 issued`.
+        gb_s: The ceiling in GB/s of the problem's least traffic; None where throughput counts operations.
     """
 
     name: str
     tflops: float
     explanation: str
+    gb_s: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """The ceiling in the unit that the operator's throughput has."""
+        return self.tflops if self.gb_s is None else self.gb_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,7 @@ class Prediction:
             commas where several do; where the kernel cannot be launched, the reason.
         peak_tflops: The GPU's peak for the kernel's arithmetic type, tensor cores not counted.
         bounds: Every ceiling; `ceiling` is the least of them.
+        peak_gb_s: The GPU's memory bandwidth where throughput counts bytes, else None.
     """
 
     gpu: str
@@ -82,11 +91,17 @@ class Prediction:
     limited_by: str
     peak_tflops: float
     bounds: tuple[Bound, ...]
+    peak_gb_s: float | None = None
 
     @property
     def ceiling(self) -> Bound | None:
         """The lowest bound, or None where no bound applies (a kernel without arithmetic)."""
-        return min(self.bounds, key=lambda bound: bound.tflops, default=None)
+        return min(self.bounds, key=lambda bound: bound.rate, default=None)
+
+    @property
+    def peak(self) -> float:
+        """The GPU's peak in the unit that the operator's throughput has."""
+        return self.peak_tflops if self.peak_gb_s is None else self.peak_gb_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +175,7 @@ def predict(
     flops: int,
     bytes_moved: int,
     dtype: DTypeLike,
+    merit: Merit = Merit.TFLOPS,
     wavefronts_per_access: Mapping[int, float] = LEAST_WAVEFRONTS,
 ) -> Prediction:
     """Occupancy and ceilings of one kernel on one GPU.
@@ -172,6 +188,8 @@ def predict(
         flops: Floating-point operations of the problem, an fma being two. With 0 there are no bounds.
         bytes_moved: Least bytes of the problem through DRAM.
         dtype: Arithmetic type that decides the peak: float32, float64 or float16.
+        merit: What throughput counts. Where that is bytes, the one bound is `DRAM`, in GB/s: the others ask how fast
+            the problem's operations could be done.
         wavefronts_per_access: Wavefronts of a warp's shared-memory access by bytes per lane (4, 8, 16).
 
     Returns:
@@ -189,7 +207,9 @@ def predict(
     counts = _hot(mix)
     peak = gpu.peak_tflops(dtype)
     bounds: list[Bound] = []
-    if flops > 0 and held.blocks_per_sm:
+    if merit is Merit.BANDWIDTH:
+        bounds += _bandwidth_bound(gpu, flops, bytes_moved) if held.blocks_per_sm else []
+    elif flops > 0 and held.blocks_per_sm:
         if counts.by_class.get(InstructionClass.MMA, 0):
             # The peak is that of the ordinary cores; a kernel on the tensor cores can exceed it.
             bounds += _problem_bounds(gpu, math.inf, flops, bytes_moved)
@@ -204,6 +224,7 @@ def predict(
         limited_by=held.reason or ", ".join(held.limited_by),
         peak_tflops=peak,
         bounds=tuple(bounds),
+        peak_gb_s=gpu.dram_gb_s if merit is Merit.BANDWIDTH else None,
     )
 
 
@@ -254,6 +275,13 @@ def _problem_bounds(gpu: Gpu, peak: float, flops: int, bytes_moved: int) -> Iter
     if peak < math.inf:
         memory = f"DRAM {dram:.4g} TFLOP/s" if dram < math.inf else "DRAM, which has no known limit here"
         yield Bound("roofline", min(peak, dram), f"least of peak {peak:.4g} TFLOP/s and {memory}")
+
+
+def _bandwidth_bound(gpu: Gpu, flops: int, bytes_moved: int) -> Iterator[Bound]:
+    """Every byte of the problem through DRAM once, at the bandwidth of the data sheet."""
+    if bytes_moved > 0 and gpu.dram_gb_s is not None:
+        text = f"{bytes_moved / 1e6:.4g} MB at {gpu.dram_gb_s:g} GB/s"
+        yield Bound("DRAM", flops / bytes_moved * gpu.dram_gb_s / 1e3, text, gpu.dram_gb_s)
 
 
 def _wave_bound(gpu: Gpu, peak: float, grid_blocks: int) -> Bound:

@@ -78,4 +78,13 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator:
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
         raise UserError("no such class in the operator file", at=at, key="operator", found=class_name, accepted=classes)
     made: Operator = getattr(module, class_name)()
+    lacking = [name for name in vars(Operator) if not name.startswith("_") and not hasattr(made, name)]
+    if lacking:
+        raise UserError(
+            f"the operator lacks {', '.join(lacking)}",
+            at=at,
+            key="operator",
+            found=reference,
+            accepted="everything that the class Operator in lab/operators/base.py names",
+        )
     return made

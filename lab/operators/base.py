@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.expressions import Scalar
+from lab.measurement import Merit
 
 Array = NDArray[Any]
 
@@ -55,6 +56,10 @@ class Operator(Protocol):
     def name(self) -> str:
         """As reports call it: `gemm`."""
 
+    @property
+    def merit(self) -> Merit:
+        """What throughput counts: `Merit.TFLOPS`, or `Merit.BANDWIDTH` where moving the bytes is the work."""
+
     def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
         """Check the fields of a problem and fill in defaults; also derives fields such as leading dimensions.
 
@@ -79,7 +84,7 @@ class Operator(Protocol):
         """
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
-        """Floating-point operations that the problem needs (an fma is two)."""
+        """Floating-point operations that the problem needs (an fma is two); may be 0 where throughput counts bytes."""
 
     def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
         """Least bytes through DRAM: each input read once, each output written once."""

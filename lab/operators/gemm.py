@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from lab.errors import UserError, did_you_mean
 from lab.expressions import Scalar
+from lab.measurement import Merit
 from lab.operators.base import Array, Expected, Inputs
 
 DTYPES = ("float32", "float64")
@@ -30,6 +31,7 @@ class Gemm:
     """The operator `gemm`."""
 
     name: str = "gemm"
+    merit: Merit = Merit.TFLOPS
 
     def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
         """Check and complete: m, n, k are needed; leading dimensions default to the least that is legal.

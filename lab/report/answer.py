@@ -116,13 +116,14 @@ def _not_measured(reason: str) -> str:
 
 def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
     first = best[0]
-    rate = response.of(first) or 0.0
+    rate, unit = response.of(first) or 0.0, response.unit
     gpu = run.gpu.name if run.gpu else "the GPU"
-    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} TFLOP/s"
-    headline = f"{rate:.2f} TFLOP/s"
-    if first.prediction and first.prediction.peak_tflops:
-        share = percent(rate / first.prediction.peak_tflops)
-        text += f", {share} of the {first.prediction.peak_tflops:.1f} TFLOP/s peak"
+    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
+    headline = f"{rate:.2f} {unit}"
+    peak = figures.peak(first)
+    if peak:
+        share = percent(rate / peak)
+        text += f", {share} of the {peak:.1f} {unit} peak"
         headline += f" · {share} of peak"
     measurement = first.measurement
     ratio = measurement.ratio_to_baseline if measurement else None
@@ -132,8 +133,8 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
         headline += f" · {ratio:.3f} × {name}"
     sentences = [f"{text}."]
     if measurement and measurement.remeasured:
-        again = first.flops / measurement.remeasured.median / 1e9
-        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} TFLOP/s.")
+        again = first.rate(measurement.remeasured.median)
+        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
     return headline, sentences
 
 
@@ -141,14 +142,15 @@ def _predicted(
     run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
 ) -> tuple[str, list[str]]:
     first = best[0]
-    rate = response.of(first) or 0.0
+    rate, unit = response.of(first) or 0.0, response.unit
     ties = sum(math.isclose(response.of(record) or 0.0, rate, rel_tol=1e-6) for record in best)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     bound = first.prediction.ceiling if first.prediction else None
-    text = f"The best predicted ceiling on {gpu} is {rate:.2f} TFLOP/s"
-    headline = f"≤ {rate:.2f} TFLOP/s predicted"
-    if first.prediction and first.prediction.peak_tflops:
-        share = percent(rate / first.prediction.peak_tflops)
+    text = f"The best predicted ceiling on {gpu} is {rate:.2f} {unit}"
+    headline = f"≤ {rate:.2f} {unit} predicted"
+    peak = figures.peak(first)
+    if peak:
+        share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     if bound:
         text += f", bound by {bound.name}"

@@ -26,10 +26,10 @@ class Bar:
     Attributes:
         name: Unique on the chart.
         variant: Variant id; empty for the baseline.
-        value: The response, in TFLOP/s.
+        value: The response.
         low: Throughput at the 80th percentile of the time, or None.
         high: Throughput at the 20th percentile of the time, or None.
-        ceiling: Predicted ceiling in TFLOP/s, or None.
+        ceiling: Predicted ceiling, in the same unit, or None.
         share: `value` over the peak, or None.
         group: What colours the bar: `variant`, `baseline`, or the binding bound's name where nothing was measured.
     """
@@ -82,22 +82,22 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
         measured = response.kind is Kind.MEASURED and record.measurement is not None
         samples = record.measurement.samples if record.measurement and measured else None
         ceiling = record.prediction.ceiling if record.prediction else None
-        peak = record.prediction.peak_tflops if record.prediction else None
+        peak = figures.peak(record)
         made.append(
             Bar(
                 name[record.variant],
                 record.variant,
                 value,
-                record.flops / samples.p80 / 1e9 if samples else None,
-                record.flops / samples.p20 / 1e9 if samples else None,
-                ceiling.tflops if ceiling else None,
+                record.rate(samples.p80) if samples else None,
+                record.rate(samples.p20) if samples else None,
+                ceiling.rate if ceiling else None,
                 value / peak if peak else None,
                 "variant" if measured or ceiling is None else ceiling.name,
             )
         )
-    base = baseline_tflops(records) if response.kind is Kind.MEASURED else None
+    base = baseline_rate(records) if response.kind is Kind.MEASURED else None
     if base is not None:
-        peak = peak_tflops(records)
+        peak = common_peak(records)
         title = next((r.measurement.baseline_name for r in records if r.measurement and r.measurement.baseline), None)
         made.append(Bar(title or run.baseline or "baseline", "", base, None, None, None,
                         base / peak if peak else None, "baseline"))  # fmt: skip
@@ -106,15 +106,15 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     return tuple(made)
 
 
-def baseline_tflops(records: Sequence[VariantRecord]) -> float | None:
+def baseline_rate(records: Sequence[VariantRecord]) -> float | None:
     """Median over the variants of the baseline's median throughput beside each; None without a baseline."""
-    rates = [r.flops / r.measurement.baseline.median / 1e9 for r in records if r.measurement and r.measurement.baseline]
+    rates = [r.rate(r.measurement.baseline.median) for r in records if r.measurement and r.measurement.baseline]
     return median(rates) if rates else None
 
 
-def peak_tflops(records: Sequence[VariantRecord]) -> float | None:
-    """The peak, if all variants share one."""
-    peaks = {record.prediction.peak_tflops for record in records if record.prediction}
+def common_peak(records: Sequence[VariantRecord]) -> float | None:
+    """The peak, if all variants share one, in the unit of their merit."""
+    peaks = {peak for record in records if (peak := figures.peak(record)) is not None}
     return peaks.pop() if len(peaks) == 1 else None
 
 

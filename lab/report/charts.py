@@ -17,7 +17,7 @@ from lab.report import style
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value
 from lab.report.effects import Effect, Interaction
-from lab.report.figures import Response
+from lab.report.figures import Response, column_name
 
 Spec = dict[str, Any]
 alt: Any = typed  # its annotations refuse values that are only known at run time
@@ -83,7 +83,8 @@ def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
     """Columns of a point's tooltip: who it is, its swept parameters, its figures."""
     parameters = [column.name for column in columns if column.name.startswith("p.") and column.shown]
     measured = HOVER_MEASURED if response.kind is Kind.MEASURED else ()
-    return ["variant", "kernel", *parameters, *measured, *HOVER]
+    names = ["variant", "kernel", *parameters, *measured, *HOVER]
+    return [column_name(name, response.unit) for name in names]
 
 
 def _colour(by: Column | None, values: Sequence[Value]) -> Any:  # noqa: ANN401 - as in _finish
@@ -136,10 +137,9 @@ def ratio_chart(
                 ),
             ]
         if response.kind is Kind.MEASURED:
-            low = alt.Y(field="tflops_p20", type="quantitative")
-            layers.append(
-                base.mark_rule(opacity=0.5).encode(x=x_axis, y=low, y2=alt.Y2(field="tflops_p80"), color=colour)
-            )
+            low, high = (column_name(name, response.unit) for name in ("tflops_p20", "tflops_p80"))
+            y_low = alt.Y(field=low, type="quantitative")
+            layers.append(base.mark_rule(opacity=0.5).encode(x=x_axis, y=y_low, y2=alt.Y2(field=high), color=colour))
         layers.append(
             base.mark_circle(size=95, opacity=0.85, cursor="pointer").encode(
                 x=x_axis, y=y_axis, color=colour, tooltip=tooltip
@@ -187,9 +187,9 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     )
     tooltip = [
         alt.Tooltip(field="name", type="nominal", title="variant"),
-        alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} (TFLOP/s)", format=".2f"),
+        alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} ({response.unit})", format=".2f"),
         alt.Tooltip(field="share", type="quantitative", title="of peak", format=".1%"),
-        alt.Tooltip(field="ceiling", type="quantitative", title="predicted ceiling (TFLOP/s)", format=".2f"),
+        alt.Tooltip(field="ceiling", type="quantitative", title=f"predicted ceiling ({response.unit})", format=".2f"),
     ]
     groups = list(dict.fromkeys(bar.group for bar in bars))
     known = {"variant": style.MEASURED, "baseline": style.BASELINE, **style.BOUND_COLOURS}

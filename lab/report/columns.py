@@ -6,14 +6,14 @@ format is a format specification that Python and d3 read alike (``.3f``, ``,d``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts
 from lab.isa.model import Isa
-from lab.measurement import CardState, Kind, Measurement
+from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
 from lab.store import BuildRecord, RunRecord, VariantRecord
 
@@ -79,16 +79,16 @@ def _card(getter: Callable[[CardState], Value]) -> Getter:
 
 
 def _rate(record: VariantRecord, quantile: str) -> float | None:
-    """Throughput in TFLOP/s at a quantile of the time: operations / s / 10^12."""
+    """Throughput at a quantile of the time."""
     if record.measurement is None or record.status.failed:
         return None
     samples = record.measurement.samples
-    return record.flops / (samples.p20 if quantile == "p20" else samples.p80) / 1e9
+    return record.rate(samples.p20 if quantile == "p20" else samples.p80)
 
 
-def _share_of_peak(record: VariantRecord, tflops: float | None) -> float | None:
-    peak = record.prediction.peak_tflops if record.prediction else 0.0
-    return None if tflops is None or not peak else tflops / peak
+def _share_of_peak(record: VariantRecord, rate: float | None) -> float | None:
+    peak = figures.peak(record)
+    return None if rate is None or peak is None else rate / peak
 
 
 def _label(record: VariantRecord, isa: str) -> str | None:
@@ -155,7 +155,7 @@ FIGURES: Final = (
         "measured_tflops",
         "throughput",
         M,
-        figures.measured_tflops,
+        figures.measured,
         "TFLOP/s",
         ".2f",
         shown=True,
@@ -165,7 +165,7 @@ FIGURES: Final = (
         "measured_peak_share",
         "throughput / peak",
         M,
-        lambda r: _share_of_peak(r, figures.measured_tflops(r)),
+        lambda r: _share_of_peak(r, figures.measured(r)),
         format=".1%",
         shown=True,
     ),
@@ -183,7 +183,7 @@ FIGURES: Final = (
         "predicted_tflops",
         "predicted ceiling",
         P,
-        figures.predicted_tflops,
+        figures.predicted,
         "TFLOP/s",
         ".2f",
         shown=True,
@@ -259,7 +259,7 @@ FIGURES: Final = (
         "predicted_peak_share",
         "ceiling / peak",
         P,
-        lambda r: _share_of_peak(r, figures.predicted_tflops(r)),
+        lambda r: _share_of_peak(r, figures.predicted(r)),
         format=".1%",
     ),
     Column(
@@ -405,7 +405,7 @@ FIGURES: Final = (
         "peak_tflops",
         "peak",
         P,
-        lambda r: r.prediction.peak_tflops if r.prediction else None,
+        figures.peak,
         "TFLOP/s",
         ".1f",
         about="of the GPU, for the kernel's arithmetic type",
@@ -417,6 +417,21 @@ FIGURES: Final = (
     Column("sass_sha256", "SASS hash", S, _build(lambda b: b.sass_sha256)),
     Column("folder", "folder", None, lambda r: f"variants/{r.variant}"),
 )
+
+
+def _bandwidth(column: Column) -> Column:
+    """A column of throughput as it stands where throughput counts bytes; every other one as it is."""
+    if column.unit != Merit.TFLOPS:
+        return column
+    about = _ABOUT_BYTES.get(column.name, column.about)
+    name = figures.column_name(column.name, Merit.BANDWIDTH)
+    return replace(column, name=name, unit=str(Merit.BANDWIDTH), format=",.1f", about=about)
+
+
+_ABOUT_BYTES: Final = {
+    "measured_tflops": "least bytes of the problem over the median time",
+    "peak_tflops": "memory bandwidth of the GPU",
+}
 
 
 def _parameter(name: str, index: int, *, swept: bool) -> Column:
@@ -431,13 +446,14 @@ def _parameter(name: str, index: int, *, swept: bool) -> Column:
     )
 
 
-def columns_for(run: RunRecord, records: Iterable[VariantRecord]) -> tuple[Column, ...]:
+def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
     """Every column of a run: identity, one a parameter (swept ones first, in file order), then the figures."""
     names = dict.fromkeys(run.swept)
     for record in records:
         names.update(dict.fromkeys(record.parameters))
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
-    return (*IDENTITY, *parameters, *FIGURES)
+    bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
+    return (*IDENTITY, *parameters, *(map(_bandwidth, FIGURES) if bytes_count else FIGURES))
 
 
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:

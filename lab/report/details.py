@@ -79,12 +79,12 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
         return []
     share = f"{prediction.occupancy * 100:.0f} %"
     occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
-    bounds = sorted(prediction.bounds, key=lambda bound: bound.tflops)
+    bounds = sorted(prediction.bounds, key=lambda bound: bound.rate)
     return [
         ("GPU", prediction.gpu),
         ("occupancy", occupancy),
-        *((bound.name, f"≤ {bound.tflops:.2f} TFLOP/s: {bound.explanation}") for bound in bounds),
-        ("peak", f"{prediction.peak_tflops:.1f} TFLOP/s"),
+        *((bound.name, f"≤ {bound.rate:.2f} {record.merit}: {bound.explanation}") for bound in bounds),
+        ("peak", f"{prediction.peak:.1f} {record.merit}"),
     ]
 
 

@@ -5,10 +5,11 @@ The one place where the report decides *which* counts a figure is made of.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.isa.mix import Counts, KernelMix
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.store import VariantRecord
 
 
@@ -26,15 +27,25 @@ def fma_share(mix: KernelMix | None) -> float | None:
     return None if counts is None else counts.fma_share
 
 
-def predicted_tflops(record: VariantRecord) -> float | None:
-    """The predicted ceiling in TFLOP/s: the least bound."""
+def merit_of(records: Iterable[VariantRecord]) -> Merit:
+    """What throughput counts in a run: all of its records share the operator."""
+    return next((record.merit for record in records), Merit.TFLOPS)
+
+
+def predicted(record: VariantRecord) -> float | None:
+    """The predicted ceiling, the least bound, in the unit of the record's merit."""
     ceiling = record.prediction.ceiling if record.prediction else None
-    return ceiling.tflops if ceiling else None
+    return ceiling.rate if ceiling else None
 
 
-def measured_tflops(record: VariantRecord) -> float | None:
-    """Median throughput in TFLOP/s of a variant whose outputs were right; a failed variant has none."""
-    return None if record.status.failed else record.tflops
+def measured(record: VariantRecord) -> float | None:
+    """Median throughput of a variant whose outputs were right, in the unit of its merit; a failed one has none."""
+    return None if record.status.failed else record.throughput
+
+
+def peak(record: VariantRecord) -> float | None:
+    """The GPU's peak in the unit of the record's merit; None where it is not known."""
+    return (record.prediction.peak or None) if record.prediction else None
 
 
 def shared_bytes(record: VariantRecord) -> int | None:
@@ -52,18 +63,19 @@ class Response:
         kind: Measured where any variant was measured, else predicted.
         column: Name of the column that holds it.
         title: Axis title without the unit.
+        unit: What throughput counts.
     """
 
     kind: Kind
     column: str
     title: str
-    unit: str = "TFLOP/s"
+    unit: Merit = Merit.TFLOPS
 
     def of(self, record: VariantRecord) -> float | None:
-        """The response of one variant, in TFLOP/s; None where it has none or failed."""
+        """The response of one variant, in `unit`; None where it has none or failed."""
         if record.status.failed:
             return None
-        return measured_tflops(record) if self.kind is Kind.MEASURED else predicted_tflops(record)
+        return measured(record) if self.kind is Kind.MEASURED else predicted(record)
 
     @property
     def axis(self) -> str:
@@ -73,9 +85,15 @@ class Response:
 
 def response_of(records: tuple[VariantRecord, ...]) -> Response:
     """Measured throughput if any variant has one, else the predicted ceiling; never a mixture."""
-    if any(measured_tflops(record) is not None for record in records):
-        return Response(Kind.MEASURED, "measured_tflops", "throughput")
-    return Response(Kind.PREDICTED, "predicted_tflops", "throughput ceiling")
+    merit = merit_of(records)
+    if any(measured(record) is not None for record in records):
+        return Response(Kind.MEASURED, column_name("measured_tflops", merit), "throughput", merit)
+    return Response(Kind.PREDICTED, column_name("predicted_tflops", merit), "throughput ceiling", merit)
+
+
+def column_name(name: str, merit: Merit) -> str:
+    """A throughput column's name where throughput counts `merit`: ``measured_tflops`` → ``measured_gb_s``."""
+    return name if merit is Merit.TFLOPS else name.replace("tflops", "gb_s")
 
 
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:

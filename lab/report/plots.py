@@ -93,10 +93,10 @@ def ratio(
         colour = style.series_colour(index)
         axis.scatter([p[0] for p in mine], [p[1] for p in mine], s=38, color=colour, alpha=0.85, linewidths=0,
                      label=_plain(label) if label else None)  # fmt: skip
-        timed = [(x, record.flops, record.measurement.samples) for x, _, record in mine if record.measurement]
+        timed = [(x, record.rate, record.measurement.samples) for x, _, record in mine if record.measurement]
         if response.kind is Kind.MEASURED and timed:
-            low = [flops / samples.p80 / 1e9 for _, flops, samples in timed]
-            high = [flops / samples.p20 / 1e9 for _, flops, samples in timed]
+            low = [rate(samples.p80) for _, rate, samples in timed]
+            high = [rate(samples.p20) for _, rate, samples in timed]
             axis.vlines([x for x, *_ in timed], low, high, color=colour, linewidth=1, alpha=0.6)
     if labelled:
         for x, y, words in point_labels(labelled_points(records, axis_column, response)):

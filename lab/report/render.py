@@ -46,7 +46,7 @@ class Analysis:
         slices: Instruction mix.
         axes: Ratio columns that have values.
         by: Column that colours the ratio chart and its values, or None.
-        baseline: Name and TFLOP/s, or None.
+        baseline: Name and throughput, or None.
     """
 
     run: RunRecord
@@ -195,7 +195,7 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
         )  # fmt: skip
     if a.bars:
         file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
-        peak = chartdata.peak_tflops(a.records)
+        peak = chartdata.common_peak(a.records)
         made.append(plots.bars(folder / file, a.bars, a.response, peak, title=f"{name}: {what} of {title}"))
     if a.slices:
         made.append(plots.mix(folder / "instruction_mix.png", a.slices, title=f"{name}: instructions of the hot loop"))

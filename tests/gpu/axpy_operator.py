@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from lab.measurement import Merit
 from lab.operators.base import Expected, Inputs
 
 
 class Axpy:
     name = "axpy"
+    merit = Merit.TFLOPS
 
     def problem(self, values):
         return dict(values)

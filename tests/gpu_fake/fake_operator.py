@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from lab.measurement import Merit
 from lab.operators.base import Expected, Inputs
 
 
 class Double:
     name = "double"
+    merit = Merit.TFLOPS
     references = 0
 
     def problem(self, values):

@@ -8,6 +8,7 @@ from lab.errors import UserError
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.limits.bounds import LaunchFacts, predict
 from lab.limits.gpus import PRODUCTS, gpu_for
+from lab.measurement import Merit
 
 CLASSES = {
     "FFMA": "fma", "FFMA2": "fma", "DFMA": "fma", "HFMA2": "fma", "FADD": "float", "LDS": "ld.shared",
@@ -221,3 +222,11 @@ def test_more_overhead_never_raises_the_ceiling(name, loop, opcode, n):
     fat = loop | {opcode: loop.get(opcode, 0) + n}
     lean, heavy = (_predict(code, name, use=Use(32, 0, 1)) for code in (loop, fat))
     assert heavy.ceiling.tflops <= lean.ceiling.tflops
+
+
+@given(NAMES, LOOPS, st.integers(0, 10**13), st.integers(1, 10**11))
+def test_where_throughput_counts_bytes_the_one_bound_is_the_memory_bandwidth(name, loop, flops, moved):
+    prediction = _predict(loop, name, use=Use(32, 0, 1), flops=flops, bytes_moved=moved, merit=Merit.BANDWIDTH)
+    assert [bound.name for bound in prediction.bounds] == ["DRAM"]
+    assert prediction.ceiling.rate == prediction.peak == gpu_for(name).dram_gb_s
+    assert prediction.ceiling.tflops == pytest.approx(flops / moved * prediction.peak / 1e3)

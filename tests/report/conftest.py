@@ -15,7 +15,7 @@ import pytest
 from lab.isa.classes import classify
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.limits.bounds import Bound, Prediction
-from lab.measurement import CardState, GpuDescription, Measurement, Samples, Verification
+from lab.measurement import CardState, GpuDescription, Measurement, Merit, Samples, Verification
 from lab.store import BuildRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -331,6 +331,20 @@ def make_store(folder: Path, what: str) -> Store:
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     return lambda what: make_store(tmp_path, what)
+
+
+@pytest.fixture
+def counting_bytes() -> Callable[[Store], Store]:
+    """The same run, of an operator whose throughput counts bytes."""
+
+    def counting(store: Store) -> Store:
+        for position, record in enumerate(store.records()):
+            bounds = (Bound("DRAM", 410.0, "201 MB at 4800 GB/s", 4800.0),)
+            prediction = replace(record.prediction, bounds=bounds, peak_gb_s=4800.0)
+            store.write(replace(record, merit=Merit.BANDWIDTH, prediction=prediction), position)
+        return store
+
+    return counting
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,15 @@ def test_measured_answer_gives_the_best_variants_figures(make):
     assert "Of 24 variants: 24 verified; none failed." in text
 
 
+def test_where_throughput_counts_bytes_every_figure_is_in_gb_s(make, counting_bytes):
+    store = counting_bytes(make("sweep"))
+    best = min(store.records(), key=lambda record: record.measurement.samples.median)
+    rate = best.bytes_moved / (best.measurement.samples.median / 1e3) / 1e9
+    text = opening(store).text
+    assert f"{rate:.2f} GB/s, {percent(rate / 4800)} of the 4800.0 GB/s peak" in text
+    assert "TFLOP" not in text
+
+
 def test_correlation_is_spearmans_over_the_verified_variants(make):
     store = make("failures")
     records = store.records()

@@ -308,3 +308,17 @@ def test_row_and_columns_agree(make):
 
 def test_pack_is_reversible():
     assert unpack(pack("ρ\n" * 3)) == "ρ\n" * 3
+
+
+@pytest.mark.parametrize("what", ["sweep", "ladder"])
+def test_where_throughput_counts_bytes_the_page_is_in_gb_s(make, counting_bytes, what):
+    store = counting_bytes(make(what))
+    files = render(store)
+    page = files[0].read_text()
+    assert "TFLOP" not in page
+    assert "throughput (GB/s, measured)" in page
+    cells = next(csv.DictReader((store.folder / "records.csv").open()))
+    record = store.records()[0]
+    assert float(cells["measured_gb_s"]) == record.throughput
+    assert float(cells["measured_peak_share"]) == record.throughput / 4800
+    assert not [name for name in cells if "tflops" in name]
