@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from lab import __version__, environment
+from lab import __version__, environment, kernels
 from lab.building import BuildFailure, Built
 from lab.errors import UserError
 from lab.experiment import Expansion, Experiment
@@ -48,6 +48,8 @@ def inspected(
         flops=experiment.operator.flops(experiment.problem),
         bytes_moved=experiment.operator.bytes_moved(experiment.problem),
         merit=experiment.operator.merit,
+        mappings=kernels.mappings(planned.point.kernel.template),
+        accesses=kernels.predictions(planned.point.kernel.template, planned.point.parameters, experiment.problem),
         launch=LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes),
     )
     if isinstance(outcome, BuildFailure):

@@ -17,7 +17,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -158,6 +158,9 @@ class VariantRecord:
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
         merit: What throughput counts.
+        mappings: Names of the parameters that are mappings.
+        accesses: What the template predicts of its memory accesses (`global.load`, `shared.store`, …): sectors a
+            request to global memory, bank conflicts a request to shared memory.
     """
 
     variant: str
@@ -180,6 +183,8 @@ class VariantRecord:
     measurement: Measurement | None = None
     emulation: EmulationRecord | None = None
     merit: Merit = Merit.TFLOPS
+    mappings: tuple[str, ...] = ()
+    accesses: Mapping[str, float] = field(default_factory=dict)
 
     def rate(self, ms: float) -> float:
         """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""

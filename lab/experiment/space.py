@@ -103,8 +103,9 @@ def _points(kernel: KernelEntry, problem: Mapping[str, Scalar], excluded: Counte
 
 
 def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
+    names = kernels.expression_names(kernel.template, parameters)
     for expression, at in kernel.constraints:
-        if not evaluate(expression, parameters, at=at, key="constraints"):
+        if not evaluate(expression, names, at=at, key="constraints"):
             return expression
     requirement = kernels.unmet(kernel.template, parameters, problem)
     return f"{requirement.that} ({requirement.because})" if requirement else ""
