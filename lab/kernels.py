@@ -289,10 +289,13 @@ def predictions(
 ) -> dict[str, float]:
     """What the template says its accesses cost: sectors a request (global), bank conflicts a request (shared).
 
+    The expressions know what the geometry knows, and `entry`, the entry point that is launched.
+
     Raises:
         UserError: an expression fails, or yields no number.
     """
-    names = _compile_time_names(template, parameters, problem)
+    names = {**problem, **_compile_time_names(template, parameters, problem)}
+    names["entry"] = _entry(template, names)
     found: dict[str, float] = {}
     for access, expression in template.declares.predicts.items():
         at, key = template.document.at("predicts", access), f"predicts.{access}"
