@@ -67,7 +67,7 @@ class Move:
         m, n, lda = (int(problem[key]) for key in ("m", "n", "lda"))
         a = np.full(lda * n, np.nan, dtype)
         matrix(a, m, n, lda)[...] = np.random.default_rng(seed).standard_normal((n, m), dtype=np.float32).T
-        rows, columns, ldb = self._shape(problem)
+        _, columns, ldb = self._shape(problem)
         scalars = {key: problem[key] for key in ("m", "n", "lda", "ldb")}
         return Inputs(scalars=scalars, arrays={"A": a, "B": np.full(ldb * columns, np.nan, dtype)}, outputs=("B",))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.report import figures, style
 from lab.report.answer import name_of
 from lab.report.columns import Column
@@ -158,11 +158,19 @@ RATIOS: Final = (
 )
 """What can stand on the axis of the ratio chart, the first one first."""
 
+TRAFFIC: Final = ("emulated_sectors", "predicted_sectors", "emulated_excess", "emulated_conflicts")
+"""The same where throughput counts bytes."""
 
-def ratio_columns(columns: Sequence[Column], records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """The ratio columns that have a value in any record."""
+
+def ratio_columns(
+    columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
+) -> tuple[Column, ...]:
+    """The ratio columns that have a value in any record; none where the response is the same for every variant."""
+    if response.unit is Merit.BANDWIDTH and response.kind is Kind.PREDICTED:
+        return ()  # the one bound is the memory's bandwidth
     known = {column.name: column for column in columns}
-    return tuple(known[name] for name in RATIOS if any(known[name].get(record) is not None for record in records))
+    names = RATIOS if response.unit is Merit.TFLOPS else TRAFFIC
+    return tuple(known[name] for name in names if any(known[name].get(record) is not None for record in records))
 
 
 def point_labels(

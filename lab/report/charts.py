@@ -6,6 +6,7 @@ left to the page's configuration.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -87,6 +88,11 @@ def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
     return [column_name(name, response.unit) for name in names]
 
 
+def axis_title(axis: Column) -> str:
+    """Title of the ratio's axis: static figures are the hot loop's, others the whole launch's."""
+    return f"{axis.header}{' of the hot loop' if axis.kind is Kind.STATIC else ''} ({axis.kind})"
+
+
 def _colour(by: Column | None, values: Sequence[Value]) -> Any:  # noqa: ANN401 - as in _finish
     if by is None or len(values) > len(style.SERIES):
         return alt.value(style.MEASURED)
@@ -121,7 +127,7 @@ def ratio_chart(
         valid = f"{OK} && isValid(datum.{axis.key}) && isValid(datum.{response.column})"
         base = alt.Chart(alt.NamedData("records")).transform_filter(valid)
         x_axis = alt.X(
-            field=axis.key, type="quantitative", title=f"{axis.header} of the hot loop ({axis.kind})",
+            field=axis.key, type="quantitative", title=axis_title(axis),
             axis=alt.Axis(format=".1~%" if axis.format.endswith("%") else ".3~f", tickCount=8),
             scale=alt.Scale(zero=False, padding=14, nice=False),
         )  # fmt: skip
@@ -148,8 +154,11 @@ def ratio_chart(
         layers += _beside(labels.get(axis.name, ()))
         return _finish(alt.layer(*layers))
 
-    choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
-    return Chart("ratio", f"Ratios of the hot loop against {response.kind} {response.title}", choices)
+    often = Counter(axis.title for axis in axes)
+    choices = tuple(
+        Choice(axis.title if often[axis.title] == 1 else f"{axis.title}, {axis.kind}", spec(axis)) for axis in axes
+    )
+    return Chart("ratio", f"{', '.join(axis.title for axis in axes)} against {response.kind} {response.title}", choices)
 
 
 def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:

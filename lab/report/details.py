@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import KernelMix
+from lab.report.accessmap import access_maps
 from lab.store import VariantRecord
 
 
@@ -32,6 +33,7 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
         "reason": record.reason,
         "hot": {"ptx": _loops(record.ptx), "sass": _loops(record.sass)},
         "sections": _sections(record),
+        "maps": access_maps(record),
     }
 
 
@@ -75,8 +77,12 @@ def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
 
 def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
     prediction = record.prediction
+    accesses = [
+        (name.replace(".", " "), f"{cost:.2f} {'sectors' if name.startswith('global') else 'bank conflicts'} a request")
+        for name, cost in record.accesses.items()
+    ]
     if prediction is None:
-        return []
+        return accesses
     share = f"{prediction.occupancy * 100:.0f} %"
     occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
     bounds = sorted(prediction.bounds, key=lambda bound: bound.rate)
@@ -85,6 +91,7 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
         ("occupancy", occupancy),
         *((bound.name, f"≤ {bound.rate:.2f} {record.merit}: {bound.explanation}") for bound in bounds),
         ("peak", f"{prediction.peak:.1f} {record.merit}"),
+        *accesses,
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
 from lab.measurement import Kind, Merit
 from lab.store import VariantRecord
@@ -46,6 +47,40 @@ def measured(record: VariantRecord) -> float | None:
 def peak(record: VariantRecord) -> float | None:
     """The GPU's peak in the unit of the record's merit; None where it is not known."""
     return (record.prediction.peak or None) if record.prediction else None
+
+
+def emulated_traffic(record: VariantRecord, space: str) -> MemoryCount | None:
+    """All loads and stores of one space (`global`, `shared`) of the emulated launch; None where there was none."""
+    executed = record.emulation.executed if record.emulation else None
+    counts = [count for name, count in executed.memory.items() if name.startswith(f"{space}.")] if executed else []
+    total = sum(counts, MemoryCount())
+    return total if total.requests else None
+
+
+def emulated_sectors(record: VariantRecord) -> float | None:
+    """Mean of the sectors a request of global loads and of global stores, as `predicted_sectors` has it."""
+    executed = record.emulation.executed if record.emulation else None
+    counts = [count for name, count in executed.memory.items() if name.startswith("global.")] if executed else []
+    found = [count.sectors_per_request for count in counts if count.requests]
+    return sum(found) / len(found) if found else None
+
+
+def emulated_excess(record: VariantRecord) -> float | None:
+    """Bytes of the sectors that global accesses touch over the bytes that they ask for: 1 is perfectly coalesced."""
+    total = emulated_traffic(record, "global")
+    return total.bytes_moved / total.bytes_used if total and total.bytes_used else None
+
+
+def emulated_conflicts(record: VariantRecord) -> float | None:
+    """Bank conflicts a request to shared memory, loads and stores together."""
+    total = emulated_traffic(record, "shared")
+    return total.bank_conflicts / total.requests if total else None
+
+
+def predicted_sectors(record: VariantRecord) -> float | None:
+    """Mean of the sectors a request that the template predicts for its global loads and for its global stores."""
+    found = [cost for name, cost in record.accesses.items() if name.startswith("global.")]
+    return sum(found) / len(found) if found else None
 
 
 def shared_bytes(record: VariantRecord) -> int | None:

@@ -1,5 +1,5 @@
 // Everything the page does: charts from the embedded specifications, the table, and the code of one variant.
-// Text reaches the page through textContent; only the CUDA source is HTML, made and escaped by the generator.
+// Text reaches the page through textContent; only the CUDA source and the access maps are HTML, made and escaped by the generator.
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
@@ -263,6 +263,13 @@
       [`${isa} ${loop.label}`, `depth ${loop.depth}, ${loop.instructions} instructions${loop.hot ? ", hot" : ""}`])));
   }
 
+  /** Which thread touches which element; the picture is the generator's. */
+  function accessMap({ name, text, caption, svg }) {
+    const picture = make("div", { class: "map", tabIndex: 0, role: "region", "aria-label": `Access map of ${name}` });
+    picture.innerHTML = svg;
+    return make("figure", {}, make("figcaption", {}, make("strong", {}, name), ` ${text}`, make("br"), caption), picture);
+  }
+
   async function open(variant, scroll) {
     if (!byVariant.has(variant)) return;
     opened = variant;
@@ -285,6 +292,7 @@
         make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
+        ...detail.maps.map(accessMap),
         make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,
       ].filter(Boolean));
       made.forEach(({ jump }) => jump());
