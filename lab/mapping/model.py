@@ -177,11 +177,11 @@ class ThreadMapping:
         return traffic.conflicts((far * pitch + near) * element_bytes, vector * element_bytes, active)
 
     def index(self, local: str = "i", thread: str = "t") -> str:
-        """CUDA expression of the element.
+        """CUDA expression of the element, an `int`; `lab.mapping.cuda` says why not unsigned.
 
         Args:
-            local: Name of the local index, at least 0 and below `items`.
-            thread: Name of the thread's number, at least 0 and below `threads`.
+            local: Name of the local index, an `int`, at least 0 and below `items`.
+            thread: Name of the thread's number, an `int`, at least 0 and below `threads`.
         """
         return cuda.index(self.layout, self.offset, {"i": local, "t": thread})
 
