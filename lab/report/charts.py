@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.report import style
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value
@@ -77,6 +77,11 @@ HOVER: Final = (
     "registers", "spill_bytes", "shared_bytes", "occupancy", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share",
     "predicted_tflops", "predicted_bound",
 )  # fmt: skip
+HOVER_BYTES: Final = (
+    "registers", "spill_bytes", "shared_bytes", "occupancy", "predicted_sectors", "emulated_sectors", "emulated_excess",
+    "emulated_conflicts", "predicted_tflops",
+)  # fmt: skip
+"""The same where throughput counts bytes."""
 HOVER_MEASURED: Final = ("measured_tflops", "measured_peak_share", "measured_ms", "ratio_to_baseline")
 
 
@@ -84,7 +89,8 @@ def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
     """Columns of a point's tooltip: who it is, its swept parameters, its figures."""
     parameters = [column.name for column in columns if column.name.startswith("p.") and column.shown]
     measured = HOVER_MEASURED if response.kind is Kind.MEASURED else ()
-    names = ["variant", "kernel", *parameters, *measured, *HOVER]
+    names = ["variant", "kernel", *parameters, *measured]
+    names += HOVER if response.unit is Merit.TFLOPS else HOVER_BYTES
     return [column_name(name, response.unit) for name in names]
 
 
