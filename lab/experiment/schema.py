@@ -38,7 +38,9 @@ class ExperimentFile(_Strict):
     """An experiment: one question, the problem, and the kernels that answer it."""
 
     question: Text = Field(description="What the experiment asks; the report opens with it")
-    operator: Text = Field(description="What is computed: gemm, or ./file.py:Class of your own (this runs that file)")
+    operator: Text = Field(
+        description="What is computed: gemm, copy, transpose, or ./file.py:Class of your own (this runs that file)"
+    )
     problem: dict[str, Value] = Field(description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}")
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(

@@ -3,8 +3,8 @@
 Dimensions of one kind that follow one another in the layout as they do in the number of the thread or the local index
 are one dimension; a dimension of size 1 is none. Division, remainder and product by powers of two are shifts and masks;
 the highest digit of a number needs no remainder. Numbers are of type `int` and at least 0: where they are unsigned,
-NVRTC 13.5 makes of ``array[(3 - i) + t]`` in an unrolled loop an address of ``t - 1`` widened to 64 bits, plus a constant,
-which is wrong for t = 0.
+NVRTC 13.5 makes of ``array[(3 - i) + t]`` in an unrolled loop the address of ``t - 1``, widened to 64 bits, plus a
+constant, which is wrong for t = 0.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Move:
                 )
         if "m" not in values:
             raise UserError(f"{self.name} needs this problem field", key="problem.m", accepted="an integer ≥ 1")
-        full: dict[str, Scalar] = {"n": 1, "dtype": "float32", **values}
+        full: dict[str, Scalar] = {"m": values["m"], "n": 1, "dtype": "float32", **values}
         check_choice("dtype", full["dtype"], DTYPES)
         for key in ("m", "n"):
             check_integer(key, full[key], least=1)
