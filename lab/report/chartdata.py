@@ -19,6 +19,10 @@ MOST_BARS: Final = 40
 """A chart with one bar a variant shows at most so many; the table has them all."""
 
 
+MOST_NAMES: Final = 3
+"""Names in one label of the ratio chart; a cluster of points can be a dozen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One bar of the ladder or the sweep.
@@ -183,7 +187,7 @@ def point_labels(
         near: Points closer than these shares of the ranges of x (from its least value) and y (from 0) share a label.
 
     Returns:
-        (x, y, names): at the highest point of each cluster, its names in the order given.
+        (x, y, names): at the highest point of each cluster, its names in the order given, as many as a line holds.
     """
     if not points:
         return ()
@@ -203,7 +207,10 @@ def point_labels(
     made = []
     for cluster in clusters:
         top = max(cluster, key=lambda p: p[1])
-        made.append((top[0], top[1], ", ".join(sorted((p[2] for p in cluster), key=order.__getitem__))))
+        words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
+        more = len(words) - MOST_NAMES
+        text = ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more"
+        made.append((top[0], top[1], text))
     return tuple(made)
 
 
