@@ -155,6 +155,31 @@ def emulate(
     raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 
+@app.command("map")
+def map_(
+    mapping: Annotated[
+        str,
+        typer.Argument(help="'[3] | [2, 2] => [i0, t1, t0]', or a shorthand: cyclic(width=4).", show_default=False),
+    ],
+    element_bytes: Annotated[int, typer.Option("--bytes", min=1, max=16, help="Bytes of an element.")] = 4,
+    elements: Annotated[
+        int | None, typer.Option(min=1, max=2**24, help="Elements of the data.", show_default="the tensor's")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show which thread touches which element, whether threads race, how accesses coalesce, and the CUDA index."""
+    from dataclasses import asdict
+
+    from lab.mapping import facts, parse
+    from lab.terminal import print_mapping
+
+    found = facts(parse(mapping), element_bytes, elements)
+    if as_json:
+        _print_json(asdict(found))
+    else:
+        print_mapping(Console(), found)
+
+
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]) -> None:
     """Draw the report of a run directory again, from its records alone."""

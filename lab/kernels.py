@@ -23,7 +23,7 @@ import numpy as np
 from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab import yamlfile
+from lab import mapping, yamlfile
 from lab.errors import Location, UserError, did_you_mean
 from lab.expressions import Sandbox, Scalar, environment, evaluate, names_in
 
@@ -52,7 +52,7 @@ class _Strict(BaseModel):
 class Parameter(_Strict):
     """One parameter of a template."""
 
-    type: Literal["int", "float", "bool", "str"]
+    type: Literal["int", "float", "bool", "str", "mapping"]
     default: Scalar
     help: str
     values: list[Scalar] | None = None
@@ -61,7 +61,7 @@ class Parameter(_Strict):
 
     def refuses(self, value: object) -> str | None:
         """What would be accepted instead of `value`; None when it is fine."""
-        kind = {"int": int, "float": (int, float), "bool": bool, "str": str}[self.type]
+        kind = {"int": int, "float": (int, float), "bool": bool, "str": str, "mapping": str}[self.type]
         is_bool = isinstance(value, bool)
         if not isinstance(value, kind) or (is_bool and self.type != "bool"):  # type: ignore[arg-type]
             return f"{self.type}" + (f": {', '.join(map(str, self.values))}" if self.values else "")
@@ -71,7 +71,22 @@ class Parameter(_Strict):
         high = np.inf if self.max is None else self.max
         if self.type in ("int", "float") and not low <= value <= high:  # type: ignore[operator]
             return f"{self.type} from {low} to {high}"
+        if self.type == "mapping":
+            return _mapping_refused(str(value))
         return None
+
+    def value(self, given: Scalar) -> object:
+        """A given value as expressions and templates see it: a mapping is an object, all else is itself."""
+        return mapping.parse(str(given)) if self.type == "mapping" else given
+
+
+def _mapping_refused(text: str) -> str | None:
+    try:
+        mapping.parse(text)
+    except UserError as error:
+        accepted = error.accepted if isinstance(error.accepted, str) else ", ".join(map(str, error.accepted or ()))
+        return f"{accepted} ({error.message}, which has {error.found!r})"
+    return None
 
 
 class Requirement(_Strict):
@@ -129,6 +144,9 @@ class FrontMatter(_Strict):
     derived: dict[str, str | int] = Field(default_factory=dict)
     requires: list[Requirement] = Field(default_factory=list)
     shared_bytes: str | int = 0
+    predicts: dict[Literal["global.load", "global.store", "shared.load", "shared.store"], str | float] = Field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True)
@@ -245,6 +263,17 @@ def render(template: Template, parameters: Mapping[str, Scalar], problem: Mappin
     return source.lstrip("\n")
 
 
+def expression_names(template: Template, parameters: Mapping[str, Scalar]) -> dict[str, object]:
+    """Parameters by name, as expressions and templates see them."""
+    declared = template.declares.parameters
+    return {name: declared[name].value(value) if name in declared else value for name, value in parameters.items()}
+
+
+def mappings(template: Template) -> tuple[str, ...]:
+    """Names of the parameters that are mappings."""
+    return tuple(name for name, parameter in template.declares.parameters.items() if parameter.type == "mapping")
+
+
 def compile_time_names(
     template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]
 ) -> dict[str, object]:
@@ -253,7 +282,7 @@ def compile_time_names(
     dtype = problem.get("dtype")
     if dtype in C_TYPES:
         names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
-    names |= parameters
+    names |= expression_names(template, parameters)
     for key, expression in template.declares.derived.items():
         names[key] = evaluate(expression, names, at=template.document.at("derived", key), key=f"derived.{key}")
     return names

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab import yamlfile
 from lab.errors import UserError
@@ -121,6 +121,33 @@ def launches(template: Template, parameters: Mapping[str, Scalar], problem: Mapp
     return Launches(steps, workspace)
 
 
+def predictions(
+    template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]
+) -> dict[str, float]:
+    """What the template says its accesses cost: sectors a request (global), bank conflicts a request (shared).
+
+    The expressions know what the geometry knows, and `entry`, the entry point that is launched; a sequence has no
+    one entry point, and its figures are of all launches together.
+
+    Raises:
+        UserError: an expression fails, or yields no number.
+    """
+    if not template.declares.predicts:
+        return {}
+    names = {**problem, **compile_time_names(template, parameters, problem)}
+    context = _Context(template, names, str(problem.get("dtype", "")))
+    if template.declares.launches is None:
+        context = replace(context, names={**names, "entry": context.entry()})
+    found: dict[str, float] = {}
+    for access, expression in template.declares.predicts.items():
+        value = context.evaluate(expression, ("predicts", access))
+        if isinstance(value, bool | str):
+            accepted = "a number of sectors or conflicts"
+            raise context.error("not a number", ("predicts", access), found=value, accepted=accepted)
+        found[access] = float(value)
+    return found
+
+
 def _declared(declares: FrontMatter, context: _Context) -> list[tuple[Key, LaunchDeclaration]]:
     """Every launch with its place in the front matter; the short form is a sequence of one."""
     if declares.launches is not None:
@@ -178,7 +205,7 @@ class _Context:
                 return entry.name
         raise self.error("no entry point fits the problem", ("entries",), accepted="a last one without `when`")
 
-    def evaluate(self, expression: str | int, path: Key) -> Scalar:
+    def evaluate(self, expression: str | float, path: Key) -> Scalar:
         from_here = self.template.document.at(*path)
         return evaluate(expression, self.names, at=from_here, key=yamlfile.dotted(path))
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-from lab import __version__, environment
+from lab import __version__, environment, kernels
 from lab.building import BuildFailure, Built
 from lab.errors import ReaderError, UserError
 from lab.experiment import Expansion, Experiment
@@ -18,7 +18,7 @@ from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
 from lab.isa.mix import module_mix, to_json
 from lab.isa.ptx import read_ptx
-from lab.launches import Launch
+from lab.launches import Launch, predictions
 from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.measurement import GpuDescription
 from lab.plan import Planned
@@ -75,6 +75,8 @@ def inspected(
         launch=_geometry(steps[0]) if len(steps) == 1 else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
         round=searched,
+        mappings=kernels.mappings(planned.point.kernel.template),
+        accesses=predictions(planned.point.kernel.template, planned.point.parameters, problem),
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)

@@ -17,7 +17,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,7 @@ from lab.limits.bounds import Prediction
 from lab.measurement import GpuDescription, Measurement, Merit, Verification
 from lab.toolchain.base import Resources
 
-SCHEMA = 4
+SCHEMA = 5
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -222,6 +222,9 @@ class VariantRecord:
         bytes_moved: Least DRAM bytes of the problem.
         merit: What throughput counts.
         round: Round of a search that tried it: 0 is the sample; None in a run of the whole space.
+        mappings: Names of the parameters that are mappings.
+        accesses: What the template predicts of its memory accesses (`global.load`, `shared.store`, …): sectors a
+            request to global memory, bank conflicts a request to shared memory.
     """
 
     variant: str
@@ -246,6 +249,8 @@ class VariantRecord:
     merit: Merit = Merit.TFLOPS
     steps: tuple[StepRecord, ...] = ()
     round: int | None = None
+    mappings: tuple[str, ...] = ()
+    accesses: Mapping[str, float] = field(default_factory=dict)
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""

@@ -18,12 +18,16 @@ from lab.emulator import Emulation, MemoryCount
 from lab.experiment import Expansion, Experiment
 from lab.inspection import Inspection, Listing
 from lab.isa.mix import Counts, KernelMix
+from lab.mapping import Facts
 from lab.plan import Planned
 from lab.run import Outcome
 from lab.store import Status, VariantRecord
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
+_ELEMENTS_SHOWN = 1024
+_THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
+"""Colours of threads, in turn."""
 
 
 class RunProgress:
@@ -157,6 +161,34 @@ def print_emulation(console: Console, done: Emulation) -> None:
         console.print(Text(f"{found.kind}: PTX line {found.line}: {place}{found.detail} {found.text}", style="red"))
     if done.clean:
         console.print("nothing was found")
+
+
+def print_mapping(console: Console, found: Facts) -> None:
+    """The map, low elements first, its check, its coalescing, and the CUDA expressions."""
+    console.print(Text(found.mapping, style="bold"))
+    shown = found.map[:_ELEMENTS_SHOWN]
+    width = len(str(max(shown)))
+    cells = [("−" if owner < 0 else str(owner)).rjust(width) for owner in shown]
+    a_line = max(1, (console.width + 1) // (width + 1))
+    for first in range(0, len(cells), a_line):
+        line = Text()
+        for owner, cell in zip(shown[first : first + a_line], cells[first : first + a_line], strict=True):
+            line.append(cell, style="dim" if owner < 0 else _THREADS[owner % len(_THREADS)]).append(" ")
+        console.print(line, soft_wrap=True)
+    if len(found.map) > len(shown):
+        console.print(f"… {len(found.map) - len(shown):,} elements more; --json has them all", highlight=False)
+    console.print()
+    console.print(f"{found.threads:,} threads x {found.items:,} items, {found.elements:,} elements", highlight=False)
+    owners = "every element has at most one thread" if found.injective else "some elements have several threads: a race"
+    console.print(f"{owners}; {found.untouched:,} untouched, {found.beyond:,} accesses beyond the end", highlight=False)
+    table = Table(title="coalescing (predicted)", title_justify="left", box=None, pad_edge=False)
+    for header in (f"access, {found.element_bytes} B elements", "sectors / request", "bytes used of bytes moved"):
+        table.add_column(header, justify="left" if header.startswith("access") else "right")
+    for one in found.coalescing:
+        name = "one element" if one.vector == 1 else f"{one.vector} elements at once"
+        table.add_row(name, f"{one.sectors_per_request:.2f}", f"{one.efficiency:.1%}")
+    console.print(table)
+    console.print(Text(f"index: {found.index}\nguard: {found.guard}"))
 
 
 def _memory(traffic: Mapping[str, MemoryCount]) -> Table:

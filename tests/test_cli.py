@@ -189,3 +189,32 @@ def test_ctrl_c_ends_with_130_and_a_report(folder):
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
     assert (folder / "reports" / "small" / "index.html").is_file()
+
+
+def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
+    done = lab("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split() == ["0", "0", "0", "2", "2", "2", "1", "1", "1", "3", "3", "3"]
+    assert "every element has at most one thread; 0 untouched" in done.stdout
+    assert "index: (i + (t >> 1) * 3 + (t & 1) * 6)" in done.stdout
+    facts = json.loads(
+        lab("map", "cyclic(width=4)", "--bytes", "4", "--elements", "5000", "--json", cwd=tmp_path).stdout
+    )
+    assert facts["map"][:5] == [0, 0, 0, 0, 1]
+    assert (facts["threads"], facts["items"], facts["untouched"], facts["injective"]) == (256, 16, 904, True)
+    assert [(c["vector"], c["sectors_per_request"], c["efficiency"]) for c in facts["coalescing"]] == [
+        (1, 16, 0.25),
+        (2, 16, 0.5),
+        (4, 16, 1.0),
+    ]
+    skipping = lab("map", "[3] | [2, (2, 1)] => [i0, t0, t1]", "--elements", "12", cwd=tmp_path).stdout
+    assert skipping.splitlines()[1].split() == ["0", "0", "0", "1", "1", "1", "−", "−", "−", "−", "−", "−"]
+    assert "guard: t < 2" in skipping
+
+
+def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):
+    done = lab("map", "[3] | [2, x] => [i0, t0, t1]", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "column 11" in done.stderr
+    assert "accepted: an integer from 1" in done.stderr
+    assert "Traceback" not in done.stderr

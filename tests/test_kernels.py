@@ -8,12 +8,13 @@ from lab import kernels
 from lab.errors import UserError
 from lab.isa.mix import module_mix
 from lab.isa.ptx import read_ptx
-from lab.launches import launches
+from lab.launches import launches, predictions
 from lab.operators import operator
 from lab.toolchain import Cache, CompileRequest, build, default_folder, toolchain
 
 ROOTS = kernels.search_path()
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
+MOVES = [name for name in kernels.available(ROOTS) if name.startswith(("copy/", "transpose/"))]
 
 
 def tile(m, n, k, thread_m, thread_n):
@@ -52,6 +53,14 @@ def test_every_template_compiles_for_every_problem_that_it_declares(name, layout
     mix = mix_of(name, gemm(layout=layout, dtype=dtype))
     assert mix.hot_loop is not None
     assert mix.hot_loop.counts.fma > 0
+
+
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_every_move_compiles_for_every_type(name, dtype):
+    problem = operator(name.partition("/")[0]).problem({"m": 64, "n": 64, "dtype": dtype})
+    mix = mix_of(name, problem)
+    assert mix.counts.by_class["ld.global"] == mix.counts.by_class["st.global"] > 0
 
 
 @pytest.mark.parametrize(
@@ -213,3 +222,56 @@ def test_parameters_know_what_they_accept():
     switch = kernels.Parameter(type="bool", default=True, help="h")
     assert [v for v in (True, False, 1, "true") if switch.refuses(v) is None] == [True, False]
     assert list(itertools.chain(kernels.C_TYPES)) == ["float32", "float64", "float16", "bfloat16"]
+
+
+MAPPED = FRONT.replace(
+    "block: [32]",
+    "block: [p.threads]\n"
+    "parameters: {p: {type: mapping, default: cyclic(width=2), help: h}, q: {type: int, default: 1, help: h}}\n"
+    "derived: {w: p.widest(4)}\nrequires: [{that: p.items == 16, because: sixteen}]\n"
+    "predicts: {global.load: 'p.sectors(element_bytes, w if entry == \"k\" and m > 9 else 1)'}",
+)
+
+
+def test_a_mapping_is_text_in_a_file_and_an_object_in_a_template(tmp_path):
+    template = written(tmp_path, MAPPED + '{{ p.index("i") }} {{ p.guard("i") }} {{ p.threads }} {{ w }}')
+    parameters = kernels.complete(template, {})
+    assert parameters == {"p": "cyclic(width=2)", "q": 1}
+    assert kernels.mappings(template) == ("p",)
+    assert kernels.render(template, parameters, gemm()) == "((i & 1) + (t << 1) + ((i >> 1) << 9)) true 256 2"
+    assert launches(template, parameters, gemm()).steps[0].block == (256, 1, 1)
+    assert kernels.unmet(template, parameters, gemm()) is None
+    assert kernels.unmet(template, {**parameters, "p": "blocked(items=3)"}, gemm()).because == "sixteen"
+    assert predictions(template, {**parameters, "p": "cyclic(width=4)"}, gemm()) == {"global.load": 16}
+    assert predictions(template, {**parameters, "p": "cyclic(width=8)"}, gemm(m=8)) == {"global.load": 32}
+
+
+def test_wrong_mappings_are_refused_where_they_stand(tmp_path):
+    declared = written(tmp_path, MAPPED).declares.parameters["p"]
+    assert declared.refuses("[3] | [4] => [i0, t0]") is None
+    assert declared.refuses(4) == "mapping"
+    assert declared.refuses("[3] | [4] => [i0, x]") == (
+        "t0 (the mapping is wrong at column 19: no such dimension, which has 'x')"
+    )
+    with pytest.raises(UserError, match="contradicts itself"):
+        written(tmp_path, MAPPED.replace("cyclic(width=2)", "'[3]'"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("global.load", "texture.load", "unknown key|wrong"),
+        ("p.sectors(element_bytes, w ", "nothing + (w ", "unknown name 'nothing'"),
+        ("p.sectors(element_bytes, w ", "p.elephants(element_bytes, w ", "elephants"),
+        ("'p.sectors(element_bytes, w if entry == \"k\" and m > 9 else 1)'", "'\"many\"'", "not a number"),
+    ],
+)
+def test_wrong_predictions_are_named(tmp_path, old, new, words):
+    assert old in MAPPED
+
+    def predicted():
+        template = written(tmp_path, MAPPED.replace(old, new))
+        return predictions(template, kernels.complete(template, {}), gemm())
+
+    with pytest.raises(UserError, match=words):
+        predicted()

@@ -9,7 +9,7 @@ import pytest
 from lab import kernels
 from lab.emulation import EmulationTask, emulate
 from lab.errors import UserError
-from lab.launches import Launch, Launches, Workspace, launches
+from lab.launches import Launch, Launches, Workspace, launches, predictions
 from lab.toolchain import CompileRequest, toolchain
 
 DOUBLE = f"{Path(__file__).parent / 'gpu_fake' / 'fake_operator.py'}:Double"
@@ -122,6 +122,16 @@ def test_illegal_geometry_is_named(tmp_path, old, new, key):
 def test_contradictory_declarations_are_refused(tmp_path, old, new, words):
     with pytest.raises(UserError, match=words):
         sequence(tmp_path, FRONT.replace(old, new))
+
+
+def test_predictions_of_a_sequence_are_of_all_its_launches(tmp_path):
+    text = FRONT.replace("launches:\n", "predicts: {global.load: width / 8, shared.load: 1}\nlaunches:\n", 1)
+    template = written(tmp_path, text + KERNELS)
+    parameters = kernels.complete(template, {})
+    assert predictions(template, parameters, PROBLEM) == {"global.load": parameters["width"] / 8, "shared.load": 1}
+    template = written(tmp_path, text.replace("width / 8", "entry") + KERNELS)
+    with pytest.raises(UserError, match="unknown name 'entry'"):
+        predictions(template, parameters, PROBLEM)
 
 
 def test_no_launch_left_is_an_error(tmp_path):

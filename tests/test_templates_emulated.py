@@ -9,7 +9,7 @@ import pytest
 
 from lab import kernels
 from lab.emulation import EmulationTask, emulate
-from lab.launches import launches
+from lab.launches import launches, predictions
 from lab.operators import operator
 from lab.toolchain import CompileRequest, toolchain
 
@@ -33,18 +33,39 @@ TILES = {
 VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
+TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
+MOVES = [
+    ("copy/linear.cu.j2", {}),
+    ("copy/linear.cu.j2", {"mapping": "cyclic(width=2, items=6, threads=48)", "blocks": 3}),
+    ("copy/linear.cu.j2", {"mapping": "[3, 2] | [(5, 3), 7] => [t1, -i0, t0, i1]", "vector": False}),
+    ("copy/tiles.cu.j2", {}),
+    ("copy/tiles.cu.j2", {"mapping": TALL, "tile_m": 64, "vector": True}),
+    ("copy/tiles.cu.j2", {"mapping": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "tile_m": 35}),
+    ("transpose/direct.cu.j2", {}),
+    ("transpose/direct.cu.j2", {"mapping": TALL, "tile_m": 64, "vector": True}),
+    ("transpose/direct.cu.j2", {"mapping": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "tile_m": 21}),
+    ("transpose/shared.cu.j2", {}),
+    ("transpose/shared.cu.j2", {"load": TALL, "store": "cyclic2d(width=(8, 1), items=(8, 2), threads=(2, 16))",
+                                "tile_m": 32, "vector": True, "padding": 0}),
+    ("transpose/shared.cu.j2", {"load": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "store": "[5] | [(27, 21)] => [i0, t0]",
+                                "tile_m": 15}),
+]  # fmt: skip
+"""Templates of moves with mappings whose sizes are powers of two or not, that reverse, and that leave threads idle."""
+
+SHAPES = [(1, 1), (31, 33), (32, 64), (64, 5), (129, 68), (1000, 1), (3, 257)]
 SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 
 def executed(name, given, problem):
+    """The record of one launch, and what the template says of its accesses."""
     template = kernels.load(name, ROOTS)
     parameters = kernels.complete(template, given)
     if kernels.unmet(template, parameters, problem):
         pytest.skip("this point is outside the template's space for this type")
     source = kernels.render(template, parameters, problem)
-    task = EmulationTask(launches(template, parameters, problem), "gemm", problem, 0, {})
-    return emulate(task, ptx_of(source))
+    task = EmulationTask(launches(template, parameters, problem), template.declares.operator, problem, 0, {})
+    return emulate(task, ptx_of(source)), predictions(template, parameters, problem)
 
 
 @functools.lru_cache(maxsize=4)
@@ -63,7 +84,47 @@ def test_every_template_is_right_and_clean(name, given, layout, dtype):
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
         leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
-        done = executed(name, given, gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta}))
+        done, _ = executed(name, given, gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta}))
         assert done.unsupported == ""
         assert done.fault == "", f"{shape} {leading} alpha={alpha} beta={beta}: {done.fault}"
         assert done.verification.passed
+
+
+def test_no_template_is_left_out():
+    known = {name for name in kernels.available(ROOTS) if name.partition("/")[0] in ("gemm", "copy", "transpose")}
+    assert {name for name, _ in (*VARIANTS, *MOVES)} == known
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("name", "given"), MOVES)
+def test_every_move_is_right_and_clean(name, given, dtype):
+    move = operator(name.partition("/")[0])
+    for i, (m, n) in enumerate(SHAPES):
+        shape = {"m": m, "n": n, "dtype": dtype}
+        leading = {key: move.problem(shape)[key] + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}
+        done, _ = executed(name, given, move.problem({**shape, **leading}))
+        assert done.unsupported == ""
+        assert done.fault == "", f"{shape} {leading}: {done.fault}"
+        assert done.verification.passed
+
+
+@pytest.mark.parametrize(("name", "given"), MOVES)
+def test_whole_tiles_cost_what_the_template_says(name, given):
+    template = kernels.load(name, ROOTS)
+    parameters = kernels.expression_names(template, kernels.complete(template, given))
+    tile = parameters.get("mapping", parameters.get("load"))
+    rows = parameters.get("tile_m", tile.size)
+    move = operator(name.partition("/")[0])
+    # leading dimensions keep columns apart and aligned to a sector
+    m, n = 2 * rows, 3 * tile.size // rows
+    apart = (
+        {"lda": -(-m // 8) * 8, "ldb": -(-(m if move.name == "copy" else n) // 8) * 8} if "tile_m" in parameters else {}
+    )
+    done, predicted = executed(name, given, move.problem({"m": m, "n": n, **apart}))
+    counted = {
+        access: count.sectors_per_request if access.startswith("global") else count.bank_conflicts / count.requests
+        for access, count in done.executed.memory.items()
+    }
+    assert set(counted) == set(predicted)
+    if tile.size % 8 == 0 and rows % 8 == 0 and (tile.size // rows) % 8 == 0:
+        assert counted == pytest.approx(predicted)

@@ -20,10 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from lab import emulation, emulator, kernels
+from lab import emulation, emulator
 from lab.emulator import Buffer, Emulation
 from lab.emulator.results import MemoryCount
 from lab.experiment import expand, load
+from lab.isa.model import Module
+from lab.launches import launches
 from lab.plan import plan, toolchains
 from lab.toolchain import build, toolchain
 from lab.toolchain.base import CompileRequest
@@ -101,11 +103,19 @@ class _Recorder:
         self.seen: list[tuple[object, ...]] = []
 
     def __call__(
-        self, ptx: str, kernel: str, grid: Size, block: Size, args: Sequence[object], *, dynamic_shared_bytes: int = 0
+        self,
+        ptx: str | Module,
+        kernel: str,
+        grid: Size,
+        block: Size,
+        args: Sequence[object],
+        *,
+        dynamic_shared_bytes: int = 0,
     ) -> Emulation:
         before = [_plain(value) for value in args]
         done = emulator.api.launch(ptx, kernel, grid, block, args, dynamic_shared_bytes=dynamic_shared_bytes)
-        types = emulator.program.Program(emulator.api.read_ptx(ptx), kernel).kernel.parameters
+        module = emulator.api.read_ptx(ptx) if isinstance(ptx, str) else ptx
+        types = emulator.program.Program(module, kernel).kernel.parameters
         values = tuple(
             value if isinstance(value, np.ndarray) else _scalar(value, parameter.type)
             for value, parameter in zip(before, types, strict=True)
@@ -160,15 +170,16 @@ def pattern_launches() -> Iterator[Compared]:
 def ladder_launches() -> Iterator[Compared]:
     """The rungs of the ladder, at the experiment's size for the emulator and at an awkward one."""
     experiment = load(ROOT / "experiments" / "gemm_ladder.yaml")
-    if experiment.emulate is None:
+    small = experiment.problems[0].emulate
+    if small is None:
         raise SystemExit("the ladder has no size for the emulator")
     leading = dict.fromkeys(("lda", "ldb", "ldc"))
-    awkward = {key: value for key, value in {**experiment.emulate, **AWKWARD}.items() if key not in leading}
+    awkward = {key: value for key, value in {**small, **AWKWARD}.items() if key not in leading}
     for planned in plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs):
         made = build(planned.toolchain, planned.request).build
-        for problem in (experiment.emulate, experiment.operator.problem(awkward)):
-            launch = kernels.launch(planned.point.kernel.template, planned.point.parameters, problem)
-            task = emulation.EmulationTask(launch, experiment.operator_reference, problem, experiment.seed, None)
+        for problem in (small, experiment.operator.problem(awkward)):
+            launched = launches(planned.point.kernel.template, planned.point.parameters, problem)
+            task = emulation.EmulationTask(launched, experiment.operator_reference, problem, experiment.seed, {})
             name = f"{planned.point.kernel.name}, {problem['m']} x {problem['n']} x {problem['k']}"
             yield from recorded(
                 "ladder", name, made.cubin, lambda task=task, ptx=made.ptx: emulation.emulate(task, ptx)

@@ -81,7 +81,10 @@ class ExperimentFile(_Strict):
     """An experiment: one question, the problem, and the kernels that answer it."""
 
     question: Text = Field(description="What the experiment asks; the report opens with it")
-    operator: Text = Field(description="What is computed: gemm, or ./file.py:Class of your own (this runs that file)")
+    operator: Text = Field(
+        description="What is computed: gemm, softmax, copy, transpose, or ./file.py:Class of your own (this runs that "
+        "file)"
+    )
     problem: Problems = Field(
         description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
         "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together"

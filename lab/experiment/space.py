@@ -213,7 +213,7 @@ def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem:
     refused = kernels.unsupported(kernel.template, problem.values)
     if refused:
         return f"{kernel.template.name} supports {refused[0]} {', '.join(map(str, refused[1]))} alone"
-    names = {**problem.values, **parameters}
+    names = {**problem.values, **kernels.expression_names(kernel.template, parameters)}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):
             return expression

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from lab.errors import UserError, did_you_mean
 from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import Array, Expected, Inputs
+from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, matrix, stray_write
 
 DTYPES = ("float32", "float64")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 _DIMENSIONS = ("m", "n", "k")
 _LEADING = ("lda", "ldb", "ldc")
-_MOST_ELEMENTS = 2**31 - 1
-"""Kernels index with 32-bit integers, as BLAS does with `int`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +52,22 @@ class Gemm:
                 raise UserError("gemm needs this problem field", key=f"problem.{key}", accepted="an integer ≥ 1")
         full = {**defaults, **values}
         for key in (*_DIMENSIONS, *(name for name in _LEADING if name in full)):
-            _check_integer(key, full[key], least=1)
-        _check_choice("dtype", full["dtype"], DTYPES)
-        _check_choice("layout", full["layout"], LAYOUTS)
+            check_integer(key, full[key], least=1)
+        check_choice("dtype", full["dtype"], DTYPES)
+        check_choice("layout", full["layout"], LAYOUTS)
         for key in ("alpha", "beta"):
             if isinstance(full[key], bool) or not isinstance(full[key], int | float):
                 raise UserError("wrong type", key=f"problem.{key}", found=full[key], accepted="a number")
             full[key] = float(full[key])
         for key, least in zip(_LEADING, _least_leading(full), strict=True):
             full.setdefault(key, least)
-            _check_integer(key, full[key], least=least)
+            check_integer(key, full[key], least=least)
         for name, (rows, columns, leading) in _shapes(full).items():
-            if leading * columns > _MOST_ELEMENTS:
+            if leading * columns > MOST_ELEMENTS:
                 raise UserError(
                     f"{name} has {leading * columns} elements ({rows} x {columns}, leading dimension {leading})",
                     key="problem",
-                    accepted=f"at most {_MOST_ELEMENTS}: kernels index with 32-bit integers",
+                    accepted=f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers",
                 )
         return full
 
@@ -86,7 +84,7 @@ class Gemm:
         for name, (rows, columns, leading) in _shapes(problem).items():
             array = np.full(leading * columns, np.nan, dtype)
             if read[name]:
-                view = _matrix(array, rows, columns, leading)
+                view = matrix(array, rows, columns, leading)
                 # drawn as float32 in any case: a float64 gemm is judged on the same values
                 view[...] = rng.standard_normal((columns, rows), dtype=np.float32).T
             arrays[name] = array
@@ -101,12 +99,12 @@ class Gemm:
         scale = np.full(shape, np.finfo(np.float64).tiny)
         shapes, layout = _shapes(problem), str(problem["layout"])
         if alpha != 0:
-            a, b = (_matrix(inputs.arrays[name], *shapes[name]).astype(np.float64) for name in "AB")
+            a, b = (matrix(inputs.arrays[name], *shapes[name]).astype(np.float64) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
             values += alpha * (a @ b)
             scale += abs(alpha) * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
         if beta != 0:
-            scaled = beta * _matrix(inputs.arrays["C"], *shapes["C"]).astype(np.float64)
+            scaled = beta * matrix(inputs.arrays["C"], *shapes["C"]).astype(np.float64)
             values += scaled
             scale += np.abs(scaled)
         return {"C": Expected(values, scale)}
@@ -129,7 +127,7 @@ class Gemm:
         m, n, _ = (int(problem[key]) for key in _DIMENSIONS)
         expected = reference["C"].values
         whole = outputs["C"]
-        got = _matrix(whole, m, n, int(problem["ldc"]))
+        got = matrix(whole, m, n, int(problem["ldc"]))
         tolerance = 16 * float(np.finfo(str(problem["dtype"])).eps) / 2
         error = np.abs(got.astype(np.float64) - expected) / reference["C"].scale
         row, column = (
@@ -140,7 +138,7 @@ class Gemm:
             wrong = int(np.count_nonzero(~(error <= tolerance)))
             where = f"C[{row}, {column}]: got {got[row, column]!s}, expected {expected[row, column]:.9g}"
             return largest, tolerance, f"{where}; {wrong} of {m * n} elements are wrong"
-        strayed = _stray_write(whole, m, n, int(problem["ldc"]))
+        strayed = stray_write("C", whole, m, n, int(problem["ldc"]))
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
@@ -176,40 +174,3 @@ def _least_leading(problem: Mapping[str, Scalar]) -> tuple[int, int, int]:
     m, n, k = (int(problem[key]) for key in _DIMENSIONS)
     layout = str(problem["layout"])
     return (m if layout[0] == "n" else k, k if layout[1] == "n" else n, m)
-
-
-def _matrix(array: Array, rows: int, columns: int, leading: int) -> Array:
-    """A column-major matrix as a rows x columns view of its buffer."""
-    item = array.itemsize
-    return as_strided(array, (rows, columns), (item, leading * item))
-
-
-def _stray_write(whole: Array, rows: int, columns: int, leading: int) -> str:
-    """Where a kernel wrote between the columns of C; empty where it did not."""
-    padding = whole.reshape(columns, leading)[:, rows:]
-    written = np.argwhere(~np.isnan(padding))
-    if not len(written):
-        return ""
-    column, beyond = (int(i) for i in written[0])
-    return f"C[{rows + beyond}, {column}]: written, but C has {rows} rows"
-
-
-def _check_integer(key: str, value: Scalar, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_ELEMENTS:
-        raise UserError(
-            "wrong value",
-            key=f"problem.{key}",
-            found=value,
-            accepted=f"an integer from {least} to {_MOST_ELEMENTS}",
-        )
-
-
-def _check_choice(key: str, value: Scalar, accepted: tuple[str, ...]) -> None:
-    if value not in accepted:
-        raise UserError(
-            "wrong value",
-            key=f"problem.{key}",
-            found=value,
-            accepted=accepted,
-            suggestion=did_you_mean(str(value), accepted),
-        )

@@ -16,6 +16,7 @@ from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import STORED_AS, Array, Expected, Inputs
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
+from lab.operators.fields import check_choice, check_integer
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -24,7 +25,6 @@ LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
 """Absolute error of a result too small to have its full precision: half the least subnormal of float16; the least
 normal number of the others, since CUDA's fast exponential flushes subnormal results to zero."""
 VALUES = ("normal", "special")
-_MOST_ROW = 2**31 - 1
 _SPECIAL_ROWS = 10
 
 
@@ -53,21 +53,16 @@ class Softmax:
                     accepted=known,
                     suggestion=did_you_mean(key, known),
                 )
-        full = {**defaults, **values}
         for key in ("m", "n"):
-            _check_integer(key, full.get(key), least=1)
+            if key not in values:
+                raise UserError("softmax needs this problem field", key=f"problem.{key}", accepted="an integer ≥ 1")
+            check_integer(key, values[key], least=1)
+        full = {**defaults, **values}
         for key in ("ldx", "ldy"):
             full.setdefault(key, full["n"])
-            _check_integer(key, full[key], least=int(full["n"]))
+            check_integer(key, full[key], least=int(full["n"]))
         for key, accepted in (("dtype", tuple(ITEM_BYTES)), ("values", VALUES)):
-            if full[key] not in accepted:
-                raise UserError(
-                    "wrong value",
-                    key=f"problem.{key}",
-                    found=full[key],
-                    accepted=accepted,
-                    suggestion=did_you_mean(str(full[key]), accepted),
-                )
+            check_choice(key, full[key], accepted)
         return full
 
     def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
@@ -212,13 +207,3 @@ def _stray_write(whole: Array, m: int, n: int, stride: int) -> str:
         return ""
     row, beyond = (int(i) for i in written[0])
     return f"Y[{row}, {n + beyond}]: written, but Y has {n} columns"
-
-
-def _check_integer(key: str, value: object, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_ROW:
-        raise UserError(
-            "wrong value" if value is not None else "softmax needs this problem field",
-            key=f"problem.{key}",
-            found=value,
-            accepted=f"an integer from {least} to {_MOST_ROW}",
-        )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from scipy import stats
 
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.report import figures
 from lab.report.effects import factors, main_effects, observations
 from lab.report.figures import Response
@@ -24,8 +25,41 @@ FEWEST = 5
 
 
 @dataclass(frozen=True, slots=True)
+class Explanation:
+    """A figure of a variant that may explain its throughput.
+
+    Attributes:
+        name: As a sentence names it: `the SASS FMA share`.
+        of: The figure, or None.
+        share: It is a share, shown in per cent.
+        where: What it is counted in, behind the name where there is room.
+    """
+
+    name: str
+    of: Callable[[VariantRecord], float | None]
+    share: bool = False
+    where: str = ""
+
+    def text(self, value: float) -> str:
+        """A value as a sentence shows it."""
+        return percent(value) if self.share else f"{value:.2f}"
+
+
+FMA_SHARE: Final = Explanation(
+    "the SASS FMA share", lambda record: figures.fma_share(record.sass), share=True, where=" of the hot loop"
+)
+TRAFFIC: Final = (
+    Explanation("the emulated number of sectors per request", figures.emulated_sectors),
+    Explanation("the predicted number of sectors per request", figures.predicted_sectors),
+    Explanation("the emulated number of bytes moved per byte used", figures.emulated_excess),
+    Explanation("the emulated number of bank conflicts per shared-memory request", figures.emulated_conflicts),
+)
+"""Where throughput counts bytes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Correlation:
-    """Spearman's rank correlation of the SASS FMA share with the response.
+    """Spearman's rank correlation of a figure with the response.
 
     Attributes:
         n: Variants that have both.
@@ -46,7 +80,6 @@ class Answer:
 
     headline: str
     sentences: tuple[str, ...]
-    correlation: Correlation
 
     @property
     def text(self) -> str:
@@ -65,20 +98,29 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
-def correlate(records: Sequence[VariantRecord], response: Response) -> Correlation:
-    """Rank correlation of the SASS FMA share with the response over the variants that have both."""
+def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[Explanation, ...]:
+    """What the response is correlated with: the FMA share, or the memory traffic as far as it is known."""
+    if response.unit is Merit.TFLOPS:
+        return (FMA_SHARE,)
+    return tuple(one for one in TRAFFIC if any(one.of(record) is not None for record in records))
+
+
+def correlate(
+    records: Sequence[VariantRecord], response: Response, explanation: Explanation = FMA_SHARE
+) -> Correlation:
+    """Rank correlation of a figure with the response over the variants that have both."""
     pairs = [
         (share, value)
         for record in records
-        if (share := figures.fma_share(record.sass)) is not None and (value := response.of(record)) is not None
+        if (share := explanation.of(record)) is not None and (value := response.of(record)) is not None
         if response.kind is Kind.PREDICTED or record.status is Status.VERIFIED
     ]
     n, what = len(pairs), f"{response.kind} {response.title}"
     over = f"n = {n} " + ("verified variants" if response.kind is Kind.MEASURED else "variants")
     if n < FEWEST:
-        return Correlation(n, None, None, f"{over} are too few to correlate the SASS FMA share with {what}.")
+        return Correlation(n, None, None, f"{over} are too few to correlate {explanation.name} with {what}.")
     shares, values = zip(*pairs, strict=True)
-    for name, column in (("the SASS FMA share", shares), (f"the {what}", values)):
+    for name, column in ((explanation.name, shares), (f"the {what}", values)):
         if math.isclose(min(column), max(column), rel_tol=1e-9):
             return Correlation(
                 n, None, None, f"{name[0].upper()}{name[1:]} is the same for all {over}: no correlation."
@@ -89,31 +131,33 @@ def correlate(records: Sequence[VariantRecord], response: Response) -> Correlati
     rho, p = float(found.statistic), float(found.pvalue)
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"  # noqa: PLR2004 - the customary least p that is printed
     sentence = (
-        f"The rank correlation (Spearman) of the SASS FMA share with {what} is ρ = {rho:+.2f} over {over} ({shown})."
+        f"The rank correlation (Spearman) of {explanation.name} with {what} is ρ = {rho:+.2f} over {over} ({shown})."
     )
     return Correlation(n, rho, p, sentence)
 
 
 def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> Answer:
     """The opening paragraph."""
-    correlation = correlate(records, response)
+    explained = explanations(records, response)
     best = figures.ranked(records, response)
     if not best:
         headline, sentences = "", ["No variant came far enough to be compared."]
     elif run.problem_axes:
         headline, sentences = _winners(run, records, response)
-        sentences.append(correlation.sentence)
     elif response.kind is Kind.MEASURED:
         headline, sentences = _measured(run, best, response)
-        sentences.append(correlation.sentence)
     else:
-        headline, sentences = _predicted(run, records, best, response)
+        headline, sentences = _predicted(best, response)
+    if best and response.kind is Kind.MEASURED:
+        sentences += [correlate(records, response, one).sentence for one in explained]
+    elif best:
+        sentences += [sentence for one in explained for sentence in _spread(run, records, one)]
     if run.not_measured:
         sentences.append(_not_measured(run.not_measured))
     if run.search:
         sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))
-    return Answer(headline, tuple(sentences), correlation)
+    return Answer(headline, tuple(sentences))
 
 
 def _not_measured(reason: str) -> str:
@@ -168,9 +212,7 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
     return f"{span} over {len(winners)} problems", sentences
 
 
-def _predicted(
-    run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
-) -> tuple[str, list[str]]:
+def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
     first = best[0]
     rate, unit = response.of(first) or 0.0, response.unit
     ties = sum(math.isclose(response.of(record) or 0.0, rate, rel_tol=1e-6) for record in best)
@@ -185,18 +227,19 @@ def _predicted(
     if bound:
         text += f", bound by {bound.name}"
     held = f"{ties} of {len(best)} variants share it" if ties > 1 else f"{name_of(first)} alone reaches it"
-    return headline, [f"{text}; {held}.", *_shares(run, records)]
+    return headline, [f"{text}; {held}."]
 
 
-def _shares(run: RunRecord, records: tuple[VariantRecord, ...]) -> list[str]:
-    """Range of the SASS FMA share and the parameter that moves it most."""
-    observed = observations(records, lambda record: figures.fma_share(record.sass))
+def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Explanation) -> list[str]:
+    """Range of a figure and the parameter that moves it most."""
+    observed = observations(records, explanation.of)
     if not observed:
         return []
     low, high = min(value for _, value in observed), max(value for _, value in observed)
+    name = f"{explanation.name[0].upper()}{explanation.name[1:]}{explanation.where}"
     if math.isclose(low, high, rel_tol=1e-9):
-        return [f"The SASS FMA share of the hot loop is {percent(low)} in all {len(observed)} variants."]
-    text = f"The SASS FMA share of the hot loop runs from {percent(low)} to {percent(high)}"
+        return [f"{name} is {explanation.text(low)} in all {len(observed)} variants."]
+    text = f"{name} runs from {explanation.text(low)} to {explanation.text(high)}"
     effects = main_effects(factors(run, records), observed)
     if effects:
         most = effects[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from itertools import product
 from statistics import median
 from typing import Final
 
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.report import figures, style
 from lab.report.answer import name_of
 from lab.report.columns import Column
@@ -19,6 +20,12 @@ from lab.store import RunRecord, VariantRecord
 
 MOST_BARS: Final = 40
 """A chart with one bar a variant shows at most so many; the table has them all."""
+
+
+_PARAMETER: Final = re.compile(r"[\w.]+=(?!>)")
+
+MOST_NAMES: Final = 3
+"""Names in one label of the ratio chart; a cluster of points can be a dozen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +93,24 @@ def row_names(names: Sequence[str]) -> tuple[list[str], str]:
         The names and the heading. Names without parameters (a baseline's) stay; all names stay, and the heading is
         empty, where two do not give the same parameters.
     """
-    split = {name: [word.partition("=") for word in name.split()] for name in names if "=" in name}
+    split = {name: [word.partition("=") for word in _words(name)] for name in names if "=" in name}
     keys = {tuple(key for key, _, _ in words) for words in split.values()}
     if len(keys) != 1 or not all(sign for words in split.values() for _, sign, _ in words):
         return list(names), ""
     short = {name: " · ".join(value for *_, value in words) for name, words in split.items()}
     return [short.get(name, name) for name in names], " · ".join(keys.pop())
+
+
+def _words(name: str) -> list[str]:
+    """A name's words, each `parameter=value` being one: a mapping as a value has spaces and signs of its own."""
+    words: list[str] = []
+    for word in name.split():
+        inside = words and sum(words[-1].count(sign) for sign in "([") > sum(words[-1].count(sign) for sign in ")]")
+        if words and (inside or not _PARAMETER.match(word)):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
 
 
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
@@ -231,11 +250,21 @@ RATIOS: Final = (
 )
 """What can stand on the axis of the ratio chart, the first one first."""
 
+TRAFFIC: Final = ("emulated_sectors", "predicted_sectors", "emulated_excess", "emulated_conflicts")
+"""The same where throughput counts bytes."""
 
-def ratio_columns(columns: Sequence[Column], records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """The ratio columns that have a value in any record."""
+
+def ratio_columns(
+    columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
+) -> tuple[Column, ...]:
+    """The ratio columns that have a value in any record; none where the response is the same for every variant."""
+    if response.unit is Merit.BANDWIDTH and response.kind is Kind.PREDICTED:
+        ceilings = [value for record in records if (value := response.of(record)) is not None]
+        if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
+            return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ
     known = {column.name: column for column in columns}
-    return tuple(known[name] for name in RATIOS if any(known[name].get(record) is not None for record in records))
+    names = RATIOS if response.unit is Merit.TFLOPS else TRAFFIC
+    return tuple(known[name] for name in names if any(known[name].get(record) is not None for record in records))
 
 
 def point_labels(
@@ -248,7 +277,7 @@ def point_labels(
         near: Points closer than these shares of the ranges of x (from its least value) and y (from 0) share a label.
 
     Returns:
-        (x, y, names): at the highest point of each cluster, its names in the order given.
+        (x, y, names): at the highest point of each cluster, its names in the order given, as many as a line holds.
     """
     if not points:
         return ()
@@ -268,7 +297,10 @@ def point_labels(
     made = []
     for cluster in clusters:
         top = max(cluster, key=lambda p: p[1])
-        made.append((top[0], top[1], ", ".join(sorted((p[2] for p in cluster), key=order.__getitem__))))
+        words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
+        more = len(words) - MOST_NAMES
+        text = ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more"
+        made.append((top[0], top[1], text))
     return tuple(made)
 
 

@@ -6,13 +6,14 @@ left to the page's configuration.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.report import style
 from lab.report.chartdata import MIXES, Bar, Slice
 from lab.report.columns import Column, Value
@@ -76,6 +77,11 @@ HOVER: Final = (
     "registers", "spill_bytes", "shared_bytes", "occupancy", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share",
     "predicted_tflops", "predicted_bound",
 )  # fmt: skip
+HOVER_BYTES: Final = (
+    "registers", "spill_bytes", "shared_bytes", "occupancy", "predicted_sectors", "emulated_sectors", "emulated_excess",
+    "emulated_conflicts", "predicted_tflops",
+)  # fmt: skip
+"""The same where throughput counts bytes."""
 HOVER_MEASURED: Final = ("measured_tflops", "measured_peak_share", "measured_ms", "ratio_to_baseline")
 
 
@@ -83,8 +89,14 @@ def hover_names(columns: Sequence[Column], response: Response) -> list[str]:
     """Columns of a point's tooltip: who it is, its swept parameters, its figures."""
     parameters = [column.name for column in columns if column.name.startswith("p.") and column.shown]
     measured = HOVER_MEASURED if response.kind is Kind.MEASURED else ()
-    names = ["variant", "kernel", *parameters, *measured, *HOVER]
+    names = ["variant", "kernel", *parameters, *measured]
+    names += HOVER if response.unit is Merit.TFLOPS else HOVER_BYTES
     return [column_name(name, response.unit) for name in names]
+
+
+def axis_title(axis: Column) -> str:
+    """Title of the ratio's axis: static figures are the hot loop's, others the whole launch's."""
+    return f"{axis.header}{' of the hot loop' if axis.kind is Kind.STATIC else ''} ({axis.kind})"
 
 
 def _colour(by: Column | None, values: Sequence[Value]) -> Any:  # noqa: ANN401 - as in _finish
@@ -121,7 +133,7 @@ def ratio_chart(
         valid = f"{OK} && isValid(datum.{axis.key}) && isValid(datum.{response.column})"
         base = alt.Chart(alt.NamedData("records")).transform_filter(valid)
         x_axis = alt.X(
-            field=axis.key, type="quantitative", title=f"{axis.header} of the hot loop ({axis.kind})",
+            field=axis.key, type="quantitative", title=axis_title(axis),
             axis=alt.Axis(format=".1~%" if axis.format.endswith("%") else ".3~f", tickCount=8),
             scale=alt.Scale(zero=False, padding=14, nice=False),
         )  # fmt: skip
@@ -148,8 +160,11 @@ def ratio_chart(
         layers += _beside(labels.get(axis.name, ()))
         return _finish(alt.layer(*layers))
 
-    choices = tuple(Choice(axis.title, spec(axis)) for axis in axes)
-    return Chart("ratio", f"Ratios of the hot loop against {response.kind} {response.title}", choices)
+    often = Counter(axis.title for axis in axes)
+    choices = tuple(
+        Choice(axis.title if often[axis.title] == 1 else f"{axis.title}, {axis.kind}", spec(axis)) for axis in axes
+    )
+    return Chart("ratio", f"{', '.join(axis.title for axis in axes)} against {response.kind} {response.title}", choices)
 
 
 def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:

@@ -6,7 +6,7 @@ format is a format specification that Python and d3 read alike (``.3f``, ``,d``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -134,16 +134,45 @@ def _executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
 def _traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -> Getter:
     """A figure of some kinds of memory access of the emulated launch, together; empty where there was none."""
 
-    def figure(executed: ExecutedCounts) -> float | None:
-        total = sum((executed.memory[access] for access in accesses if access in executed.memory), MemoryCount())
-        return getter(total) if total.requests else None
+    def get(record: VariantRecord) -> float | None:
+        total = figures.emulated_traffic(record, *accesses)
+        return getter(total) if total else None
 
-    return _executed(figure)
+    return get
 
 
 def _executed_fma_share(record: VariantRecord) -> float | None:
     by_class = executed_by_class(record, hot=True)
     return by_class.get("fma", 0) / sum(by_class.values()) if by_class else None
+
+
+def _accesses(*names: str) -> Iterator[Column]:
+    """What the template predicts of its accesses, and the emulated figures that no other column has."""
+    for name in names:
+        space, _, verb = name.partition(".")
+        what, about = ("sectors", "32-byte sectors") if space == "global" else ("conflicts", "bank conflicts")
+        title, key = f"{what} per {space} {verb}", f"{what}_per_{space}_{verb}"
+        yield Column(
+            f"predicted_{key}",
+            title,
+            P,
+            lambda r, name=name: r.accesses.get(name),  # type: ignore[misc]  # the default binds the loop's name
+            format=".2f",
+            shown=True,
+            about=f"{about} per warp request, from the variant's mappings",
+        )
+        if verb == "store":
+            figure = _sectors if space == "global" else _conflicts
+            about = f"{about} per warp request; whole launch on the CPU"
+            yield Column(key, title, E, _traffic((name,), figure), format=".2f", about=about)
+
+
+def _sectors(count: MemoryCount) -> float:
+    return count.sectors_per_request
+
+
+def _conflicts(count: MemoryCount) -> float:
+    return count.bank_conflicts / count.requests
 
 
 S, P, E, M = Kind.STATIC, Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED
@@ -302,7 +331,7 @@ FIGURES: Final = (
         "conflicts_per_shared_load",
         "conflicts per shared load",
         E,
-        _traffic(("shared.load",), lambda m: m.bank_conflicts / m.requests),
+        _traffic(("shared.load",), _conflicts),
         format=".2f",
         shown=True,
         about="wavefronts beyond the conflict-free number, per warp request; whole launch on the CPU",
@@ -311,10 +340,43 @@ FIGURES: Final = (
         "sectors_per_global_load",
         "sectors per global load",
         E,
-        _traffic(("global.load", "global.copy"), lambda m: m.sectors_per_request),
+        _traffic(figures.GLOBAL_LOADS, _sectors),
         format=".2f",
         shown=True,
         about="32-byte sectors per warp request, cp.async included; whole launch on the CPU",
+    ),
+    *_accesses("global.load", "global.store", "shared.load", "shared.store"),
+    Column(
+        "predicted_sectors",
+        "sectors per request",
+        P,
+        figures.predicted_sectors,
+        format=".2f",
+        about="mean of the 32-byte sectors per warp request of loads and of stores, from the variant's mappings",
+    ),
+    Column(
+        "emulated_sectors",
+        "sectors per request",
+        E,
+        figures.emulated_sectors,
+        format=".2f",
+        about="mean of the 32-byte sectors per warp request of loads and of stores; whole launch on the CPU",
+    ),
+    Column(
+        "emulated_excess",
+        "bytes moved per byte used",
+        E,
+        figures.emulated_excess,
+        format=".2f",
+        about="bytes of the sectors of global requests over the bytes asked for; 1 is perfectly coalesced",
+    ),
+    Column(
+        "emulated_conflicts",
+        "conflicts per request",
+        E,
+        figures.emulated_conflicts,
+        format=".2f",
+        about="bank conflicts per warp request, shared loads and stores; whole launch on the CPU",
     ),
     Column(
         "executed_fma_share",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
+from lab.report.accessmap import access_maps
 from lab.report.executed import difference, executed_loops, line_notes, mix_tables
 from lab.report.faults import findings_of, marked_lines
 from lab.store import LaunchRecord, VariantRecord
@@ -44,6 +45,7 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
         "mixes": mix_tables(record),
         "difference": difference(record),
         "executed": line_notes(record),
+        "maps": access_maps(record),
     }
 
 
@@ -115,8 +117,12 @@ def _classes(what: str, counts: Counts) -> str:
 
 def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
     prediction = record.prediction
+    accesses = [
+        (name.replace(".", " "), f"{cost:.2f} {'sectors' if name.startswith('global') else 'bank conflicts'} a request")
+        for name, cost in record.accesses.items()
+    ]
     if prediction is None:
-        return []
+        return accesses
     share = f"{prediction.occupancy * 100:.0f} %"
     occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
     bounds = sorted(prediction.bounds, key=lambda bound: bound.rate)
@@ -125,6 +131,7 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
         ("occupancy", occupancy),
         *((bound.name, f"≤ {bound.rate:.2f} {record.merit}: {bound.explanation}") for bound in bounds),
         ("peak", f"{prediction.peak:.1f} {record.merit}"),
+        *accesses,
     ]
 
 

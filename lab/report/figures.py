@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
+from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
 from lab.measurement import Kind, Merit
 from lab.store import RunRecord, Status, VariantRecord
+
+GLOBAL_LOADS: Final = ("global.load", "global.copy")
+GLOBAL: Final = (*GLOBAL_LOADS, "global.store", "global.atomic")
+SHARED: Final = ("shared.load", "shared.store", "shared.atomic", "shared.copy")
+"""Keys of `ExecutedCounts.memory`; the copies are the two sides of cp.async, which loads from global memory."""
+
+_NONE: Final = MemoryCount()
 
 
 def hot_counts(mix: KernelMix | None) -> Counts | None:
@@ -46,6 +55,38 @@ def measured(record: VariantRecord) -> float | None:
 def peak(record: VariantRecord) -> float | None:
     """The GPU's peak in the unit of the record's merit; None where it is not known."""
     return (record.prediction.peak or None) if record.prediction else None
+
+
+def emulated_traffic(record: VariantRecord, *accesses: str) -> MemoryCount | None:
+    """Some kinds of memory access of the emulated variant, together; None where there was none."""
+    executed = record.emulation.executed if record.emulation else None
+    total = sum((executed.memory.get(access, _NONE) for access in accesses), _NONE) if executed else _NONE
+    return total if total.requests else None
+
+
+def emulated_sectors(record: VariantRecord) -> float | None:
+    """Mean of the sectors a request of global loads and of global stores, as `predicted_sectors` has it."""
+    counts = (emulated_traffic(record, *accesses) for accesses in (GLOBAL_LOADS, ("global.store",)))
+    found = [count.sectors_per_request for count in counts if count]
+    return sum(found) / len(found) if found else None
+
+
+def emulated_excess(record: VariantRecord) -> float | None:
+    """Bytes of the sectors that global accesses touch over the bytes that they ask for: 1 is perfectly coalesced."""
+    total = emulated_traffic(record, *GLOBAL)
+    return total.bytes_moved / total.bytes_used if total and total.bytes_used else None
+
+
+def emulated_conflicts(record: VariantRecord) -> float | None:
+    """Bank conflicts a request to shared memory, of every kind together."""
+    total = emulated_traffic(record, *SHARED)
+    return total.bank_conflicts / total.requests if total else None
+
+
+def predicted_sectors(record: VariantRecord) -> float | None:
+    """Mean of the sectors a request that the template predicts for its global loads and for its global stores."""
+    found = [cost for name, cost in record.accesses.items() if name.startswith("global.")]
+    return sum(found) / len(found) if found else None
 
 
 def shared_bytes(record: VariantRecord) -> int | None:

@@ -1,5 +1,5 @@
 // Everything the page does: charts from the embedded specifications, the table, and the code of one variant.
-// Text reaches the page through textContent; only the CUDA source is HTML, made and escaped by the generator.
+// Text reaches the page through textContent; only the CUDA source and the access maps are HTML, made and escaped by the generator.
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
@@ -374,6 +374,13 @@
     pane.scrollIntoView({ block: "nearest" });
   }
 
+  /** Which thread touches which element; the picture is the generator's. */
+  function accessMap({ name, text, caption, svg }) {
+    const picture = make("div", { class: "map", tabIndex: 0, role: "region", "aria-label": `Access map of ${name}` });
+    picture.innerHTML = svg;
+    return make("figure", {}, make("figcaption", {}, make("strong", {}, name), ` ${text}`, make("br"), caption), picture);
+  }
+
   async function open(variant, scroll, place = null) {
     if (!byVariant.has(variant)) return;
     if (variant === opened && place) { goTo(place); return; }
@@ -398,6 +405,7 @@
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
         detail.findings.length ? findingList(variant, detail.findings) : null,
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
+        ...detail.maps.map(accessMap),
         detail.difference ? make("p", { class: "note" }, detail.difference) : null,
         detail.mixes.length ? make("div", { class: "facts" }, ...detail.mixes.map(mixTable)) : null,
         make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,

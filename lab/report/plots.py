@@ -20,6 +20,7 @@ from PIL import Image
 from lab.measurement import Kind
 from lab.report import chartdata, style
 from lab.report.chartdata import Bar, Slice, labelled_points, point_labels
+from lab.report.charts import axis_title
 from lab.report.columns import Column, Value
 from lab.report.effects import Effect
 from lab.report.figures import Response, text
@@ -109,7 +110,7 @@ def ratio(
                       xytext=(4, 3), textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
     axis.set_ylim(bottom=0)
     axis.margins(x=0.06)
-    axis.set_xlabel(_plain(f"{axis_column.header} of the hot loop ({axis_column.kind})"), fontsize=9, color=INK)
+    axis.set_xlabel(_plain(axis_title(axis_column)), fontsize=9, color=INK)
     axis.set_ylabel(response.axis, fontsize=9, color=INK)
     if axis_column.format.endswith("%"):
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import StoreError
-from lab.measurement import Kind
+from lab.measurement import Kind, Merit
 from lab.report import chartdata, charts, plots, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
@@ -63,6 +63,11 @@ class Analysis:
     baseline: tuple[str, float] | None
 
     @property
+    def ratio(self) -> str:
+        """What the ratio chart sets against the response."""
+        return "Instruction ratio" if self.response.unit is Merit.TFLOPS else "Memory traffic"
+
+    @property
     def ladder(self) -> bool:
         """The experiment has more than one kernel."""
         return chartdata.is_ladder(self.records)
@@ -92,7 +97,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         strongest_interaction(varied, observed),
         bars,
         chartdata.mix_slices(run, records, response),
-        chartdata.ratio_columns(columns, records) if observed else (),
+        chartdata.ratio_columns(columns, records, response) if observed else (),
         by,
         baselines[0] if len(baselines) == 1 else None,
     )
@@ -190,7 +195,7 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
         made.append(
             plots.ratio(
                 folder / "ratio_vs_throughput.png", records=a.records, axis_column=a.axes[0], response=a.response,
-                by=a.by, baseline=a.baseline, labelled=a.ladder, title=f"{name}: instruction ratio against {what}",
+                by=a.by, baseline=a.baseline, labelled=a.ladder, title=f"{name}: {a.ratio.lower()} against {what}",
             )
         )  # fmt: skip
     if a.bars:

@@ -41,7 +41,7 @@ def test_every_template_is_right(session, name, label, given, layout, dtype):
     del label
     template, gemm = kernels.load(name, ROOTS), operator("gemm")
     parameters = kernels.complete(template, given)
-    arch, failures = session.start().arch, []
+    failures = []
     for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(SIZES, FACTORS)):
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
@@ -49,16 +49,43 @@ def test_every_template_is_right(session, name, label, given, layout, dtype):
         problem = gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta})
         if kernels.unmet(template, parameters, problem):
             pytest.skip("this point is outside the template's space for this type")
-        source = kernels.render(template, parameters, problem)
-        built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
-        job = Job(
-            variant=name,
-            cubin=built.build.cubin,
-            launches=launches(template, parameters, problem),
-            operator="gemm",
-            problem=problem,
-        )
-        result = session.run(job, CHECK)
-        if result.failure:
-            failures.append(f"{problem}: {result.failure.stage}: {result.failure.reason}")
+        failures += failure_of(session, template, parameters, problem)
+    assert not failures, "\n".join(failures)
+
+
+def failure_of(session, template, parameters, problem):
+    """Why one launch failed, as a list; empty where it was right."""
+    source = kernels.render(template, parameters, problem)
+    request = CompileRequest(source, "kernel.cu", session.start().arch)
+    built = build(toolchain("nvrtc"), request, Cache(default_folder()))
+    job = Job(
+        variant=template.name,
+        cubin=built.build.cubin,
+        launches=launches(template, parameters, problem),
+        operator=template.declares.operator,
+        problem=problem,
+    )
+    failure = session.run(job, CHECK).failure
+    return [f"{problem}: {failure.stage}: {failure.reason}"] if failure else []
+
+
+TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
+MOVES = [
+    ("copy/linear.cu.j2", {}),
+    ("copy/linear.cu.j2", {"mapping": "[3, 2] | [(5, 3), 7] => [t1, -i0, t0, i1]", "vector": False, "blocks": 3}),
+    ("copy/tiles.cu.j2", {"mapping": TALL, "tile_m": 64, "vector": True}),
+    ("transpose/direct.cu.j2", {"mapping": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "tile_m": 21}),
+    ("transpose/shared.cu.j2", {"load": TALL, "store": TALL, "tile_m": 32, "vector": True}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("name", "given"), MOVES)
+def test_every_move_is_right(session, name, given, dtype):
+    template, move = kernels.load(name, ROOTS), operator(name.partition("/")[0])
+    parameters, failures = kernels.complete(template, given), []
+    for i, (m, n) in enumerate([(1, 1), (31, 33), (32, 64), (129, 68), (1000, 1), (3, 257), (1024, 512)]):
+        shape = {"m": m, "n": n, "dtype": dtype}
+        leading = {key: move.problem(shape)[key] + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}
+        failures += failure_of(session, template, parameters, move.problem({**shape, **leading}))
     assert not failures, "\n".join(failures)

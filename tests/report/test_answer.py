@@ -7,9 +7,18 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.report.answer import answer, correlate, percent, tally
-from lab.report.figures import fma_share, ranked, response_of
-from lab.store import Status
+from lab.report.figures import (
+    emulated_conflicts,
+    emulated_excess,
+    emulated_sectors,
+    fma_share,
+    predicted_sectors,
+    ranked,
+    response_of,
+)
+from lab.store import EmulationRecord, Status
 
 
 def opening(store):
@@ -45,6 +54,48 @@ def test_correlation_is_spearmans_over_the_verified_variants(make):
     found = correlate(records, response_of(records))
     assert (found.n, found.rho, found.p) == (20, pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
     assert f"ρ = {expected.statistic:+.2f} over n = 20 verified variants" in opening(store).text
+
+
+def with_traffic(records):
+    """Every fourth record coalesced, the others worse; predictions for all, an execution for the first twenty."""
+    for i, record in enumerate(records):
+        moved = MemoryCount(requests=10, sectors=10 * (4 + i % 4), bytes_used=1280)
+        executed = ExecutedCounts(1, 32, {}, {}, {}, {}, {"global.load": moved, "global.store": moved + moved})
+        emulation = EmulationRecord({}, (), executed=executed)
+        yield replace(
+            record, emulation=emulation if i < 20 else None, accesses={"global.load": 4 + i % 4, "shared.load": 9}
+        )
+
+
+def test_where_throughput_counts_bytes_traffic_is_correlated(make, counting_bytes):
+    records = tuple(with_traffic(counting_bytes(make("sweep")).records()))
+    response = response_of(records)
+    text = answer(make("sweep").run(), records, response).text
+    for name, n in (("emulated", 20), ("predicted", 24)):
+        expected = stats.spearmanr([i % 4 for i in range(n)], [r.throughput for r in records[:n]])
+        what = f"the {name} number of sectors per request with measured throughput is ρ = {expected.statistic:+.2f}"
+        assert f"{what} over n = {n} verified variants" in text
+    assert "bytes moved per byte used" in text
+    assert "bank conflicts" not in text
+    assert "FMA" not in text
+
+
+def test_predicted_and_emulated_sectors_are_of_one_kind(make):
+    record = next(with_traffic(make("sweep").records()[1:]))
+    assert predicted_sectors(record) == emulated_sectors(record) == 4
+    assert emulated_excess(record) == 1
+    assert emulated_conflicts(record) is None
+
+
+def test_asynchronous_copies_are_loads_of_global_and_accesses_of_shared_memory(make):
+    record = next(with_traffic(make("sweep").records()[1:]))
+    copied = MemoryCount(requests=30, sectors=30 * 8, bytes_used=30 * 128)
+    landed = MemoryCount(requests=30, wavefronts=90, ideal_wavefronts=30)
+    emulation = record.emulation
+    memory = {**emulation.executed.memory, "global.copy": copied, "shared.copy": landed}
+    record = replace(record, emulation=replace(emulation, executed=replace(emulation.executed, memory=memory)))
+    assert emulated_sectors(record) == ((10 * 4 + 30 * 8) / 40 + 4) / 2
+    assert emulated_conflicts(record) == 2
 
 
 def test_too_few_variants_are_not_correlated(make):

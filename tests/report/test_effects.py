@@ -67,3 +67,8 @@ def test_near_points_share_a_label():
     points = [(0.0, 1.0, "v1"), (0.01, 1.5, "v0"), (1.0, 100.0, "top"), (0.0, 60.0, "far")]
     assert sorted(point_labels(points)) == [(0.0, 60.0, "far"), (0.01, 1.5, "v1, v0"), (1.0, 100.0, "top")]
     assert point_labels([]) == ()
+
+
+def test_a_label_names_no_more_than_a_line_holds():
+    crowd = [(1.0, 10.0, name) for name in ("a", "a", "b", "c", "d", "e")]
+    assert point_labels([(0.0, 1.0, "far"), *crowd]) == ((0.0, 1.0, "far"), (1.0, 10.0, "a, b, c and 2 more"))

@@ -153,3 +153,6 @@ def test_short_names_keep_their_parameters_in_the_heading():
     assert chartdata.row_names(names) == (["1 · true", "2 · false", "cublas"], "a · b")
     assert chartdata.row_names(["a=1", "b=1"]) == (["a=1", "b=1"], "")
     assert chartdata.row_names(["v0", "v1"]) == (["v0", "v1"], "")
+    mapped = ["mapping=cyclic(width=4, items=(8, 2)) b=1", "mapping=[3, 2] | [4] => [i0, t0, i1] b=2"]
+    short = ["cyclic(width=4, items=(8, 2)) · 1", "[3, 2] | [4] => [i0, t0, i1] · 2"]
+    assert chartdata.row_names(mapped) == (short, "mapping · b")

@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 
@@ -322,3 +323,14 @@ def test_where_throughput_counts_bytes_the_page_is_in_gb_s(make, counting_bytes,
     assert float(cells["measured_gb_s"]) == record.throughput
     assert float(cells["measured_peak_share"]) == record.throughput / 4800
     assert not [name for name in cells if "tflops" in name]
+
+
+def test_where_throughput_counts_bytes_traffic_stands_on_the_axis(make, counting_bytes):
+    store = counting_bytes(make("sweep"))
+    for position, record in enumerate(store.records()):
+        store.write(replace(record, accesses={"global.load": 4.0 * (1 + position % 3)}), position)
+    page = Page(render(store)[0].read_text(encoding="utf-8"))
+    specs = json.dumps(page.json("data")["charts"]["ratio"])
+    assert "sectors per request (predicted)" in specs
+    assert "FMA" not in specs
+    assert "Memory traffic against throughput" in page.text

@@ -1,0 +1,60 @@
+"""What operators on matrices have in common: checks of problem fields, and views of column-major buffers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from lab.errors import UserError, did_you_mean
+from lab.expressions import Scalar
+from lab.operators.base import Array
+
+MOST_ELEMENTS = 2**31 - 1
+"""Kernels index with 32-bit integers, as BLAS does with `int`."""
+
+
+def matrix(array: Array, rows: int, columns: int, leading: int) -> Array:
+    """A column-major matrix as a rows x columns view of its buffer."""
+    item = array.itemsize
+    return as_strided(array, (rows, columns), (item, leading * item))
+
+
+def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) -> str:
+    """Where a kernel wrote between the columns of a matrix that held NaN there; empty where it did not."""
+    padding = whole.reshape(columns, leading)[:, rows:]
+    written = np.argwhere(~np.isnan(padding))
+    if not len(written):
+        return ""
+    column, beyond = (int(i) for i in written[0])
+    return f"{name}[{rows + beyond}, {column}]: written, but {name} has {rows} rows"
+
+
+def check_integer(key: str, value: Scalar, *, least: int) -> None:
+    """Refuse what is no integer from `least` to `MOST_ELEMENTS`.
+
+    Raises:
+        UserError: it names the problem's field.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_ELEMENTS:
+        raise UserError(
+            "wrong value",
+            key=f"problem.{key}",
+            found=value,
+            accepted=f"an integer from {least} to {MOST_ELEMENTS}",
+        )
+
+
+def check_choice(key: str, value: Scalar, accepted: tuple[str, ...]) -> None:
+    """Refuse what is not one of these words.
+
+    Raises:
+        UserError: it names the problem's field.
+    """
+    if value not in accepted:
+        raise UserError(
+            "wrong value",
+            key=f"problem.{key}",
+            found=value,
+            accepted=accepted,
+            suggestion=did_you_mean(str(value), accepted),
+        )
