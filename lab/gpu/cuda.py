@@ -162,7 +162,7 @@ class CudaBackend:
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
         """CuBLAS for gemm; PyTorch and Triton for softmax; a copy for what has one input and one output."""
         if name == "copy":
-            return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch)
+            return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch, self._quick)
         computed = {"cublas": "gemm", "torch": "softmax", "triton": "softmax"}
         if name not in computed:
             raise BaselineMissingError(f"there is no baseline {name!r}; accepted: copy, {', '.join(computed)}")
