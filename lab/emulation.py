@@ -74,6 +74,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         findings=tuple(finding for one in done for finding in one.findings)[:_MOST_FINDINGS],
         steps=sum(one.steps for one in done),
         notes=tuple(dict.fromkeys(note for one in done for note in one.notes)),
+        bytes_needed=computed.bytes_moved(task.problem),
     )
 
 

@@ -150,6 +150,7 @@ class EmulationRecord:
         steps: Instructions that the interpreter issued.
         notes: What was deliberately not executed.
         unsupported: Why there is no result; empty where there is one.
+        bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
     """
 
     problem: Mapping[str, Scalar]
@@ -161,6 +162,7 @@ class EmulationRecord:
     steps: int = 0
     notes: tuple[str, ...] = ()
     unsupported: str = ""
+    bytes_needed: int = 0
 
     @property
     def fault(self) -> str:

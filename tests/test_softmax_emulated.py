@@ -30,6 +30,11 @@ VARIANTS = {
     "cluster of eight": ("fused", {"threads": 64, "cluster": 8, "items": 1}),
     "staged cluster": ("staged", {"threads": 64, "items": 3, "cluster": 2, "stages": 2, "persistent": 6}),
     "twice in a cluster": ("twice", {"threads": 64, "cluster": 2, "unroll": 2, "persistent": 4}),
+    "partly in shared memory": ("fused", {"threads": 64, "items": 2, "shared_items": 4, "rows_per_block": 2}),
+    "cluster, partly in shared memory": (
+        "fused",
+        {"threads": 32, "cluster": 2, "items": 3, "shared_items": 4, "persistent": 6},
+    ),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
 }
 SIZES = [

@@ -104,7 +104,11 @@ def _data(
         "response": analysis.response.column,
         "charts": {chart.id: [asdict(choice) for choice in chart.choices] for chart in charts},
         "labels": {chart.id: chart.label for chart in charts},
-        "datasets": {"bars": bars, "mix": [asdict(part) for part in analysis.slices]},
+        "datasets": {
+            "bars": bars,
+            "mix": [asdict(part) for part in analysis.slices],
+            "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
+        },
         "colours": style.CLASS_COLOURS,
         "opcodes": opcode_classes(analysis.records),
         "variants": packed.variants,
