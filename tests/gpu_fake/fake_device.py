@@ -60,6 +60,12 @@ class FakeDevice:
     def outputs(self):
         return {"y": self.buffers["y"].copy()}
 
+    def refresh(self):
+        self.calls.append("refresh")
+
+    def largest_error(self, expected):
+        return None
+
     def overrun(self):
         return "y: written 0 bytes past its end of 64 bytes" if self.buffers.get("overrun") else ""
 
