@@ -72,6 +72,10 @@ def run(
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    resume: Annotated[
+        bool | None,
+        typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
@@ -89,6 +93,7 @@ def run(
         emulate=emulate,
         archs=tuple(arch or ()),
         toolchains=tuple(toolchain or ()),
+        resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
     )
     with RunProgress(console) as progress:
