@@ -129,10 +129,15 @@ class CudaBackend:
     def kernel(self, job: Job) -> Launch:
         """Load the cubin, check that the launches are ones this GPU can do, resolve the arguments."""
         self._workspace = {}  # the last job's is freed before anything new is allocated
-        self._workspace = {
-            wanted.name: _Buffer(cuda.mem_alloc(wanted.bytes + GUARD_BYTES), wanted.bytes)
-            for wanted in job.launches.workspace
-        }
+        try:
+            self._workspace = {
+                wanted.name: _Buffer(cuda.mem_alloc(wanted.bytes + GUARD_BYTES), wanted.bytes)
+                for wanted in job.launches.workspace
+            }
+        except cuda.MemoryError as error:
+            needed = sum(wanted.bytes for wanted in job.launches.workspace)
+            free, _ = cuda.mem_get_info()
+            raise RefusedError(f"{needed} bytes of workspace do not fit; {free} are free") from error
         module = cuda.module_from_buffer(job.cubin)
         queues = [self._zeroing(self._workspace[wanted.name]) for wanted in job.launches.workspace if wanted.zero] + [
             self._step(module, step, job.launches) for step in job.launches.steps
