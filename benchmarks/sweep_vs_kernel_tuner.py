@@ -81,8 +81,8 @@ def with_lab(file: Path, folder: Path) -> tuple[int, float]:
     gpu = sum(sum(r.measurement.samples.ms) * r.measurement.samples.batch for r in done if r.measurement) / 1e3
     compile_s = sum(r.build.seconds for r in outcome.records if r.build and not r.build.cached)
     print(
-        f"lab: {len(done)} of {len(outcome.records)} measured; "
-        f"first build after {(clock.first or 0) - clock.begun:.1f} s, last record after {clock.last - clock.begun:.1f} s, report after {total:.1f} s; {each:.4f} s a variant; "
+        f"lab: {len(done)} of {len(outcome.records)} measured; first build {(clock.first or 0) - clock.begun:.1f} s, "
+        f"last record {clock.last - clock.begun:.1f} s, report {total:.1f} s after the start; {each:.4f} s a variant; "
         f"timed launches {gpu:.2f} s; compilers' wall time {compile_s:.1f} s on {os.cpu_count()} cores"
     )
     return len(done), each
