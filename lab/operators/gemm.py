@@ -130,7 +130,7 @@ class Gemm:
         expected = reference["C"].values
         whole = outputs["C"]
         got = _matrix(whole, m, n, int(problem["ldc"]))
-        tolerance = 16 * float(np.finfo(str(problem["dtype"])).eps) / 2
+        tolerance = _tolerance(problem)
         error = np.abs(got.astype(np.float64) - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -142,6 +142,18 @@ class Gemm:
             return largest, tolerance, f"{where}; {wrong} of {m * n} elements are wrong"
         strayed = _stray_write(whole, m, n, int(problem["ldc"]))
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
+
+    def elementwise(
+        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+    ) -> tuple[Mapping[str, Expected], float]:
+        """C column by column; what pads a column must stay NaN."""
+        m, n, ldc = (int(problem[key]) for key in ("m", "n", "ldc"))
+        laid_out = []
+        for matrix in (reference["C"].values, reference["C"].scale):
+            columns = np.full((n, ldc), np.nan)
+            columns[:, :m] = matrix.T
+            laid_out.append(columns.reshape(-1))
+        return {"C": Expected(*laid_out)}, _tolerance(problem)
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
         """2 m n k: one multiplication and one addition a term, as BLAS benchmarks count."""
@@ -182,6 +194,11 @@ def _matrix(array: Array, rows: int, columns: int, leading: int) -> Array:
     """A column-major matrix as a rows x columns view of its buffer."""
     item = array.itemsize
     return as_strided(array, (rows, columns), (item, leading * item))
+
+
+def _tolerance(problem: Mapping[str, Scalar]) -> float:
+    """16 u; `Gemm.verify` says why."""
+    return 16 * float(np.finfo(str(problem["dtype"])).eps) / 2
 
 
 def _stray_write(whole: Array, rows: int, columns: int, leading: int) -> str:
