@@ -14,7 +14,7 @@ import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
 from lab.measurement import Kind
 from lab.report import style
-from lab.report.chartdata import Bar, Slice
+from lab.report.chartdata import MIXES, Bar, Slice
 from lab.report.columns import Column, Value
 from lab.report.curves import Curve
 from lab.report.effects import Effect, Interaction
@@ -23,8 +23,8 @@ from lab.report.figures import Response, column_name
 Spec = dict[str, Any]
 alt: Any = typed  # its annotations refuse values that are only known at run time
 OK: Final = "indexof(['verified', 'inspected'], datum.status) >= 0"
-SHORT_NAMES: Final = "containerSize()[0] < 500 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
-"""On a narrow page a sweep's names keep the values alone: `8 true 4`."""
+SHORT_NAMES: Final = "containerSize()[0] < 640 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
+"""Beside a narrow chart a sweep's names keep the values alone: `8 true 4`."""
 _ON_BAR: Final = alt.ExprRef("indexof(['variant', 'baseline', 'issue slots'], datum.group) >= 0 ? 'white' : '#1f2328'")
 """White where the bar is dark enough, else ink."""
 _ROWS: Final = alt.Axis(ticks=False, domain=False, labelExpr=SHORT_NAMES)
@@ -274,7 +274,7 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
 
 
 def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
-    """Stacked bars of the PTX and the SASS hot loop: share of the loop, or instructions."""
+    """Stacked bars of the PTX, the executed PTX and the SASS: of the hot loop or the kernel, as shares or counts."""
     order = list(dict.fromkeys(part.name for part in slices))
     used = {part.cls for part in slices}
     classes = [cls for cls in style.CLASS_COLOURS if cls in used]
@@ -282,13 +282,17 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
     tooltip = [
         alt.Tooltip(field="name", type="nominal", title="variant"),
         alt.Tooltip(field="cls", type="nominal", title="class"),
-        alt.Tooltip(field="count", type="quantitative", title="instructions", format=",d"),
-        alt.Tooltip(field="share", type="quantitative", title="of the hot loop", format=".1%"),
+        alt.Tooltip(field="count", type="quantitative", title="instructions", format=",.5~r"),
+        alt.Tooltip(field="share", type="quantitative", title="share", format=".1%"),
     ]
 
-    def spec(isa: str, field: str, title: str, form: str, domain: tuple[float, float] | None) -> Spec:
+    def spec(mix: str, *, hot: bool, field: str) -> Spec:
+        kind = MIXES[mix][1]
+        what = "share" if field == "share" else "instructions per thread" if kind is Kind.EMULATED else "instructions"
+        form, domain = ("~%", (0, 1)) if field == "share" else ("~s", None)
+        title = f"{what} ({kind})"
         scale_x = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
-        chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.isa == '{isa}'")
+        chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.mix == '{mix}' && datum.hot == {int(hot)}")
         bar = chart.mark_bar(cursor="pointer", height={"band": 0.78}).encode(
             y=alt.Y(
                 field="name",
@@ -305,13 +309,17 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
         return _finish(bar, ROW_HEIGHT * len(order))
 
     made = []
-    for isa in dict.fromkeys(part.isa for part in slices):
-        name = isa.upper()
-        choices = (
-            Choice("share", spec(isa, "share", f"share of the {name} hot loop (static)", "~%", (0, 1))),
-            Choice("count", spec(isa, "count", f"instructions in the {name} hot loop (static)", "~s", None)),
+    for mix in dict.fromkeys(part.mix for part in slices):
+        choices = tuple(
+            Choice(label, spec(mix, hot=hot, field=field))
+            for label, hot, field in (
+                ("hot loop, share", True, "share"),
+                ("hot loop, count", True, "count"),
+                ("kernel, share", False, "share"),
+                ("kernel, count", False, "count"),
+            )
         )
-        made.append(Chart(f"mix-{isa}", f"Instruction classes of the {name} hot loop", choices))
+        made.append(Chart(f"mix-{mix}", f"Instruction classes, {MIXES[mix][0]} ({MIXES[mix][1]})", choices))
     return tuple(made)
 
 

@@ -15,6 +15,7 @@ from lab.isa.mix import Counts
 from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
+from lab.report.executed import executed_by_class
 from lab.store import BuildRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
@@ -130,14 +131,19 @@ def _executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
     return get
 
 
-def _traffic(access: str, getter: Callable[[MemoryCount], float]) -> Getter:
-    """A figure of one kind of memory access of the emulated launch; empty where there was none."""
-    return _executed(lambda e: getter(e.memory[access]) if access in e.memory and e.memory[access].requests else None)
+def _traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -> Getter:
+    """A figure of some kinds of memory access of the emulated launch, together; empty where there was none."""
+
+    def figure(executed: ExecutedCounts) -> float | None:
+        total = sum((executed.memory[access] for access in accesses if access in executed.memory), MemoryCount())
+        return getter(total) if total.requests else None
+
+    return _executed(figure)
 
 
 def _executed_fma_share(record: VariantRecord) -> float | None:
-    loop = record.emulation.hot_loop if record.emulation else None
-    return loop.warps_by_class.get("fma", 0) / loop.warps if loop and loop.warps else None
+    by_class = executed_by_class(record, hot=True)
+    return by_class.get("fma", 0) / sum(by_class.values()) if by_class else None
 
 
 def _moved_per_needed(record: VariantRecord) -> float | None:
@@ -304,7 +310,7 @@ FIGURES: Final = (
         "conflicts_per_shared_load",
         "conflicts per shared load",
         E,
-        _traffic("shared.load", lambda m: m.bank_conflicts / m.requests),
+        _traffic(("shared.load",), lambda m: m.bank_conflicts / m.requests),
         format=".2f",
         shown=True,
         about="wavefronts beyond the conflict-free number, per warp request; whole launch on the CPU",
@@ -313,10 +319,10 @@ FIGURES: Final = (
         "sectors_per_global_load",
         "sectors per global load",
         E,
-        _traffic("global.load", lambda m: m.sectors_per_request),
+        _traffic(("global.load", "global.copy"), lambda m: m.sectors_per_request),
         format=".2f",
         shown=True,
-        about="32-byte sectors per warp request; whole launch on the CPU",
+        about="32-byte sectors per warp request, cp.async included; whole launch on the CPU",
     ),
     Column(
         "moved_per_byte_needed",
@@ -348,7 +354,7 @@ FIGURES: Final = (
         E,
         _executed_fma_share,
         format=".1%",
-        about="fma over all warp instructions executed in the PTX's hot loop",
+        about="fma over all thread instructions executed in the PTX's hot loop",
     ),
     Column(
         "executed_warp_instructions",
