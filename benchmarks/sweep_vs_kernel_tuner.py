@@ -104,9 +104,11 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
         answer.append(expected.T.reshape(-1).astype(np.float32) if name == "C" else None)
 
     def source(parameters: dict[str, int]) -> str:
-        point = points[parameters["variant"]]
+        point = points[parameters["code"] // 2048]
         return kernels.render(point.kernel.template, point.parameters, problem)
 
+    # one tunable that names the variant and, for the restriction, its threads; the source decides the rest
+    codes = [2048 * index + step.block[0] for index, step in enumerate(steps)]
     began = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         results, _ = tune_kernel(
@@ -114,10 +116,10 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
             source,
             (int(problem["m"]), int(problem["n"])),
             arguments,
-            {"variant": list(range(len(points))), "block_size_x": sorted({s.block[0] for s in steps})},
-            grid_div_x=lambda p: points[p["variant"]].parameters["block_m"],
-            grid_div_y=lambda p: points[p["variant"]].parameters["block_n"],
-            restrictions=lambda p: p["block_size_x"] == steps[p["variant"]].block[0],
+            {"code": codes, "block_size_x": sorted({s.block[0] for s in steps})},
+            grid_div_x=lambda p: points[p["code"] // 2048].parameters["block_m"],
+            grid_div_y=lambda p: points[p["code"] // 2048].parameters["block_n"],
+            restrictions=["code % 2048 == block_size_x"],
             answer=answer,
             atol=1e-2,
             lang=language,

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import numpy as np
-
 
 class Kind(StrEnum):
     """How a figure came to be. It travels with the figure to the page."""
@@ -61,11 +59,15 @@ class Samples:
     @property
     def median(self) -> float:
         """Median time in ms."""
-        return float(np.median(self.used))
+        return self.quantile(0.5)
 
     def quantile(self, q: float) -> float:
         """Linear-interpolated quantile in ms, 0 ≤ q ≤ 1."""
-        return float(np.quantile(self.used, q))
+        ordered = sorted(self.used)  # a report asks for some hundred thousand of these: NumPy takes ten times as long
+        place = q * (len(ordered) - 1)
+        below = int(place)
+        above = min(below + 1, len(ordered) - 1)
+        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
     @property
     def p20(self) -> float:

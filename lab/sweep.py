@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -137,12 +137,11 @@ class Sweep:
 
     def __post_init__(self) -> None:
         """Start with nothing under way."""
-        # spawned, not forked: the parent holds threads and may hold a CUDA library
         self._pool = ProcessPool(
             max_workers=self.jobs,
-            context=get_context("spawn"),
+            context=workers.context(),
             initializer=workers.begin,
-            initargs=[workers.share_of_memory(self.jobs)],
+            initargs=[workers.share_of_memory(self.jobs), dict(os.environ)],
         )
         self._lost: set[str] = set()
         self._waiting: deque[Planned] = deque()

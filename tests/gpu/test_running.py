@@ -97,7 +97,7 @@ def test_a_worker_killed_from_outside_is_replaced_and_the_job_starts_over(gpu, s
     pid = session.process_id
     killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
     killer.start()
-    for _ in range(50):
+    for _ in range(2000):
         result = session.run(axpy_job(gpu.arch, "busy", n=1 << 14, rounds=200_000), QUICK)
         assert result.failure is None, result.failure
         if session.process_id != pid:
