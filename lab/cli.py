@@ -72,6 +72,10 @@ def run(
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    resume: Annotated[
+        bool | None,
+        typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
@@ -89,6 +93,7 @@ def run(
         emulate=emulate,
         archs=tuple(arch or ()),
         toolchains=tuple(toolchain or ()),
+        resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
     )
     with RunProgress(console) as progress:
@@ -189,6 +194,37 @@ def report(folder: Annotated[Path, typer.Argument(help="A run directory.", show_
     with Store(folder) as store:
         for page in render(store):
             typer.echo(page)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
+    b: Annotated[Path, typer.Argument(help="Another one, held against the first.", show_default=False)],
+    threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that is a regression.")] = 0.05,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Compare throughput relative to the baseline's.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs: which variants are faster, slower, the same, and what changed in their code.
+
+    Exit code 1 where a variant broke, or is surely slower by more than the threshold.
+    """
+    from dataclasses import asdict
+
+    from lab.comparison import compare as compare_runs
+    from lab.store import Store
+    from lab.terminal import print_comparison
+
+    with Store(a) as first, Store(b) as second:
+        found = compare_runs((first.run(), first.records()), (second.run(), second.records()), relative=relative)
+    regressions = [change.variant_b for change in found.changes if change.regressed(threshold)]
+    if as_json:
+        changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
+        _print_json(asdict(found) | {"changes": changes, "counts": found.counts, "regressions": regressions})
+    else:
+        print_comparison(Console(), found, threshold)
+    raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
 
 
 @app.command()

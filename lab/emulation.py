@@ -76,6 +76,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         steps=sum(one.steps for one in done),
         notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
         lines=alike(line for one in done for line in one.lines),
+        bytes_needed=computed.bytes_moved(task.problem),
     )
 
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import numpy as np
-
 
 class Kind(StrEnum):
     """How a figure came to be. It travels with the figure to the page."""
@@ -40,24 +38,36 @@ class Samples:
     Attributes:
         ms: Milliseconds per launch, in the order taken.
         batch: Launches timed together between two events; each entry of `ms` is their mean.
+        unused: Indices in `ms` of samples taken while the SM clock was well below the run's own; no statistic
+            counts them.
     """
 
     ms: tuple[float, ...]
     batch: int = 1
+    unused: tuple[int, ...] = ()
+
+    @property
+    def used(self) -> tuple[float, ...]:
+        """The samples that count, in the order taken."""
+        return tuple(ms for index, ms in enumerate(self.ms) if index not in self.unused) if self.unused else self.ms
 
     @property
     def n(self) -> int:
-        """Number of samples."""
-        return len(self.ms)
+        """Number of samples that count."""
+        return len(self.used)
 
     @property
     def median(self) -> float:
         """Median time in ms."""
-        return float(np.median(self.ms))
+        return self.quantile(0.5)
 
     def quantile(self, q: float) -> float:
         """Linear-interpolated quantile in ms, 0 ≤ q ≤ 1."""
-        return float(np.quantile(self.ms, q))
+        ordered = sorted(self.used)  # a report asks for some hundred thousand of these: NumPy takes ten times as long
+        place = q * (len(ordered) - 1)
+        below = int(place)
+        above = min(below + 1, len(ordered) - 1)
+        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
     @property
     def p20(self) -> float:

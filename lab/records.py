@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shlex
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from lab import __version__, environment, kernels
 from lab.building import BuildFailure, Built
@@ -23,6 +25,7 @@ from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, 
 from lab.measurement import GpuDescription
 from lab.plan import Planned
 from lab.store import (
+    PROVENANCE,
     BuildRecord,
     EmulationRecord,
     LaunchRecord,
@@ -257,11 +260,9 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
             "sass_sha256": outcome.sass_sha256,
             "cached": outcome.cached,
         }
-    return {
-        "kernel.cu": planned.request.source,
-        **texts,
-        "provenance.json": json.dumps(provenance, indent=1) + "\n",
-    }
+    files: dict[str, str | bytes] = {"kernel.cu": planned.request.source, **texts}
+    provenance["sizes"] = {name: len(c if isinstance(c, bytes) else c.encode()) for name, c in files.items()}
+    return {**files, PROVENANCE: json.dumps(provenance, indent=1) + "\n"}
 
 
 def facts_of(
@@ -309,12 +310,36 @@ def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def baseline_text(found: Mapping[str, BaselineResult]) -> str:
-    """Name, library and kernel of the baseline for each problem, by the problem's label; empty where there was none."""
+def baseline_fact(found: BaselineResult) -> str:
+    """Name, library and kernel of a baseline."""
+    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
+    return f"{found.name} ({facts})" if facts else found.name
+
+
+def baseline_text(found: Mapping[str, str]) -> str:
+    """`baseline_fact` of each problem, by the problem's label, as one sentence; empty where there was none."""
     texts: dict[str, list[str]] = {}
-    for label, one in found.items():
-        facts = ", ".join(filter(None, [one.library, one.kernel, one.note]))
-        texts.setdefault(f"{one.name} ({facts})" if facts else one.name, []).append(label)
+    for label, fact in found.items():
+        texts.setdefault(fact, []).append(label)
     if len(texts) < 2:  # noqa: PLR2004 - the same for all problems: no need to say for which
         return next(iter(texts), "")
     return "; ".join(f"{', '.join(labels)}: {text}" for text, labels in texts.items())
+
+
+def conditions_of(
+    experiment: Experiment, gpu: GpuDescription | None, *, emulated: bool, measured: bool
+) -> dict[str, object]:
+    """What decides a record besides its variant's id: records made under equal conditions are as good as new ones."""
+    source = experiment.operator_reference.rpartition(":")[0]
+    return {
+        "operator": experiment.operator_reference,
+        "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
+        "baselines": list(experiment.baselines),
+        "seed": experiment.seed,
+        "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
+        "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
+        "GPU of the predictions": experiment.gpu,
+        "search": experiment.text if experiment.search else None,
+        "lab": __version__,
+        "commit": environment.commit(),
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from lab import records, report
 from lab.building import BuildFailure, Built
-from lab.errors import UserError
+from lab.errors import StoreError, UserError
 from lab.experiment import Expansion, Experiment, expand, load, neighbours
 from lab.gpu.describe import probe
 from lab.gpu.job import JobResult
@@ -38,6 +39,7 @@ class Options:
         emulate: Execute every variant on the CPU, where the experiment gives a size for it.
         archs: In place of the experiment's, unless empty.
         toolchains: In place of the experiment's, unless empty.
+        resume: Go on with the run that is in the directory; by default where it is unfinished.
         command: The command that repeats the run, for the record.
     """
 
@@ -48,6 +50,7 @@ class Options:
     emulate: bool = True
     archs: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
+    resume: bool | None = None
     command: str = ""
 
 
@@ -97,7 +100,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
     Raises:
         UserError: the experiment is wrong.
         MissingToolError: there is no compiler or no disassembler.
-        StoreError: the run directory cannot be written.
+        StoreError: the run directory cannot be written, or is in use.
     """
     experiment = load(file)
     experiment = replace(
@@ -115,7 +118,11 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         archs = _archs(experiment, gpu)
         planned = list(plan(experiment, expansion.points, tools, archs))
         store = stack.enter_context(Store(folder, create=True))
-        store.clear()
+        conditions = records.conditions_of(experiment, gpu, emulated=options.emulate, measured=options.measure)
+        done, notes = _earlier(store, conditions, resume=options.resume)
+        if not done:
+            store.clear()
+        earlier = store.noted("facts") or {}
         facts = records.facts_of(
             experiment,
             expansion,
@@ -124,6 +131,9 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
             gpu=gpu,
             not_measured=not_measured,
         )
+        facts = replace(facts, notes=(*notes, *facts.notes), **earlier)
+        store.note("facts", {"started": facts.started, "command": facts.command})
+        store.note("state", {"conditions": conditions, "finished": False})
         store.write_run(facts)
         observer.planned(experiment, expansion, len(planned), gpu.name if gpu else not_measured)
         line = stack.enter_context(GpuLine(GpuSession())) if gpu else None
@@ -136,21 +146,57 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
             options.emulate,
             options.jobs or _cores(),
             Pruner(experiment.search.prune) if experiment.search else None,
+            done,
+            baselines=store.noted("baselines") or {},
+            notes=store.noted("notes") or [],
         )
         interrupted = False
         try:
             with sweep:
                 facts = _rounds(sweep, planned, tools, archs, facts)
+            store.drop_others({one.variant for one in planned})
             _remeasure_winners(sweep, planned)
         except KeyboardInterrupt:
             interrupted = True
-            sweep.notes.append(f"The run was interrupted; {store.count()} of {facts.variants} variants are here.")
+            left = f"The run was interrupted; {store.count()} of {facts.variants} variants are here."
+            facts = replace(facts, notes=(*facts.notes, left))
         if sweep.not_measured:
             facts = replace(facts, gpu=None, not_measured=sweep.not_measured)
         facts = replace(facts, baseline=records.baseline_text(sweep.baselines), notes=(*facts.notes, *sweep.notes))
         store.write_run(facts)
         pages = report.render(store)
+        store.note("state", {"conditions": conditions, "finished": not interrupted})
         return Outcome(folder, facts, store.records(), pages, interrupted)
+
+
+def _earlier(
+    store: Store, conditions: Mapping[str, object], *, resume: bool | None
+) -> tuple[dict[str, VariantRecord], tuple[str, ...]]:
+    """Records that an earlier run left here and this one need not make again, and what the reader must know.
+
+    Args:
+        store: The run directory.
+        conditions: Of this run.
+        resume: Go on with what is there; None means only if it is unfinished; False never.
+
+    Raises:
+        StoreError: going on was asked for, and what is there was made under other conditions.
+    """
+    notes = (store.damage,) if store.damage else ()
+    state = store.noted("state")
+    if state is None or resume is False or (resume is None and state["finished"]):
+        return {}, notes
+    asked = json.loads(json.dumps(conditions))
+    differing = [name for name in asked if state["conditions"].get(name) != asked[name]]
+    if not differing:
+        return store.whole_records(), notes
+    names = ", ".join(differing)
+    if resume:
+        raise StoreError(
+            f"{store.folder} cannot be gone on with: its records were made with another {names}; "
+            "run with --no-resume to begin again"
+        )
+    return {}, (*notes, f"An unfinished run was here; it had another {names}, and nothing of it was kept.")
 
 
 def _find_gpu(*, measure: bool) -> tuple[GpuDescription | None, str]:
@@ -207,6 +253,8 @@ def _remeasure_winners(sweep: Sweep, planned: Sequence[Planned]) -> None:
             continue
         one = planned[winner.position]
         record = sweep.store.record(one.variant)
+        if record.measurement is None or record.measurement.remeasured:
+            continue  # an earlier, interrupted run came so far
         job = job_of(sweep.experiment, one, sweep.store.read_file(one.variant, "kernel.cubin"))
         first = JobResult(job.variant, record.verification, record.measurement)
         again = sweep.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))

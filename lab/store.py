@@ -5,23 +5,31 @@
     reports/<experiment>/
         run.sqlite            records and the run's own facts; the only source of the report
         variants/<id>/        kernel.cu, kernel.ptx, kernel.sass, kernel.cubin, build.log, provenance.json
+        run.lock              who writes here
 
 A record is written once its variant is finished, in one transaction; whatever ends the process, every
-finished record is there afterwards.
+finished record is there afterwards. SQLite rather than a file that grows: it recovers by itself from a write that was
+cut short (write-ahead log, synced before a transaction counts), replaces a winner's record in place, and reads one
+record of ten thousand without the others. A variant's files are written before its record, `provenance.json` with
+the sizes of the others last, so that a record whose files the machine lost with its power is recognised.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import platform
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -34,7 +42,10 @@ from lab.limits.bounds import Prediction
 from lab.measurement import GpuDescription, Measurement, Merit, Verification
 from lab.toolchain.base import Resources
 
-SCHEMA = 5
+PROVENANCE = "provenance.json"
+"""The file of a variant that is written last; it holds the sizes of the others."""
+
+SCHEMA = 6
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -170,6 +181,7 @@ class EmulationRecord:
         notes: What was deliberately not executed.
         unsupported: Why there is no result; empty where there is one.
         lines: How often each instruction was executed; lines that never were are absent.
+        bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
     """
 
     problem: Mapping[str, Scalar]
@@ -182,6 +194,12 @@ class EmulationRecord:
     notes: tuple[str, ...] = ()
     unsupported: str = ""
     lines: tuple[ExecutedLines, ...] = ()
+    bytes_needed: int = 0
+
+    @property
+    def entry(self) -> str:
+        """Entry points that were executed."""
+        return ", ".join(step.entry for step in self.launches)
 
     @property
     def fault(self) -> str:
@@ -354,40 +372,99 @@ def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
     return value
 
 
+class Lock:
+    """The right to write into a run directory, held by one process at a time; its death ends it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take it.
+
+        Raises:
+            StoreError: another process holds it, or the directory cannot be written.
+        """
+        path = folder / "run.lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise StoreError(
+                f"{folder} is in use by {holder}; wait for it, or choose another directory with --output"
+            ) from error
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        """Give it back."""
+        self._file.close()
+
+
 class Store:
     """A run directory, opened for one process. Use as a context manager."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        """Open the directory.
+        """Open the directory: to write, which one process can do at a time, or to read.
 
         Args:
             folder: The run directory.
-            create: Make it, and the database, where they are missing.
+            create: Make it, and the database, where they are missing; and write.
 
         Raises:
-            StoreError: it is missing, unreadable, or written by another schema of this program.
+            StoreError: it is missing, unreadable, written by another schema of this program, or in use.
         """
-        self.folder = folder
+        self.folder, self.damage = folder, ""
         path = folder / "run.sqlite"
         if not create and not path.is_file():
             raise StoreError(f"{folder} holds no run: there is no run.sqlite; `lab run` makes one")
+        self._lock = Lock(folder) if create else None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, json TEXT NOT NULL)")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS records (variant TEXT PRIMARY KEY, position INTEGER NOT NULL, "
-                "json TEXT NOT NULL)"
-            )
-            found = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if found == 0:
-                self._db.execute(f"PRAGMA user_version={SCHEMA}")
+            try:
+                found = self._open(path)
+            except sqlite3.DatabaseError as error:
+                if not create or isinstance(error, sqlite3.OperationalError):
+                    raise
+                self._set_aside(path, error)
+                found = self._open(path)
         except (sqlite3.Error, OSError) as error:
+            self._unlock()
             raise StoreError(f"{path} cannot be opened: {error}") from error
-        if found not in (0, SCHEMA):
+        if found != SCHEMA:
+            self.close()
             raise StoreError(f"{path} has schema {found}, this program writes {SCHEMA}; remove {folder} and run again")
+
+    def _open(self, path: Path) -> int:
+        """Connect; the schema that the database has."""
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, json TEXT NOT NULL)")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS records (variant TEXT PRIMARY KEY, position INTEGER NOT NULL, "
+            "json TEXT NOT NULL)"
+        )
+        state = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if state != "ok":
+            raise sqlite3.DatabaseError(state)
+        found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if found == 0:
+            self._db.execute(f"PRAGMA user_version={SCHEMA}")
+        return found or SCHEMA
+
+    def _set_aside(self, path: Path, error: sqlite3.DatabaseError) -> None:
+        """Rename a database that is damaged: what it holds cannot be trusted, and all of it can be made again."""
+        self._db.close()
+        kept = path.with_name(f"{path.name}.damaged")
+        path.replace(kept)
+        for companion in ("-wal", "-shm"):
+            path.with_name(path.name + companion).unlink(missing_ok=True)
+        self.damage = f"The database of an earlier run was damaged ({error}); it is kept as {kept.name}."
 
     def __enter__(self) -> Self:
         return self
@@ -399,12 +476,29 @@ class Store:
 
     def close(self) -> None:
         """Close the database; afterwards one file holds it all."""
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with contextlib.suppress(sqlite3.Error):  # on a full disk, say: the log keeps what is not merged yet
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def clear(self) -> None:
-        """Forget every record: a new run of the experiment begins."""
+        """Forget everything: a new run of the experiment begins."""
         self._write("DELETE FROM records", ())
+        self._write("DELETE FROM run", ())
+
+    def note(self, key: str, value: object) -> None:
+        """Remember a fact of the run's own, as JSON, under a key other than `run`."""
+        self._write("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, json.dumps(value)))
+
+    def noted(self, key: str) -> Any:  # noqa: ANN401 - JSON
+        """What `note` remembered; None where there is nothing."""
+        rows = self._read("SELECT json FROM run WHERE key=?", key)
+        return json.loads(rows[0]) if rows else None
 
     def write_run(self, run: RunRecord) -> None:
         """Store the run's facts, replacing what was there."""
@@ -421,6 +515,16 @@ class Store:
             "INSERT OR REPLACE INTO records VALUES (?, ?, ?)",
             (record.variant, position, _VARIANT.dump_json(record).decode()),
         )
+
+    def place(self, variant: str, position: int) -> None:
+        """Put a record that is there already where it now belongs: the experiment may have grown since."""
+        self._write("UPDATE records SET position=? WHERE variant=? AND position<>?", (position, variant, position))
+
+    def drop_others(self, variants: Collection[str]) -> None:
+        """Remove the records of all other variants: the experiment has them no more."""
+        present = self._read("SELECT variant FROM records")
+        for variant in set(present) - set(variants):
+            self._write("DELETE FROM records WHERE variant=?", (variant,))
 
     def run(self) -> RunRecord:
         """The run's facts.
@@ -444,6 +548,18 @@ class Store:
             )
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+
+    def whole_records(self) -> dict[str, VariantRecord]:
+        """Finished records by variant, without those whose files are missing or cut short."""
+        return {record.variant: record for record in self.records() if self._files_are_whole(record.variant)}
+
+    def _files_are_whole(self, variant: str) -> bool:
+        folder = self.variant_folder(variant)
+        try:
+            sizes = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["sizes"]
+            return all((folder / name).stat().st_size == size for name, size in sizes.items())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False
 
     def record(self, variant: str) -> VariantRecord:
         """One variant's record.
@@ -480,7 +596,7 @@ class Store:
         return self.folder / "variants" / variant
 
     def write_files(self, variant: str, files: Mapping[str, str | bytes]) -> None:
-        """Write a variant's files, each whole or not at all."""
+        """Write a variant's files in this order, each whole or not at all."""
         folder = self.variant_folder(variant)
         try:
             folder.mkdir(parents=True, exist_ok=True)

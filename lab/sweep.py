@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from pebble import ProcessExpired, ProcessPool
 
-from lab import records
+from lab import records, workers
 from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask, emulate, not_executed
 from lab.errors import MissingToolError
 from lab.experiment import Experiment
-from lab.gpu.job import BaselineResult, Flush, Job, JobResult, Policy
+from lab.gpu.job import Flush, Job, JobResult, Policy
 from lab.gpu.session import GpuSession
 from lab.launches import launches
 from lab.measurement import GpuDescription
@@ -114,7 +115,7 @@ class Sweep:
         pruner: Of a search, else None.
         done: Records of an earlier, unfinished run by variant; they are taken as they are.
         scores: Of every finished variant, by position.
-        baselines: Label of a problem to its baseline, as the first variant that ran beside it found it.
+        baselines: Label of a problem to its baseline in words, as the first variant that ran beside it found it.
         notes: Sentences for the reader of the report.
         not_measured: Why nothing was measured after all; may be empty.
     """
@@ -129,15 +130,20 @@ class Sweep:
     pruner: Pruner | None = None
     done: Mapping[str, VariantRecord] = field(default_factory=dict)
     scores: dict[int, Score] = field(default_factory=dict)
-    baselines: dict[str, BaselineResult] = field(default_factory=dict)
+    baselines: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     not_measured: str = ""
     round: int | None = None
 
     def __post_init__(self) -> None:
         """Start with nothing under way."""
-        # spawned, not forked: the parent holds threads and may hold a CUDA library
-        self._pool = ProcessPool(max_workers=self.jobs, context=get_context("spawn"))
+        self._pool = ProcessPool(
+            max_workers=self.jobs,
+            context=workers.context(),
+            initializer=workers.begin,
+            initargs=[workers.share_of_memory(self.jobs), dict(os.environ)],
+        )
+        self._lost: set[str] = set()
         self._waiting: deque[Planned] = deque()
         self._building: dict[Future[Any], list[Planned]] = {}
         self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
@@ -174,17 +180,29 @@ class Sweep:
                     self._measured(self._measuring.pop(future), future)
                 elif future in self._emulating:
                     task, key, items = self._emulating.pop(future)
-                    self._executed(key, items, _emulation(future, task))
+                    if not self._killed(future, f"emulation {key}"):
+                        self._executed(key, items, _emulation(future, task))
+                    else:
+                        self._execute_again(task, key, items)
                 else:
-                    self._built(self._building.pop(future), _outcome(future))
+                    ones = self._building.pop(future)
+                    if not self._killed(future, f"build {ones[0].variant}"):
+                        self._built(ones, _outcome(future))
+                    else:
+                        self._build(ones)
             self._feed()
             self._build_more()
 
+    def note(self, sentence: str) -> None:
+        """Something that a reader of the report must know, once."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+            self.store.note("notes", self.notes)
+
     def _take_over(self, planned: Planned, record: VariantRecord) -> None:
-        self._hold(planned.position, record)
-        if finished := score(record, planned.position):
-            self.scores[planned.position] = finished
-        self.watcher.recorded(record)
+        self._held[planned.position] = record
+        self.store.place(planned.variant, planned.position)
+        self._remember(record, planned.position)
 
     def _build_more(self) -> None:
         """Schedule a few: a variant goes on to the next stages before all the others are built."""
@@ -195,9 +213,20 @@ class Sweep:
             if same := wanted.get(_code(one)):
                 same.append(one)  # another problem for the same machine code
                 continue
-            future = self._pool.schedule(build, args=[build_task(one)], timeout=BUILD_TIMEOUT_S)
-            wanted[_code(one)] = self._building[future] = [one]
+            wanted[_code(one)] = ones = [one]
+            self._build(ones)
             busy += 1
+
+    def _build(self, ones: list[Planned]) -> None:
+        self._building[self._pool.schedule(build, args=[build_task(ones[0])], timeout=BUILD_TIMEOUT_S)] = ones
+
+    def _killed(self, future: Future[Any], work: str) -> bool:
+        """Whether a worker was killed from outside, for the first time at this piece of work: it is done again."""
+        error = future.exception()
+        if not isinstance(error, ProcessExpired) or error.exitcode != -signal.SIGKILL or work in self._lost:
+            return False
+        self._lost.add(work)
+        return True
 
     def _built(self, planned: Sequence[Planned], outcome: Built | BuildFailure) -> None:
         for one in planned:
@@ -205,11 +234,8 @@ class Sweep:
             record = records.inspected(self.experiment, one, outcome, self.gpu, self.round)
             self.store.write_files(one.variant, records.files_of(one, outcome, record))
             code = (outcome.build.ptx, outcome.build.cubin) if isinstance(outcome, Built) else ("", b"")
-            self._hold(one.position, _Item(one, record, *code))
+            self._held[one.position] = _Item(one, record, *code)
         self._release()
-
-    def _hold(self, position: int, what: _Item | VariantRecord) -> None:
-        self._held[position] = what
 
     def _release(self) -> None:
         """Let variants go on: at once, in a search in the order of their positions, which is that of its rules."""
@@ -258,8 +284,11 @@ class Sweep:
             if other == key:
                 items.append(item)
                 return
-        future = self._pool.schedule(emulate, args=[task, item.ptx], timeout=EMULATION_TIMEOUT_S)
-        self._emulating[future] = (task, key, [item])
+        self._execute_again(task, key, [item])
+
+    def _execute_again(self, task: EmulationTask, key: str, items: list[_Item]) -> None:
+        future = self._pool.schedule(emulate, args=[task, items[0].ptx], timeout=EMULATION_TIMEOUT_S)
+        self._emulating[future] = (task, key, items)
 
     def _executed(self, key: str, items: Sequence[_Item], done: EmulationRecord) -> None:
         if len(self.experiment.problems) > 1:  # else it does not come again
@@ -277,8 +306,7 @@ class Sweep:
             self._finish(item, item.record)
         elif not records.runs_on(item.planned.request.arch, self.gpu.arch):
             note = f"Variants for {item.planned.request.arch} were not measured: the GPU is {self.gpu.arch}."
-            if note not in self.notes:
-                self.notes.append(note)
+            self.note(note)
             self._finish(item, item.record)
         else:
             heapq.heappush(self._ready, (self._urgency(item), item.planned.position, item))
@@ -312,17 +340,22 @@ class Sweep:
                 self._finish(other, other.record)
             self._ready.clear()
             return
-        if result.baseline is not None:
-            self.baselines.setdefault(item.planned.point.problem.label, result.baseline)
         for note in records.left_out(result):
             if note not in self.notes:
                 self.notes.append(note)
         self.store.write_files(item.planned.variant, records.baseline_files(result))
+        label = item.planned.point.problem.label
+        if result.baseline is not None and label not in self.baselines:
+            self.baselines[label] = records.baseline_fact(result.baseline)
+            self.store.note("baselines", self.baselines)
         self._finish(item, records.measured(item.record, result))
 
     def _finish(self, item: _Item, record: VariantRecord) -> None:
         position = item.planned.position
         self.store.write(record, position)
+        self._remember(record, position)
+
+    def _remember(self, record: VariantRecord, position: int) -> None:
         if finished := score(record, position):
             self.scores[position] = finished
             if self.pruner is not None:
@@ -340,6 +373,8 @@ def _outcome(future: Future[Any]) -> Built | BuildFailure:
         outcome: Built | BuildFailure = future.result()
     except TimeoutError:
         return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
+    except MemoryError:
+        return BuildFailure("the build needs more memory than its share")
     except ProcessExpired as error:
         return BuildFailure(f"the build process ended by itself: {error}")
     return outcome
@@ -352,6 +387,8 @@ def _emulation(future: Future[Any], task: EmulationTask) -> EmulationRecord:
         return not_executed(
             task, f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
         )
+    except MemoryError:
+        return not_executed(task, "the emulation needs more memory than its share; a smaller `emulate` problem helps")
     except ProcessExpired as error:
         return not_executed(task, f"the emulating process ended by itself: {error}")
     return done

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.building import BuildFailure, Built
+from lab.comparison import Comparison
 from lab.doctor import Finding
 from lab.emulator import Emulation, MemoryCount
 from lab.experiment import Expansion, Experiment
@@ -21,7 +22,7 @@ from lab.isa.mix import Counts, KernelMix
 from lab.mapping import Facts
 from lab.plan import Planned
 from lab.run import Outcome
-from lab.store import Status, VariantRecord
+from lab.store import RunRecord, Status, VariantRecord
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
@@ -97,6 +98,50 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"))
+
+
+_VERDICT_STYLES = {"faster": "green", "mended": "green", "slower": "red", "broken": "bold red", "ambiguous": "yellow"}
+_CHANGES_SHOWN = 60
+
+
+def print_comparison(console: Console, found: Comparison, threshold: float) -> None:
+    """One line a variant, the largest losses first; then the counts."""
+    console.print(Text(f"A: {_run_in_words(found.a)}"))
+    console.print(Text(f"B: {_run_in_words(found.b)}"))
+    relative = ", relative to the baseline" if found.relative else ""
+    table = Table(box=None, pad_edge=False)
+    headers = ("", "variant", f"throughput B / A{relative}", "95 % interval", "n", "code", "changes")
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for change in sorted(found.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
+        mark = " ✗" if change.regressed(threshold) else ""
+        table.add_row(
+            Text(f"{change.verdict}{mark}", style=_VERDICT_STYLES.get(change.verdict, "")),
+            Text(f"{change.kernel} {change.label}".strip()),
+            "" if change.ratio is None else f"{change.ratio:.4f}",
+            "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}",
+            f"{change.n_a}, {change.n_b}" if change.n_a or change.n_b else "",
+            {True: "same", False: "differs", None: ""}[change.same_code],
+            Text(", ".join(f"{name} {_pair(*pair)}" for name, pair in change.figures.items() if pair[0] != pair[1])),
+        )
+    console.print(table)
+    if len(found.changes) > _CHANGES_SHOWN:
+        console.print(f"… and {len(found.changes) - _CHANGES_SHOWN} more; --json has them all")
+    if found.baseline is not None:
+        console.print(f"the baseline itself: {found.baseline:.4f} of its throughput in A", highlight=False)
+    for name, others in (("A", found.only_a), ("B", found.only_b)):
+        if others:
+            console.print(f"{len(others)} variants are in {name} alone")
+    console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())))
+
+
+def _run_in_words(run: RunRecord) -> str:
+    gpu = run.gpu.name if run.gpu else "no GPU"
+    return ", ".join(filter(None, [run.experiment, run.started, gpu, run.commit and f"commit {run.commit}"]))
+
+
+def _pair(before: float | None, after: float | None) -> str:
+    return " → ".join("none" if value is None else f"{value:.4g}" for value in (before, after))
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:

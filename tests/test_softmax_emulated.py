@@ -30,6 +30,11 @@ VARIANTS = {
     "cluster of eight": ("fused", {"threads": 64, "cluster": 8, "items": 1}),
     "staged cluster": ("staged", {"threads": 64, "items": 3, "cluster": 2, "stages": 2, "persistent": 6}),
     "twice in a cluster": ("twice", {"threads": 64, "cluster": 2, "unroll": 2, "persistent": 4}),
+    "partly in shared memory": ("fused", {"threads": 64, "items": 2, "shared_items": 4, "rows_per_block": 2}),
+    "cluster, partly in shared memory": (
+        "fused",
+        {"threads": 32, "cluster": 2, "items": 3, "shared_items": 4, "persistent": 6},
+    ),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
 }
 SIZES = [
@@ -107,7 +112,8 @@ def test_bytes_that_threads_ask_for_are_those_that_the_idea_says(name, given, re
     memory = executed(name, given, problem).executed.memory
     sizes = {"m": 16, "n": 1024}
     broadcast = 0 if name != "naive" else 2 * 4 * 16 * 1023  # maximum and sum: every thread of a row asks for them
-    assert memory["global.load"].bytes_used == 4 * eval(read, sizes) + broadcast  # noqa: S307 - written above
+    loaded = sum(memory[key].bytes_used for key in ("global.load", "global.copy") if key in memory)
+    assert loaded == 4 * eval(read, sizes) + broadcast  # noqa: S307 - written above
     assert memory["global.store"].bytes_used == 4 * eval(written, sizes)  # noqa: S307
 
 
@@ -117,6 +123,19 @@ def test_the_naive_form_declares_its_traffic():
     made = launches(template, kernels.complete(template, {}), problem)
     assert made.bytes_moved == 4 * (8 * 4096 * 1000 + 4 * 4096)
     assert made.entries == ("row_max", "subtract", "exponentials", "row_sum", "divide")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_templates_compile_without_warnings(dtype):
+    # a warning is noise, and NVRTC 13.0 loses ptxas's report behind one
+    problem = SOFTMAX.problem({"m": 4, "n": 8, "dtype": dtype})
+    for name, given in VARIANTS.values():
+        template = kernels.load(f"softmax/{name}.cu.j2", ROOTS)
+        parameters = kernels.complete(template, given)
+        if not kernels.unmet(template, parameters, problem):
+            source = kernels.render(template, parameters, problem)
+            log = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).log
+            assert "warning" not in log, (name, given, log)
 
 
 def test_rows_that_are_too_long_are_left_out():

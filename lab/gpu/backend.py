@@ -13,7 +13,7 @@ from lab.errors import LabError
 from lab.expressions import Scalar
 from lab.gpu.job import Job
 from lab.measurement import CardState, GpuDescription
-from lab.operators.base import Array, Inputs
+from lab.operators.base import Array, Expected, Inputs
 
 Launch = Callable[[], None]
 """Queues one computation, a launch or a sequence of them, on the backend's stream and returns at once."""
@@ -40,11 +40,13 @@ class Timing:
         enqueue_ms: Host time that queueing one launch took.
         starved: The device reached the first event before the host had queued the last launch, so host time may
             be part of `ms`.
+        sm_clock_mhz: Read while the device worked; None where it cannot be read.
     """
 
     ms: float
     enqueue_ms: float
     starved: bool
+    sm_clock_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ class Backend(Protocol):
         """Make room for these arrays, reusing buffers of the same size."""
 
     def upload(self) -> None:
-        """Copy every array of the loaded inputs to the device: outputs hold again what they hold before a launch."""
+        """Every array on the device as the operator made it: outputs hold again what they hold before a launch."""
+
+    def refresh(self) -> None:
+        """Make anew from the host what stays on the device for several jobs: copies of arrays, expected values."""
 
     def kernel(self, job: Job) -> Launch:
         """Load the cubin, resolve the arguments, make the workspace. The workspace is poisoned by `upload`.
@@ -104,6 +109,16 @@ class Backend(Protocol):
 
     def outputs(self) -> dict[str, Array]:
         """Copy the outputs to the host."""
+
+    def largest_error(self, expected: Mapping[str, Expected]) -> float | None:
+        """The largest |output - values| / scale over all outputs, compared on the device.
+
+        Args:
+            expected: As `Operator.elementwise` lays it out; kept on the device while the same mapping is given.
+
+        Returns:
+            None where the device cannot compare: outputs are then downloaded.
+        """
 
     def overrun(self) -> str:
         """Which buffer was written past its end since the upload, in words; empty when none was."""

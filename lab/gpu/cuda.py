@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from lab.gpu.backend import (
     Timing,
 )
 from lab.gpu.baselines import Cublas
+from lab.gpu.compare import Comparer, comparer
 from lab.gpu.copying import copy_baseline
 from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
@@ -31,7 +33,7 @@ from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
 from lab.launches import Launch as Step
 from lab.launches import Launches
 from lab.measurement import CardState, GpuDescription
-from lab.operators.base import Array, Inputs
+from lab.operators.base import Array, Expected, Inputs
 
 GUARD_BYTES = 4096
 """Room behind every buffer that no kernel may write; its bytes are 0xFF, which reads as NaN."""
@@ -82,7 +84,10 @@ class CudaBackend:
         self._memset_ms = 0.0
         self._buffers: dict[str, _Buffer] = {}
         self._workspace: dict[str, _Buffer] = {}
+        self._pristine: dict[str, Any] = {}
         self._inputs: Inputs | None = None
+        self._comparer: Comparer | None = None
+        self._compare: tuple[object, Callable[[Mapping[str, int]], float] | None] = (None, None)
         self._cublas: Cublas | None = None
         self.calibrate()
 
@@ -91,7 +96,8 @@ class CudaBackend:
         return self._description
 
     def load(self, inputs: Inputs) -> None:
-        """Make room for these arrays; buffers of the same size are kept."""
+        """Make room for these arrays, with a copy that stays as it is; buffers of the same size are kept."""
+        self._pristine, self._compare = {}, (None, None)
         wanted = {name: array.nbytes for name, array in inputs.arrays.items()}
         kept = {name: buffer for name, buffer in self._buffers.items() if wanted.get(name) == buffer.bytes}
         self._buffers = kept  # the others are freed here, before anything new is allocated
@@ -99,25 +105,41 @@ class CudaBackend:
             if name not in kept:
                 self._buffers[name] = _Buffer(cuda.mem_alloc(size + GUARD_BYTES), size)
         self._inputs = inputs
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Copy the arrays again; expected values follow when they are next needed."""
+        self._pristine, self._compare = {}, (None, None)
+        with contextlib.suppress(cuda.MemoryError):  # without room for them, `upload` copies from the host
+            for name, array in self._loaded.arrays.items():
+                if array.nbytes:
+                    self._pristine[name] = cuda.to_device(np.ascontiguousarray(array))
 
     def upload(self) -> None:
         """Every array as the operator made it, and fresh guards behind them."""
         for name, array in self._loaded.arrays.items():
             buffer = self._buffers[name]
-            if buffer.bytes:
+            if name in self._pristine:
+                cuda.memcpy_dtod_async(buffer.address, self._pristine[name], buffer.bytes, self._stream)
+            elif buffer.bytes:
                 cuda.memcpy_htod(buffer.address, np.ascontiguousarray(array))
-            cuda.memset_d8(buffer.guard, _GUARD, GUARD_BYTES)
+            cuda.memset_d8_async(buffer.guard, _GUARD, GUARD_BYTES, self._stream)
         for buffer in self._workspace.values():
-            cuda.memset_d8(buffer.address, _GUARD, buffer.bytes + GUARD_BYTES)
+            cuda.memset_d8_async(buffer.address, _GUARD, buffer.bytes + GUARD_BYTES, self._stream)
         cuda.Context.synchronize()
 
     def kernel(self, job: Job) -> Launch:
         """Load the cubin, check that the launches are ones this GPU can do, resolve the arguments."""
         self._workspace = {}  # the last job's is freed before anything new is allocated
-        self._workspace = {
-            wanted.name: _Buffer(cuda.mem_alloc(wanted.bytes + GUARD_BYTES), wanted.bytes)
-            for wanted in job.launches.workspace
-        }
+        try:
+            self._workspace = {
+                wanted.name: _Buffer(cuda.mem_alloc(wanted.bytes + GUARD_BYTES), wanted.bytes)
+                for wanted in job.launches.workspace
+            }
+        except cuda.MemoryError as error:
+            needed = sum(wanted.bytes for wanted in job.launches.workspace)
+            free, _ = cuda.mem_get_info()
+            raise RefusedError(f"{needed} bytes of workspace do not fit; {free} are free") from error
         module = cuda.module_from_buffer(job.cubin)
         queues = [self._zeroing(self._workspace[wanted.name]) for wanted in job.launches.workspace if wanted.zero] + [
             self._step(module, step, job.launches) for step in job.launches.steps
@@ -162,7 +184,7 @@ class CudaBackend:
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
         """CuBLAS for gemm; PyTorch and Triton for softmax; a copy for what has one input and one output."""
         if name == "copy":
-            return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch)
+            return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch, self._quick)
         computed = {"cublas": "gemm", "torch": "softmax", "triton": "softmax"}
         if name not in computed:
             raise BaselineMissingError(f"there is no baseline {name!r}; accepted: copy, {', '.join(computed)}")
@@ -198,6 +220,19 @@ class CudaBackend:
                 cuda.memcpy_dtoh(host, self._buffers[name].address)
             downloaded[name] = host
         return downloaded
+
+    def largest_error(self, expected: Mapping[str, Expected]) -> float | None:
+        """Compare on the device; the expected values stay there until another problem is loaded."""
+        bound, compare = self._compare
+        if bound is not expected:
+            self._comparer = self._comparer or comparer(self._description.arch)
+            outputs = {name: self._loaded.arrays[name] for name in self._loaded.outputs}
+            try:
+                compare = self._comparer.bind(expected, outputs) if self._comparer else None
+            except cuda.MemoryError:
+                compare = None
+            self._compare = (expected, compare)
+        return compare(self._pointers) if compare else None
 
     def overrun(self) -> str:
         """Compare the guards with what `upload` put there."""
@@ -242,8 +277,9 @@ class CudaBackend:
         enqueue = time.perf_counter() - began
         stop.record(self._stream)
         starved = bool(start.query())
+        clock = self._card.sm_clock()  # while the device works: a read afterwards may find it idling
         stop.synchronize()
-        return Timing(float(stop.time_since(start)) / batch, enqueue * 1e3 / batch, starved)
+        return Timing(float(stop.time_since(start)) / batch, enqueue * 1e3 / batch, starved, clock)
 
     def sm_clock(self) -> int | None:
         """SM clock, MHz."""

@@ -68,10 +68,12 @@ class Policy:
         baseline: Name of the baseline to interleave with it, or None.
         others: Names of further baselines, interleaved too.
         warmup_ms: Warm-up of the first timing in a worker, least wall-clock time.
-        rewarm_ms: Warm-up of later timings, least.
+        rewarm_ms: Warm-up of later timings, least, where the card has idled since the last one.
         warmup_limit_ms: Most that a warm-up may take while the SM clock is not steady.
         min_samples: Least number of samples, however slow the kernel.
-        max_samples: Most samples.
+        max_samples: Most samples, unless they scatter or the clock drops: then up to `plan.LONGER` times as many.
+        first_samples: Samples after which a variant that has settled is done.
+        settled: (p80 - p20) / median at or below which it has.
         budget_s: Time that the samples of one variant and its baseline may take together, beyond which
             no more than `min_samples` are taken.
         batch_below_us: Launches shorter than this are timed several at once.
@@ -90,6 +92,8 @@ class Policy:
     warmup_limit_ms: float = 2000.0
     min_samples: int = 5
     max_samples: int = 30
+    first_samples: int = 10
+    settled: float = 0.01
     budget_s: float = 1.0
     batch_below_us: float = 50.0
     flush: Flush = Flush.AUTO

@@ -6,8 +6,9 @@ accumulates, which changes values but not the work.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,8 @@ from lab.measurement import Measurement, Samples
 
 LONG_MS = 100.0
 """A launch this long is piloted once, and is no part of the warm-up: it warms the card by itself."""
+IDLE_S = 0.1
+"""Clocks stay up over a shorter pause: verifying and loading the next variant takes some milliseconds."""
 
 
 @dataclass(slots=True)
@@ -28,10 +31,18 @@ class Clockwork:
     Attributes:
         run_clock: Highest median SM clock of any measurement so far, MHz.
         warmed: The first, longer warm-up is over.
+        busy_until: When the last measurement ended, by `time.perf_counter`.
     """
 
     run_clock: int | None = None
     warmed: bool = False
+    busy_until: float = -math.inf
+
+    def is_warm(self, clocks: Sequence[int | None]) -> bool:
+        """Whether the card comes straight from another measurement and has kept its clock, as `clocks` now show."""
+        if not self.warmed or time.perf_counter() - self.busy_until > IDLE_S:
+            return False
+        return all(clock >= (1 - plan.STEADY) * (self.run_clock or 0) for clock in clocks if clock is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,13 @@ class _Taken:
     timings: tuple[list[Timing], ...]
     clocks: list[int | None] = field(default_factory=list)
 
+    def samples(self, layout: plan.Plan, unused: tuple[int, ...]) -> list[Samples]:
+        """What was taken, a value a side."""
+        return [
+            Samples(tuple(timing.ms for timing in timings), side.batch, unused)
+            for timings, side in zip(self.timings, layout.sides, strict=True)
+        ]
+
 
 def measure(
     backend: Backend,
@@ -73,21 +91,20 @@ def measure(
     """
     bench = _Bench(backend, contenders, alive)
     pilots = bench.pilots()
-    least_ms = policy.rewarm_ms if clockwork.warmed else policy.warmup_ms
-    bench.warm_up(pilots, least_ms, policy.warmup_limit_ms)
-    clockwork.warmed = True
-    backend.calibrate()
-    # a pilot on a card that idled is slow; the plan is made from one at the clocks that count
-    pilots = bench.pilots(pilots)
+    if not clockwork.is_warm([pilot.sm_clock_mhz for pilot in pilots]):
+        least_ms = policy.rewarm_ms if clockwork.warmed else policy.warmup_ms
+        bench.warm_up(pilots, least_ms, policy.warmup_limit_ms)
+        clockwork.warmed = True
+        backend.calibrate()
+        # a pilot on a card that idled is slow; the plan is made from one at the clocks that count
+        pilots = bench.pilots(pilots)
     layout = plan.make_plan([pilot.ms for pilot in pilots], [pilot.enqueue_ms for pilot in pilots], policy)
     before = backend.card_state()
-    taken = bench.sample(layout)
+    taken = bench.sample(layout, policy, clockwork)
     after = backend.card_state()
-    samples = [
-        Samples(tuple(timing.ms for timing in timings), side.batch)
-        for timings, side in zip(taken.timings, layout.sides, strict=True)
-    ]
-    _remember_clock(clockwork, taken.clocks)
+    slow = plan.slow_repetitions(taken.clocks, clockwork.run_clock)
+    unused = plan.unused_repetitions(slow, len(taken.clocks), policy.min_samples)
+    samples = taken.samples(layout, unused)
     notes = (
         *_starved_notes(contenders, taken),
         *(
@@ -95,8 +112,9 @@ def measure(
             for contender, one in zip(contenders, samples, strict=True)
             for note in plan.spread_notes(contender.name, one)
         ),
-        *plan.clock_notes(taken.clocks, clockwork.run_clock),
+        *plan.clock_notes(taken.clocks, slow, unused, clockwork.run_clock),
     )
+    clockwork.busy_until = time.perf_counter()
     has_baseline = len(contenders) > 1
     return Measurement(
         samples=samples[0],
@@ -152,17 +170,39 @@ class _Bench:
                 self.backend.run(launches)
             clocks.append(self.backend.sm_clock())
 
-    def sample(self, layout: plan.Plan) -> _Taken:
-        """Interleaved: one sample of each side in turn, n times."""
+    def sample(self, layout: plan.Plan, policy: Policy, clockwork: Clockwork) -> _Taken:
+        """Interleaved: one sample of each side in turn; fewer where they agree soon, more where they scatter."""
         taken = _Taken(tuple([] for _ in self.contenders))
-        for _ in range(layout.n):
-            for contender, side, timings in zip(self.contenders, layout.sides, taken.timings, strict=True):
-                self.alive()
-                timings.append(
-                    self.backend.time(contender.launch, batch=side.batch, lead_ms=side.lead_ms, rewarm=not layout.cold)
-                )
-            taken.clocks.append(self.backend.sm_clock())
+        for end, spread in _ends(layout.n, policy):
+            while len(taken.clocks) < end:
+                self._repeat(layout, taken)
+            _remember_clock(clockwork, taken.clocks)
+            slow = plan.slow_repetitions(taken.clocks, clockwork.run_clock)
+            good = end - len(slow)
+            if good >= min(layout.n, policy.first_samples) and all(
+                samples.spread <= spread for samples in taken.samples(layout, slow)
+            ):
+                break
         return taken
+
+    def _repeat(self, layout: plan.Plan, taken: _Taken) -> None:
+        clocks = []
+        for contender, side, timings in zip(self.contenders, layout.sides, taken.timings, strict=True):
+            self.alive()
+            timings.append(
+                self.backend.time(contender.launch, batch=side.batch, lead_ms=side.lead_ms, rewarm=not layout.cold)
+            )
+            clocks.append(timings[-1].sm_clock_mhz)
+        known = [clock for clock in clocks if clock is not None]
+        taken.clocks.append(min(known) if known else self.backend.sm_clock())
+
+
+def _ends(n: int, policy: Policy) -> Iterator[tuple[int, float]]:
+    """Where sampling may end, each with the spread that it needs there."""
+    if policy.first_samples < n:
+        yield policy.first_samples, policy.settled
+    for times in range(1, plan.LONGER + 1):
+        yield times * n, plan.NOISY
 
 
 def _remember_clock(clockwork: Clockwork, clocks: Sequence[int | None]) -> None:

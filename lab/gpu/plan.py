@@ -34,7 +34,9 @@ STEADY_READINGS = 3
 SLOW_CLOCK = 0.95
 """A sample at less than this fraction of the run's SM clock is remarked on."""
 NOISY = 0.05
-"""A (p80 - p20) / median above this is remarked on."""
+"""A (p80 - p20) / median above this asks for more samples, and is remarked on where they do not help."""
+LONGER = 3
+"""Times the planned number of samples that a noisy or throttled variant may get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +121,32 @@ def warmup_repeats(pilot_ms: float, chunk_ms: float = 10.0) -> int:
     return max(1, min(200, int(chunk_ms / max(pilot_ms, 1e-6))))
 
 
-def clock_notes(clocks: Sequence[int | None], run_clock: int | None) -> tuple[str, ...]:
-    """Remarks on the SM clock during a measurement.
+def slow_repetitions(clocks: Sequence[int | None], run_clock: int | None) -> tuple[int, ...]:
+    """Indices of the repetitions at a clock well below the run's own.
 
     Args:
         clocks: One reading a repetition, in MHz.
         run_clock: The highest median of any measurement of this run, this one included.
     """
+    return tuple(i for i, clock in enumerate(clocks) if run_clock and clock and clock < SLOW_CLOCK * run_clock)
+
+
+def unused_repetitions(slow: Sequence[int], n: int, min_samples: int) -> tuple[int, ...]:
+    """Those of the slow repetitions that are not used: all of them, unless too few others are left."""
+    return tuple(slow) if n - len(slow) >= min_samples else ()
+
+
+def clock_notes(
+    clocks: Sequence[int | None], slow: Sequence[int], unused: Sequence[int], run_clock: int | None
+) -> tuple[str, ...]:
+    """Remarks on the SM clock during a measurement; see `slow_repetitions` and `unused_repetitions`."""
     known = [clock for clock in clocks if clock is not None]
-    if not known or not run_clock:
-        return ()
-    slow = sum(clock < SLOW_CLOCK * run_clock for clock in known)
     if not slow:
         return ()
+    what = "and are not used" if unused else "and are used all the same: too few others are left"
     note = (
-        f"{slow} of {len(known)} repetitions ran below {SLOW_CLOCK:.0%} of the run's SM clock of {run_clock} MHz "
-        f"(median {int(np.median(known))} MHz, lowest {min(known)} MHz)"
+        f"{len(slow)} of {len(clocks)} repetitions ran below {SLOW_CLOCK:.0%} of the run's SM clock of {run_clock} MHz "
+        f"(median {int(np.median(known))} MHz, lowest {min(known)} MHz) {what}"
     )
     return (note,)
 

@@ -37,7 +37,11 @@ _STOP_TIMEOUT_S = 5.0
 
 
 class _EndedError(Exception):
-    """The worker is gone; the message says how it ended."""
+    """The worker is gone; the message says how it ended, `killed` whether by someone's SIGKILL."""
+
+    def __init__(self, message: str, *, killed: bool) -> None:
+        self.killed = killed
+        super().__init__(message)
 
 
 class _SilentError(Exception):
@@ -63,6 +67,7 @@ class GpuSession:
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
         self._description: GpuDescription | None = None
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +78,7 @@ class GpuSession:
         if kind is None:
             self.close()
         else:
+            self._closed = True
             self._kill()  # an interrupted job may never return
 
     @property
@@ -101,11 +107,16 @@ class GpuSession:
         self._description = self._await_ready(timeout)
         return self._description
 
-    def run(self, job: Job, policy: Policy) -> JobResult:
+    def run(self, job: Job, policy: Policy, *, again: bool = False) -> JobResult:
         """Run one job, in a new worker if the last job cost the old one.
 
         Whatever the job does, a result comes back: a hang, a crash or a CUDA error is this job's failure and costs
-        no other.
+        no other. A worker that someone kills is replaced once, and the job starts over.
+
+        Args:
+            job: The job.
+            policy: How to check and time it.
+            again: A worker was killed over it before.
 
         Raises:
             MissingToolError: no worker has run yet and none can start.
@@ -124,6 +135,8 @@ class GpuSession:
             return _failed(job, Stage.TIMEOUT, str(error))
         except _EndedError as error:
             self._kill()
+            if error.killed and not again and not self._closed:
+                return self.run(job, policy, again=True)
             return _failed(job, Stage.CRASH, str(error))
         except BaseException:  # Ctrl-C: the worker must not go on
             self._kill()
@@ -169,7 +182,7 @@ class GpuSession:
         try:
             self._connection.send(order)
         except OSError as error:
-            raise _EndedError(self._ending()) from error
+            raise self._ended() from error
         limit, activity = order.policy.host_timeout_s, "inputs"
         while True:
             message = self._receive(limit, activity)
@@ -195,25 +208,26 @@ class GpuSession:
                 raise _SilentError(f"timed out after {limit:g} s ({activity})")
             ready = wait([self._connection, self._process.sentinel], left)
             if ready == [self._process.sentinel] and not self._connection.poll():
-                raise _EndedError(f"{self._ending()} ({activity})")
+                raise self._ended(activity)
         try:
             return self._connection.recv()
         except (EOFError, OSError) as error:
-            raise _EndedError(f"{self._ending()} ({activity})") from error
+            raise self._ended(activity) from error
 
-    def _ending(self) -> str:
-        """How the worker ended, in words."""
+    def _ended(self, activity: str = "") -> _EndedError:
+        """How the worker ended, in words, and what it was at."""
         assert self._process is not None  # noqa: S101 - `start` has run
         self._process.join(_STOP_TIMEOUT_S)
-        code = self._process.exitcode
+        code, doing = self._process.exitcode, f" ({activity})" if activity else ""
         if code is None:
-            return "worker closed its pipe"
+            return _EndedError(f"worker closed its pipe{doing}", killed=False)
         if code >= 0:
-            return f"worker ended with exit code {code}"
+            return _EndedError(f"worker ended with exit code {code}{doing}", killed=False)
         try:
-            return f"worker ended by signal {-code} ({signal.Signals(-code).name})"
+            name = f" ({signal.Signals(-code).name})"
         except ValueError:
-            return f"worker ended by signal {-code}"
+            name = ""
+        return _EndedError(f"worker ended by signal {-code}{name}{doing}", killed=code == -signal.SIGKILL)
 
     def _kill(self) -> None:
         """End the worker at once, whatever it does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,3 +94,19 @@ class Operator(Protocol):
 
     def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
         """The arithmetic type that decides which peak applies: float32, float64, float16."""
+
+
+@runtime_checkable
+class Elementwise(Protocol):
+    """What an operator may provide besides: its comparison in a form that the GPU can do where the outputs are."""
+
+    def elementwise(
+        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+    ) -> tuple[Mapping[str, Expected], float] | None:
+        """The reference laid out like the outputs' buffers, for comparing them where they are.
+
+        Returns:
+            (expected, tolerance) where `verify` finds ``max |output - values| / scale`` in float64: an element of
+            `values` and `scale` for each of a buffer, in its order, `scale` NaN where the buffer must keep its NaN.
+            None where `verify` compares in another way.
+        """

@@ -128,7 +128,7 @@ class Gemm:
         expected = reference["C"].values
         whole = outputs["C"]
         got = matrix(whole, m, n, int(problem["ldc"]))
-        tolerance = 16 * float(np.finfo(str(problem["dtype"])).eps) / 2
+        tolerance = _tolerance(problem)
         error = np.abs(got.astype(np.float64) - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -140,6 +140,18 @@ class Gemm:
             return largest, tolerance, f"{where}; {wrong} of {m * n} elements are wrong"
         strayed = stray_write("C", whole, m, n, int(problem["ldc"]))
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
+
+    def elementwise(
+        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+    ) -> tuple[Mapping[str, Expected], float]:
+        """C column by column; what pads a column must stay NaN."""
+        m, n, ldc = (int(problem[key]) for key in ("m", "n", "ldc"))
+        laid_out = []
+        for part in (reference["C"].values, reference["C"].scale):
+            columns = np.full((n, ldc), np.nan)
+            columns[:, :m] = part.T
+            laid_out.append(columns.reshape(-1))
+        return {"C": Expected(*laid_out)}, _tolerance(problem)
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
         """2 m n k: one multiplication and one addition a term, as BLAS benchmarks count."""
@@ -174,3 +186,8 @@ def _least_leading(problem: Mapping[str, Scalar]) -> tuple[int, int, int]:
     m, n, k = (int(problem[key]) for key in _DIMENSIONS)
     layout = str(problem["layout"])
     return (m if layout[0] == "n" else k, k if layout[1] == "n" else n, m)
+
+
+def _tolerance(problem: Mapping[str, Scalar]) -> float:
+    """16 u; `Gemm.verify` says why."""
+    return 16 * float(np.finfo(str(problem["dtype"])).eps) / 2

@@ -17,6 +17,7 @@ from lab.measurement import Kind, Merit
 from lab.report import style
 from lab.report.chartdata import MIXES, Bar, Slice
 from lab.report.columns import Column, Value
+from lab.report.curves import Curve
 from lab.report.effects import Effect, Interaction
 from lab.report.figures import Response, column_name
 
@@ -183,6 +184,49 @@ def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:
                 )
             )
     return layers
+
+
+def curve_chart(found: Curve, response: Response) -> Chart:
+    """Throughput along a problem axis, and a strip with the fastest kernel at each value."""
+    names = [*found.kernels, *found.baselines]
+    colours = [style.series_colour(i) for i in range(len(found.kernels))]
+    colours += [style.BASELINES[i % len(style.BASELINES)] for i in range(len(found.baselines))]
+    colour = alt.Color(
+        field="name",
+        type="nominal",
+        scale=alt.Scale(domain=names, range=colours),
+        legend=alt.Legend(orient="top", title=None),
+    )
+    scale = alt.Scale(type="log", base=2) if found.wide else alt.Scale(zero=False, nice=False)
+    x_axis = alt.X(field="x", type="quantitative", title=found.axis, scale=scale)
+    dashes = alt.StrokeDash(
+        field="group",
+        type="nominal",
+        scale=alt.Scale(domain=["kernel", "baseline"], range=[[1, 0], [5, 4]]),
+        legend=None,
+    )
+    tooltip = [
+        alt.Tooltip(field="name", type="nominal", title="kernel"),
+        alt.Tooltip(field="x", type="quantitative", title=found.axis),
+        alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} ({response.unit})", format=".2f"),
+        alt.Tooltip(field="label", type="nominal", title="best variant"),
+    ]
+    base = alt.Chart(alt.NamedData("curve"))
+    value = alt.Y(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
+    lines = base.mark_line(point={"size": 24, "cursor": "pointer"}).encode(
+        x=x_axis, y=value, color=colour, strokeDash=dashes, tooltip=tooltip
+    )
+    strip = (
+        base.transform_filter("datum.best")
+        .mark_tick(thickness=6, height=18, opacity=1, cursor="pointer")
+        .encode(x=x_axis, color=colour, tooltip=tooltip)
+        .properties(width="container", height=18, title=alt.TitleParams("fastest kernel", fontSize=11, anchor="start"))
+    )
+    whole = alt.vconcat(lines.properties(width="container", height=HEIGHT), strip).resolve_scale(color="shared")
+    spec: Spec = whole.to_dict(validate=False)
+    for key in ("$schema", "config"):
+        spec.pop(key, None)
+    return Chart("curve", f"{response.axis} against {found.axis}", (Choice("curve", spec),))
 
 
 def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:

@@ -175,6 +175,14 @@ def _conflicts(count: MemoryCount) -> float:
     return count.bank_conflicts / count.requests
 
 
+def _moved_per_needed(record: VariantRecord) -> float | None:
+    done = record.emulation
+    if done is None or done.executed is None or not done.bytes_needed:
+        return None
+    moved = sum(count.bytes_moved for access, count in done.executed.memory.items() if access.startswith("global."))
+    return moved / done.bytes_needed
+
+
 S, P, E, M = Kind.STATIC, Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED
 
 IDENTITY: Final = (
@@ -377,6 +385,30 @@ FIGURES: Final = (
         figures.emulated_conflicts,
         format=".2f",
         about="bank conflicts per warp request, shared loads and stores; whole launch on the CPU",
+    ),
+    Column(
+        "moved_per_byte_needed",
+        "bytes moved per byte needed",
+        E,
+        _moved_per_needed,
+        format=".2f",
+        about="32-byte sectors of global memory over the problem's least traffic, as if there were no caches",
+    ),
+    Column(
+        "executed_special_share",
+        "executed special-function share",
+        E,
+        _executed(lambda e: e.warps_by_class.get("special", 0) / e.warps if e.warps else None),
+        format=".1%",
+        about="exponentials, reciprocals and their like over all warp instructions executed",
+    ),
+    Column(
+        "executed_convert_share",
+        "executed conversion share",
+        E,
+        _executed(lambda e: e.warps_by_class.get("convert", 0) / e.warps if e.warps else None),
+        format=".1%",
+        about="conversions between types over all warp instructions executed",
     ),
     Column(
         "executed_fma_share",

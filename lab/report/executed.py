@@ -30,7 +30,8 @@ def threads_of(done: EmulationRecord) -> int:
 
 def warps_of(done: EmulationRecord) -> int:
     """Warps of the emulated launches, the last one of a block filled or not."""
-    return sum(math.prod(step.launch.grid) * math.ceil(math.prod(step.launch.block) / LANES) for step in done.launches)
+    sizes = [(math.prod(step.launch.grid), math.prod(step.launch.block)) for step in done.launches]
+    return sum(blocks * math.ceil(threads / LANES) for blocks, threads in sizes)
 
 
 def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] | None:

@@ -55,6 +55,12 @@ class Packed:
         return sum(map(len, self.blobs.values()))
 
 
+LARGE = 1000
+"""Variants above which only `MOST_EMBEDDED` of them have their texts in the page: highlighting takes time."""
+
+MOST_EMBEDDED = 60
+
+
 @dataclass(slots=True)
 class _Packer:
     blobs: dict[str, str] = field(default_factory=dict)
@@ -109,7 +115,8 @@ def pack_variants(
     rest = [record for record in records if record.variant not in seen]
     rest.sort(key=lambda record: not record.status.failed)
     packer, variants, used = _Packer(), {}, 0
-    for record in (*first, *rest):
+    most = MOST_EMBEDDED if len(records) > LARGE else len(records)
+    for record in (*first, *rest)[:most]:
         texts = _texts(store, record)
         ids, new = packer.candidate(texts)
         size = sum(map(len, new.values()))

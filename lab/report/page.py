@@ -114,7 +114,10 @@ def _data(
         "response": analysis.response.column,
         "charts": {chart.id: [asdict(choice) for choice in chart.choices] for chart in charts},
         "labels": {chart.id: chart.label for chart in charts},
-        "datasets": {"bars": bars},
+        "datasets": {
+            "bars": bars,
+            "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
+        },
         "mix": chartdata.pack_slices(analysis.slices),
         "colours": style.CLASS_COLOURS,
         "opcodes": opcode_classes(analysis.records),

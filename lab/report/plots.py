@@ -6,6 +6,7 @@ Every title says what is shown, every axis its unit and kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from lab.report import chartdata, style
 from lab.report.chartdata import Bar, Slice, labelled_points, point_labels
 from lab.report.charts import axis_title
 from lab.report.columns import Column, Value
+from lab.report.curves import Curve
 from lab.report.effects import Effect
 from lab.report.figures import Response, text
 from lab.store import VariantRecord
@@ -116,6 +118,38 @@ def ratio(
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     if by:
         axis.legend(fontsize=8, frameon=False, loc="best")
+    return _save(figure, path, title)
+
+
+def curve(path: Path, found: Curve, response: Response, *, title: str) -> Path:
+    """Throughput along a problem axis, and below it a strip with the fastest kernel at each value."""
+    figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
+    axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=(12, 1))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(color=FAINT, linewidth=0.5)
+    xs = sorted({point.x for point in found.points})
+    edges = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
+    for i, name in enumerate(found.kernels):
+        mine, colour = [p for p in found.points if p.name == name], style.series_colour(i)
+        axis.plot([p.x for p in mine], [p.value for p in mine], color=colour, linewidth=1.4, label=_short(name))
+        for place in (xs.index(p.x) for p in mine if p.best):
+            strip.axvspan(edges[place], edges[place + 1], color=colour, linewidth=0)
+    for i, name in enumerate(found.baselines):
+        mine = [p for p in found.points if p.name == name and p.group == "baseline"]
+        axis.plot([p.x for p in mine], [p.value for p in mine], color=style.BASELINES[i % len(style.BASELINES)],
+                  linewidth=1.4, linestyle=(0, (5, 3)), label=_short(name))  # fmt: skip
+    if found.wide:
+        axis.set_xscale("log", base=2)
+    axis.set_ylim(bottom=0)
+    axis.margins(x=0.01)
+    axis.set_ylabel(response.axis, fontsize=9, color=INK)
+    axis.tick_params(colors=INK, labelsize=8, color=FAINT)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
+    strip.set_yticks([0.5], ["fastest"])
+    strip.set_ylim(0, 1)
+    strip.spines[:].set_visible(False)
+    strip.tick_params(colors=INK, labelsize=8, color=FAINT)
+    strip.set_xlabel(_plain(f"{found.axis} (problem)"), fontsize=9, color=INK)
     return _save(figure, path, title)
 
 

@@ -90,7 +90,7 @@ class Disassembly:
     """What the disassembler printed for one cubin.
 
     Attributes:
-        json: nvdisasm's `--emit-json` output.
+        json: What nvdisasm's `--emit-json --print-line-info` says of functions, instructions and source lines.
         text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
         version: Disassembler version.
     """

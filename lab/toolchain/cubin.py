@@ -45,11 +45,13 @@ class CubinKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class Section:
+    """One section of an image; `content` is empty where the file holds none (shared memory)."""
+
     name: str
     info: int
     size: int
-    content: bytes  # empty where the file holds none (shared memory)
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,36 +69,41 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
     if cubin[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF image")
     try:
-        sections = {section.name: section for section in _sections(cubin)}
-        symbols = tuple(_symbols(sections))
+        found = {section.name: section for section in sections(cubin)}
+        symbols = tuple(_symbols(found))
         attributes = {
             (symbols[index].name, key): value
-            for key, payload in _attributes(sections.get(".nv.info"))
+            for key, payload in _attributes(found.get(".nv.info"))
             if key in (_REGCOUNT, _MIN_STACK_SIZE)
             for index, value in [struct.unpack("<II", payload)]
         }
-        return {s.name: _kernel(s.name, sections, attributes) for s in symbols if s.entry}
+        return {s.name: _kernel(s.name, found, attributes) for s in symbols if s.entry}
     except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
         raise ValueError(f"not a whole cubin: {error}") from error
 
 
-def _kernel(name: str, sections: dict[str, _Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
-    text = sections[f".text.{name}"]
-    barriers = [payload[0] for key, payload in _attributes(sections.get(f".nv.info.{name}")) if key == _NUM_BARRIERS]
-    shared = sections.get(f".nv.shared.{name}")
-    reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in sections else 0
+def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
+    text = found[f".text.{name}"]
+    barriers = [payload[0] for key, payload in _attributes(found.get(f".nv.info.{name}")) if key == _NUM_BARRIERS]
+    shared = found.get(f".nv.shared.{name}")
+    reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in found else 0
     bank = re.compile(rf"\.nv\.constant\d+\.{re.escape(name)}")
     return CubinKernel(
         # Before sm_90 the section header holds the count, too, in the top byte of sh_info.
         registers=attributes.get((name, _REGCOUNT), text.info >> 24),
         stack_bytes=attributes.get((name, _MIN_STACK_SIZE), 0),
         shared_bytes=max(0, shared.size - reserved) if shared else 0,
-        constant_bytes=sum(section.size for key, section in sections.items() if bank.fullmatch(key)),
+        constant_bytes=sum(section.size for key, section in found.items() if bank.fullmatch(key)),
         barriers=max(barriers, default=0),
     )
 
 
-def _sections(image: bytes) -> Iterator[_Section]:
+def sections(image: bytes) -> Iterator[Section]:
+    """The sections of an ELF image, in their order.
+
+    Raises:
+        struct.error, IndexError: the image is truncated.
+    """
     (table,) = struct.unpack_from("<Q", image, 0x28)  # e_shoff
     entry_size, count, names_index = struct.unpack_from("<HHH", image, 0x3A)  # e_shentsize, e_shnum, e_shstrndx
     (segments,) = struct.unpack_from("<Q", image, 0x20)  # e_phoff; often the last thing in the file
@@ -106,7 +113,7 @@ def _sections(image: bytes) -> Iterator[_Section]:
     headers = [_SECTION.unpack_from(image, table + index * entry_size) for index in range(count)]
     names = _content(image, headers[names_index])
     for header in headers:
-        yield _Section(_string(names, header[0]), header[7], header[5], _content(image, header))
+        yield Section(_string(names, header[0]), header[7], header[5], _content(image, header))
 
 
 def _content(image: bytes, header: tuple[int, ...]) -> bytes:
@@ -118,13 +125,13 @@ def _content(image: bytes, header: tuple[int, ...]) -> bytes:
     return image[offset : offset + size]
 
 
-def _symbols(sections: dict[str, _Section]) -> Iterator[_Symbol]:
-    names = sections[".strtab"].content
-    for name, _, other, _, _, _ in _SYMBOL.iter_unpack(sections[".symtab"].content):
+def _symbols(found: dict[str, Section]) -> Iterator[_Symbol]:
+    names = found[".strtab"].content
+    for name, _, other, _, _, _ in _SYMBOL.iter_unpack(found[".symtab"].content):
         yield _Symbol(_string(names, name), bool(other & _ENTRY))
 
 
-def _attributes(section: _Section | None) -> Iterator[tuple[int, bytes]]:
+def _attributes(section: Section | None) -> Iterator[tuple[int, bytes]]:
     """The (attribute, payload) pairs of an attribute list."""
     content, at = (section.content if section else b""), 0
     while at + 4 <= len(content):

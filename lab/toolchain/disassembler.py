@@ -1,6 +1,6 @@
-"""nvdisasm: a cubin in, its machine code as JSON and as a listing out.
+"""nvdisasm: a cubin in, its machine code as a listing and as JSON out.
 
-Two calls, side by side, because nvdisasm refuses `--emit-json` together with live registers. Each takes about
+One call, for the listing with live registers; the JSON is made from it (`lab.toolchain.sass_json`). A call takes about
 0.3 s on any cubin: some 0.25 s go into setting up the decoder of one architecture, the rest into data flow
 (which the branch targets need), so that only not calling it saves time; hence `lab.toolchain.cache`.
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 import functools
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lab.errors import CompileError, MissingToolError
 from lab.toolchain import locate
 from lab.toolchain.base import Disassembly, first_error
+from lab.toolchain.line_table import LineTable, line_table
+from lab.toolchain.sass_json import sass_json
 
 INSTALL = "python -m pip install nvidia-cuda-nvdisasm"
 TIMEOUT_S = 120.0
 
-_JSON = ("--emit-json", "--print-line-info")  # with `source-file-id` and `source-line` of each instruction
 _LISTING = ("--print-code", "--print-life-ranges", "--life-range-mode", "count")
 
 
@@ -44,9 +44,12 @@ def disassemble(cubin: bytes) -> Disassembly:
     with tempfile.TemporaryDirectory(prefix="lab-nvdisasm-") as folder:
         image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input: no pipe
         image.write_bytes(cubin)
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            json, text = pool.map(lambda options: _run(tool, options, image), (_JSON, _LISTING))
-    return Disassembly(json=json, text=text, version=version)
+        text = _run(tool, _LISTING, image)
+    try:
+        table = line_table(cubin)
+    except ValueError:  # nvdisasm could read the image: what fails is an extra
+        table = LineTable()
+    return Disassembly(json=sass_json(text, table, version), text=text, version=version)
 
 
 @functools.cache  # asked for every variant

@@ -26,6 +26,12 @@ AXPY(overruns, RIGHT if (i == 0) z[n + 3] = 0.0f;)
 AXPY(illegal, if (i == 0) z[1ull << 40] = a;)
 AXPY(misaligned, if (i == 0) *(volatile double*)((char*)z + 4) = a;)
 AXPY(traps, if (i == 0) __trap();)
+__device__ __noinline__ float deep(int depth, float x) {
+    volatile float frame[256];
+    frame[depth % 256] = x;
+    return depth < 1000000 ? deep(depth + 1, x) + frame[(depth + 1) % 256] : x;
+}
+AXPY(overflows, if (i == 0) z[i] = deep(rounds, a);)
 AXPY(endless, while (true) *(volatile float*)z = a;)
 AXPY(busy,
     float chain = a;
@@ -75,14 +81,16 @@ def compiled(source, arch, *options):
     return cubin
 
 
-def axpy_job(arch, kernel="axpy", *, n=100_003, rounds=0, shared=0, block=256, seed=0):
+def axpy_job(arch, kernel="axpy", *, n=100_003, rounds=0, shared=0, block=256, seed=0, workspace=()):
     """z = a x + y."""
     arguments = [("n", "int32"), ("rounds", "int32"), ("a", "float32")]
     arguments += [(name, "float32*") for name in "xyz"]
     return Job(
         variant=kernel,
         cubin=compiled(AXPY, arch),
-        launches=Launches((Launch(kernel, (-(-n // block), 1, 1), (block, 1, 1), shared, tuple(arguments)),)),
+        launches=Launches(
+            (Launch(kernel, (-(-n // block), 1, 1), (block, 1, 1), shared, tuple(arguments)),), tuple(workspace)
+        ),
         operator="axpy_operator.py:Axpy",
         problem={"n": n, "rounds": rounds, "a": 1.5},
         seed=seed,

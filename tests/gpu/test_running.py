@@ -1,11 +1,15 @@
 """Kernels that work, kernels that are wrong, and kernels that take the context with them."""
 
+import os
 import re
+import signal
+import threading
 
 import pytest
-from gpu_support import CHECK, axpy_job
+from gpu_support import CHECK, QUICK, axpy_job
 
 from lab.gpu.job import Policy, Stage
+from lab.launches import Workspace
 
 pytestmark = pytest.mark.gpu
 
@@ -65,6 +69,7 @@ def test_what_one_kernel_wrote_does_not_help_the_next(gpu, session):
         ("illegal", "CUDA error: an illegal memory access was encountered"),
         ("misaligned", "CUDA error: misaligned address"),
         ("traps", "CUDA error: "),
+        ("overflows", "CUDA error: "),
     ],
 )
 def test_a_faulting_kernel_costs_only_its_own_job(gpu, session, kernel, words):
@@ -74,6 +79,31 @@ def test_a_faulting_kernel_costs_only_its_own_job(gpu, session, kernel, words):
     assert result.failure.reason.startswith(words), result.failure
     after = session.run(axpy_job(gpu.arch), CHECK)
     assert after.failure is None, after.failure
+
+
+def test_two_hundred_gigabytes_are_refused_without_losing_the_worker(gpu, session):
+    session.start()
+    pid = session.process_id
+    result = session.run(axpy_job(gpu.arch, workspace=[Workspace("big", "float32", 50 * 10**9)]), CHECK)
+    assert result.failure is not None
+    assert result.failure.stage is Stage.LAUNCH
+    assert result.failure.reason.startswith("200000000000 bytes of workspace do not fit"), result.failure
+    assert session.run(axpy_job(gpu.arch), CHECK).failure is None
+    assert session.process_id == pid
+
+
+def test_a_worker_killed_from_outside_is_replaced_and_the_job_starts_over(gpu, session):
+    session.start()
+    pid = session.process_id
+    killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    for _ in range(2000):
+        result = session.run(axpy_job(gpu.arch, "busy", n=1 << 14, rounds=200_000), QUICK)
+        assert result.failure is None, result.failure
+        if session.process_id != pid:
+            break
+    killer.join()
+    assert session.process_id != pid
 
 
 def test_an_endless_kernel_times_out_and_the_next_job_succeeds(gpu, session):

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -62,6 +63,12 @@ class FakeDevice:
     def outputs(self):
         return {"y": self.buffers["y"].copy()}
 
+    def refresh(self):
+        self.calls.append("refresh")
+
+    def largest_error(self, expected):
+        return None
+
     def overrun(self):
         return "y: written 0 bytes past its end of 64 bytes" if self.buffers.get("overrun") else ""
 
@@ -105,6 +112,18 @@ class FakeDevice:
 
     def _aborts(self):
         os.kill(os.getpid(), signal.SIGSEGV)
+
+    def _killed(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _killed_once(self):
+        mark = Path(__file__).parent / f".killed-{os.getppid()}"  # the parent's, which outlives the worker
+        if mark.exists():
+            mark.unlink()
+            self._double()
+        else:
+            mark.touch()
+            self._killed()
 
     def _exits(self):
         os._exit(7)

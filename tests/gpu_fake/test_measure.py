@@ -1,3 +1,6 @@
+import math
+from dataclasses import replace
+
 from fake_device import FakeDevice
 
 from lab.gpu.job import Flush, Policy
@@ -65,7 +68,69 @@ def test_the_run_clock_is_the_highest_median_and_a_slower_measurement_says_so():
     device.clocks = iter([1500] * 99)
     measurement, _ = timed({"kernel": 2.0}, device=device, clockwork=clockwork)
     assert clockwork.run_clock == 1980
-    assert any(note.startswith("7 of 7 repetitions ran below 95%") for note in measurement.notes)
+    (note,) = measurement.notes
+    assert note.startswith("21 of 21 repetitions ran below 95%")
+    assert note.endswith("are used all the same: too few others are left")
+    assert (measurement.samples.unused, measurement.samples.n) == ((), 21)
+
+
+def test_samples_at_a_low_clock_are_kept_but_not_used_and_made_up_for():
+    device = FakeDevice()
+    device.clocks = iter([1980] * 4 + [1500] * 2 + [1980] * 99)
+    measurement, _ = timed({"kernel": 2.0, "cublas": 1.0}, device=device)
+    assert measurement.samples.unused == measurement.baseline.unused == (4, 5)
+    assert len(measurement.samples.ms) == 14
+    assert measurement.samples.n == 12
+    assert measurement.notes[0].startswith("2 of 14 repetitions ran below 95%")
+    assert measurement.notes[0].endswith("and are not used")
+
+
+STEADY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, first_samples=6)
+
+
+def test_a_variant_that_has_settled_is_done_early():
+    measurement, _ = timed({"kernel": 2.0, "cublas": 1.0}, STEADY)
+    assert (measurement.samples.n, measurement.baseline.n) == (6, 6)
+
+
+class Scattering(FakeDevice):
+    """Every other launch takes longer; after `calm` launches none does."""
+
+    def __init__(self, by, calm=10**6):
+        super().__init__()
+        self.by, self.left = by, calm
+
+    def time(self, launch, **how):
+        self.left -= 1
+        timing = super().time(launch, **how)
+        return replace(timing, ms=timing.ms * (1 + self.by * (self.left % 2) * (self.left > 0)))
+
+
+def test_a_variant_that_scatters_a_little_gets_all_samples():
+    assert timed({"kernel": 2.0}, STEADY, Scattering(0.03))[0].samples.n == 30
+
+
+def test_a_noisy_variant_is_measured_longer_and_then_marked():
+    noisy = timed({"kernel": 2.0}, STEADY, Scattering(0.5))[0]
+    assert noisy.samples.n == 90
+    assert noisy.notes[0].startswith("kernel: noisy")
+    calmed = timed({"kernel": 2.0}, STEADY, Scattering(0.5, calm=22))[0]
+    assert calmed.samples.n == 60
+    assert calmed.notes == ()
+
+
+def test_a_card_that_comes_straight_from_another_measurement_needs_no_warm_up():
+    clockwork, device = Clockwork(), FakeDevice()
+    policy = Policy(warmup_ms=1.0, rewarm_ms=1.0, warmup_limit_ms=60_000.0)
+    timed({"kernel": 2.0}, policy, device, clockwork)
+    assert any(call.startswith("run") for call in device.calls)
+    device.calls.clear()
+    clockwork.busy_until = math.inf
+    timed({"kernel": 2.0}, policy, device, clockwork)
+    assert not any(call.startswith("run") or call == "calibrate" for call in device.calls)
+    clockwork.busy_until = -math.inf
+    timed({"kernel": 2.0}, policy, device, clockwork)
+    assert any(call.startswith("run") for call in device.calls)
 
 
 def test_a_starved_device_is_remarked_on_unless_the_launch_is_long():

@@ -62,11 +62,17 @@ def test_the_clock_is_steady_when_the_last_readings_agree(clocks, steady):
 
 
 def test_slow_clocks_are_remarked_on_with_their_number():
-    (note,) = plan.clock_notes([1980, 1980, 1500, None], 1980)
-    assert note.startswith("1 of 3 repetitions ran below 95% of the run's SM clock of 1980 MHz")
-    assert "lowest 1500 MHz" in note
-    assert plan.clock_notes([1980, 1970], 1980) == ()
-    assert plan.clock_notes([None], None) == ()
+    clocks = [1980, 1980, 1500, None]
+    slow = plan.slow_repetitions(clocks, 1980)
+    assert slow == (2,)
+    assert plan.unused_repetitions(slow, 4, min_samples=3) == (2,)
+    assert plan.unused_repetitions(slow, 4, min_samples=4) == ()
+    (note,) = plan.clock_notes(clocks, slow, slow, 1980)
+    assert note.startswith("1 of 4 repetitions ran below 95% of the run's SM clock of 1980 MHz")
+    assert note.endswith("lowest 1500 MHz) and are not used")
+    assert plan.slow_repetitions([1980, 1970], 1980) == ()
+    assert plan.slow_repetitions([None], None) == ()
+    assert plan.clock_notes([1980, 1970], (), (), 1980) == ()
 
 
 def test_a_noisy_side_is_named():

@@ -75,6 +75,16 @@ def test_what_costs_the_worker_costs_only_its_own_job(session, kernel, policy, s
     assert session.process_id != lost
 
 
+def test_a_worker_that_someone_kills_is_replaced_and_the_job_starts_over(session):
+    session.start()
+    lost = session.process_id
+    result = session.run(job("killed_once"), POLICY)
+    assert result.failure is None
+    assert session.process_id != lost
+    again = session.run(job("killed"), POLICY)
+    assert again.failure.reason == "worker ended by signal 9 (SIGKILL) (launch)"
+
+
 def test_a_failed_verification_keeps_the_worker(session):
     session.start()
     pid = session.process_id

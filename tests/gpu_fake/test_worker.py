@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_device import FakeDevice
 
@@ -13,13 +14,13 @@ POLICY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, baseline="fak
 HERE = Path(__file__).parent
 
 
-def job(kernel="double", cubin=b"4", n=16):
+def job(kernel="double", cubin=b"4", n=16, operator="fake_operator.py:Double"):
     launches = Launches((Launch(kernel, (1, 1, 1), (32, 1, 1), 0, ()),))
     return Job(
         "v1",
         cubin,
         launches,
-        "fake_operator.py:Double",
+        operator,
         {"n": n},
         0,
         HERE,
@@ -56,6 +57,49 @@ def test_a_write_past_the_end_fails_verification_though_the_output_is_right(work
     result = worker.answer(job("overruns"), POLICY).result
     assert not result.verification.passed
     assert result.failure.reason == "y: written 0 bytes past its end of 64 bytes"
+
+
+class Comparing(FakeDevice):
+    """Compares by itself; `stale` makes the first comparison wrong, as an overwritten copy would."""
+
+    stale, downloads = False, 0
+
+    def largest_error(self, expected):
+        error = np.abs(self.buffers["y"] - expected["y"].values).max()
+        return float(error) + 1 if self.stale else float(error)
+
+    def refresh(self):
+        self.stale = False
+
+    def outputs(self):
+        self.downloads += 1
+        outputs = super().outputs()
+        return {"y": outputs["y"] + 1} if self.stale else outputs
+
+
+@pytest.fixture
+def comparing():
+    return Worker(Comparing(), lambda message: None)
+
+
+ELEMENTWISE = "fake_operator.py:ElementwiseDouble"
+
+
+def test_outputs_that_are_right_on_the_device_are_not_downloaded(comparing):
+    result = comparing.answer(job(operator=ELEMENTWISE), POLICY).result
+    assert (result.verification.passed, result.verification.max_error) == (True, 0.0)
+    assert comparing._backend.downloads == 0
+
+
+def test_where_the_device_finds_an_error_the_host_says_which(comparing):
+    result = comparing.answer(job("wrong", operator=ELEMENTWISE), POLICY).result
+    assert result.failure.reason.startswith("y[3]: got")
+    assert comparing._backend.downloads == 2
+
+
+def test_a_failure_is_looked_at_again_with_everything_made_anew(comparing):
+    comparing._backend.stale = True
+    assert comparing.answer(job(operator=ELEMENTWISE), POLICY).result.verification.passed
 
 
 def test_inputs_and_reference_are_made_once_a_problem(worker):

@@ -111,6 +111,23 @@ def test_a_nan_too_many_or_too_few_fails():
         assert judged(problem, inputs, reference, changed)[0] == np.inf
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_elementwise_form_finds_the_same_error(dtype):
+    problem, inputs, reference = setting(dtype, 20, 77, ldy=80, values="special")
+    expected, tolerance = SOFTMAX.elementwise(problem, reference)
+    right = stable_softmax(matrix(problem, inputs))
+    for scale in (1.0, 1.01):
+        out = inputs.arrays["Y"].copy()
+        out.reshape(20, 80)[:, :77] = (right * scale).astype(dtype)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(out.astype(np.float64) - expected["Y"].values) / expected["Y"].scale
+        must_be_nan = np.isnan(expected["Y"].scale)
+        assert np.isnan(out[must_be_nan]).all()
+        largest = error[~must_be_nan].max()
+        assert largest == pytest.approx(SOFTMAX.verify(problem, reference, {"Y": out})[0])
+        assert (largest <= tolerance) == (scale == 1.0)
+
+
 def test_figures():
     problem = SOFTMAX.problem({"m": 4096, "n": 256, "dtype": "bfloat16"})
     assert SOFTMAX.bytes_moved(problem) == 2 * 4096 * 256 * 2

@@ -1,0 +1,161 @@
+"""The same SGEMM space through lab and through Kernel Tuner, on a GPU: wall time per variant, cache empty.
+
+python benchmarks/sweep_vs_kernel_tuner.py [--variants 240] [--kernel-tuner 40] [--size 1024]
+
+Both verify every variant. Kernel Tuner compiles, checks and times (7 launches) one after another; lab also
+disassembles, reads and predicts every variant, times at least 10 launches with the L2 cache flushed, and writes
+records and a report. Needs the extras `gpu` and `kernel-tuner`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab import kernels
+from lab.experiment import Experiment, Point, expand, load
+from lab.launches import launches
+from lab.operators.gemm import Gemm
+from lab.run import Options, run
+
+SPACE = """question: How fast is a sweep?
+operator: gemm
+problem: {{m: {size}, n: {size}, k: {size}}}
+kernels:
+  - template: gemm/tiled.cu.j2
+    parameters:
+      block_m: [64, 128]
+      block_n: [64, 128]
+      block_k: [8, 16]
+      thread_m: [4, 8]
+      thread_n: [4, 8]
+      vector_width: [1, 2, 4]
+      padding: [0, 4]
+      double_buffer: [false, true]
+      unroll: [1, 2, 4, 8]
+archs: [native]
+toolchains: [nvrtc]
+baselines: {baselines}
+search: {{sample: {variants}, prune: {{spills: false, below_prediction: 0, below_measured: false}}}}
+"""
+
+
+class Clock:
+    """Notes when the work begins and when the last record is there."""
+
+    def __init__(self) -> None:
+        """Nothing has happened yet."""
+        self.begun = self.last = time.perf_counter()
+        self.first: float | None = None
+
+    def planned(self, *_: object) -> None:
+        """The run begins."""
+
+    def more(self, *_: object) -> None:
+        """A round of a search begins."""
+
+    def built(self, *_: object) -> None:
+        """A build is there."""
+        self.first = self.first or time.perf_counter()
+
+    def recorded(self, *_: object) -> None:
+        """A record is there."""
+        self.last = time.perf_counter()
+
+
+def with_lab(file: Path, folder: Path) -> tuple[int, float]:
+    """Variants that lab verified and measured, and seconds for each; prints where the time went."""
+    clock = Clock()
+    outcome = run(file, Options(output=folder, emulate=False), clock)
+    done = [record for record in outcome.records if record.measurement]
+    total = time.perf_counter() - clock.begun
+    each = (clock.last - clock.begun) / len(outcome.records)
+    gpu = sum(sum(r.measurement.samples.ms) * r.measurement.samples.batch for r in done if r.measurement) / 1e3
+    compile_s = sum(r.build.seconds for r in outcome.records if r.build and not r.build.cached)
+    print(
+        f"lab: {len(done)} of {len(outcome.records)} measured; first build {(clock.first or 0) - clock.begun:.1f} s, "
+        f"last record {clock.last - clock.begun:.1f} s, report {total:.1f} s after the start; {each:.4f} s a variant; "
+        f"timed launches {gpu:.2f} s; compilers' wall time {compile_s:.1f} s on {os.cpu_count()} cores"
+    )
+    return len(done), each
+
+
+def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], language: str) -> tuple[int, float]:
+    """Variants that Kernel Tuner measured, and seconds for each."""
+    from kernel_tuner import tune_kernel  # noqa: PLC0415 - an extra of its own
+
+    gemm, problem = Gemm(), experiment.problems[0].values
+    inputs = gemm.inputs(problem, 0)
+    expected = gemm.reference(problem, inputs)["C"].values
+    steps = [launches(p.kernel.template, p.parameters, problem).steps[0] for p in points]
+    arguments: list[Any] = []
+    answer: list[Any] = []
+    for name, kind in steps[0].arguments:
+        pointer = kind.endswith("*")
+        arguments.append(inputs.arrays[name].copy() if pointer else np.dtype(kind).type(inputs.scalars[name]))
+        answer.append(expected.T.reshape(-1).astype(np.float32) if name == "C" else None)
+
+    def source(parameters: dict[str, int]) -> str:
+        point = points[parameters["code"] // 2048]
+        return kernels.render(point.kernel.template, point.parameters, problem)
+
+    # one tunable that names the variant and, for the restriction, its threads; the source decides the rest
+    codes = [2048 * index + step.block[0] for index, step in enumerate(steps)]
+    began = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        results, _ = tune_kernel(
+            steps[0].entry,
+            source,
+            (int(problem["m"]), int(problem["n"])),
+            arguments,
+            {"code": codes, "block_size_x": sorted({s.block[0] for s in steps})},
+            grid_div_x=lambda p: points[p["code"] // 2048].parameters["block_m"],
+            grid_div_y=lambda p: points[p["code"] // 2048].parameters["block_n"],
+            restrictions=["code % 2048 == block_size_x"],
+            answer=answer,
+            atol=1e-2,
+            lang=language,
+            iterations=7,
+            quiet=True,
+        )
+    seconds = time.perf_counter() - began
+    done = sum(isinstance(result.get("time"), float) for result in results)
+    each = seconds / len(points)
+    print(f"Kernel Tuner, {language}: {done} of {len(points)} measured in {seconds:.1f} s; {each:.4f} s a variant")
+    return done, each
+
+
+def main() -> None:
+    """Run both, print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variants", type=int, default=240)
+    parser.add_argument("--kernel-tuner", type=int, default=40, help="how many of them it gets; 0 leaves it out")
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--baseline", action="store_true", help="lab interleaves cuBLAS with every variant")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["LAB_CACHE_DIR"] = str(folder / "cache")
+        file = folder / "space.yaml"
+        baselines = "[cublas]" if asked.baseline else "[]"
+        file.write_text(SPACE.format(size=asked.size, variants=asked.variants, baselines=baselines))
+        experiment = load(file)
+        points = expand(experiment).points
+        _, ours = with_lab(file, folder / "cold")
+        print("again, everything cached:")
+        with_lab(file, folder / "warm")
+        for language in ("PYCUDA", "NVCUDA") if asked.kernel_tuner else ():
+            _, theirs = with_kernel_tuner(experiment, points[: asked.kernel_tuner], language)
+            print(f"ratio: {theirs / ours:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What every worker process does first: it ends with its parent, and takes no more memory than its share."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import threading
+from collections.abc import Mapping
+from multiprocessing.context import BaseContext
+
+_LEAST_BYTES = 4 << 30
+"""A compiler with all of its optimisations on a large kernel stays well below this."""
+
+
+def context() -> BaseContext:
+    """How workers start: forked from a server that has imported what they need.
+
+    Not from the parent itself, which holds threads and may hold a CUDA library; nor each from nothing, which takes
+    every core a second or two.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["lab.building", "lab.emulation"])
+    return made
+
+
+def share_of_memory(workers: int) -> int:
+    """Bytes that one of so many workers may take: twice its part of the machine's, since few need all at once."""
+    return max(_LEAST_BYTES, 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(1, workers))
+
+
+def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
+    """Prepare this process for work.
+
+    Args:
+        limit_bytes: Most memory that it may take; beyond it, an allocation fails.
+        environment: The parent's variables: the server's are those of the time when it started.
+    """
+    os.environ.update(environment)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A compiler that goes on after its parent was killed would work for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

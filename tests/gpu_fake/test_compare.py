@@ -1,0 +1,62 @@
+"""The comparison on the device, executed by the emulator, against the operator's own in NumPy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lab.gpu
+from lab import emulator
+from lab.operators.base import Elementwise, Expected
+from lab.operators.gemm import Gemm
+from lab.toolchain import CompileRequest, toolchain
+
+
+@pytest.fixture(scope="module")
+def ptx():
+    source = (Path(lab.gpu.__file__).parent / "compare.cu").read_text()
+    return toolchain("nvrtc").compile(CompileRequest(source, "compare.cu", "sm_90")).ptx
+
+
+def on_device(ptx, output, expected):
+    worst = np.zeros(1, np.uint64)
+    arguments = [output, expected.values, expected.scale, np.int64(output.size), worst]
+    done = emulator.launch(ptx, f"compare_{output.dtype}", (2,), (256,), arguments)
+    assert done.clean
+    return float(worst.view(np.float64)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_it_finds_what_the_operator_finds(ptx, dtype, layout):
+    gemm = Gemm()
+    assert isinstance(gemm, Elementwise)
+    problem = gemm.problem({"m": 33, "n": 20, "k": 7, "ldc": 40, "dtype": dtype, "layout": layout, "beta": 0.5})
+    reference = gemm.reference(problem, gemm.inputs(problem, 0))
+    expected, tolerance = gemm.elementwise(problem, reference)
+    right = np.full(800, np.nan, dtype)
+    right.reshape(20, 40)[:, :33] = reference["C"].values.T
+
+    def both(change):
+        output = right.copy()
+        change(output.reshape(20, 40))
+        largest, limit, _ = gemm.verify(problem, reference, {"C": output})
+        assert limit == tolerance
+        return on_device(ptx, output, expected["C"]), largest
+
+    device, host = both(lambda c: None)
+    assert device == host <= tolerance
+    device, host = both(lambda c: c.__setitem__((4, 5), 3.0))
+    assert device == host > tolerance
+    device, host = both(lambda c: c.__setitem__((19, 32), np.nan))
+    assert np.isnan([device, host]).all()
+    device, host = both(lambda c: c.__setitem__((7, 35), 1.0))  # between two columns
+    assert device == host == np.inf
+
+
+def test_halves_are_compared_too(ptx):
+    output = np.arange(300, dtype=np.float16)
+    expected = Expected(np.arange(300.0), np.full(300, 2.0))
+    assert on_device(ptx, output, expected) == 0.0
+    output[299] += 3
+    assert on_device(ptx, output, expected) == 1.5
