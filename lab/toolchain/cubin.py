@@ -80,6 +80,20 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
         raise ValueError(f"not a whole cubin: {error}") from error
 
 
+def code(cubin: bytes, kernel: str) -> bytes:
+    """A kernel's machine code.
+
+    Raises:
+        ValueError: this is no whole 64-bit ELF image, or it has no such kernel.
+    """
+    try:
+        return next(section.content for section in _sections(cubin) if section.name == f".text.{kernel}")
+    except StopIteration:
+        raise ValueError(f"no kernel {kernel} in this cubin") from None
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a whole cubin: {error}") from error
+
+
 def _kernel(name: str, sections: dict[str, _Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
     text = sections[f".text.{name}"]
     barriers = [payload[0] for key, payload in _attributes(sections.get(f".nv.info.{name}")) if key == _NUM_BARRIERS]
