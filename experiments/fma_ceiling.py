@@ -43,7 +43,9 @@ class RepeatedOuterProduct:
         for key, most in _FIELDS.items():
             value = values.get(key)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise UserError("wrong value", key=f"problem.{key}", found=value, accepted=f"an integer from 1 to {most}")
+                raise UserError(
+                    "wrong value", key=f"problem.{key}", found=value, accepted=f"an integer from 1 to {most}"
+                )
         if values.get("dtype", "float32") != "float32":
             raise UserError("wrong value", key="problem.dtype", found=values["dtype"], accepted="float32")
         return {"dtype": "float32", **values}

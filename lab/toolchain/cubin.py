@@ -82,6 +82,21 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
         raise ValueError(f"not a whole cubin: {error}") from error
 
 
+def code(cubin: bytes, kernel: str) -> bytes:
+    """A kernel's machine code.
+
+    Raises:
+        ValueError: this is no whole 64-bit ELF image, or it has no such kernel.
+    """
+    try:
+        found = next((section for section in sections(cubin) if section.name == f".text.{kernel}"), None)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a whole cubin: {error}") from error
+    if found is None:
+        raise ValueError(f"no kernel {kernel} in this cubin")
+    return found.content
+
+
 def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
     text = found[f".text.{name}"]
     barriers = [payload[0] for key, payload in _attributes(found.get(f".nv.info.{name}")) if key == _NUM_BARRIERS]

@@ -1,0 +1,12 @@
+"""A model of one SM's schedulers: where the cycles of a kernel's hot loop go, and how fast it would run.
+
+The limits (`lab.limits`) say what a kernel cannot exceed; this says what it would reach, by issuing the loop's SASS
+with the compiler's own scheduling bits, cycle by cycle, on a sub-partition with the resident warps. An estimate, from
+the machine code alone: it is shown as predicted, and measured figures stand beside it.
+"""
+
+from lab.pipeline.estimate import Estimate, estimate
+from lab.pipeline.machine import Machine, machine_of
+from lab.pipeline.trace import Traffic
+
+__all__ = ["Estimate", "Machine", "Traffic", "estimate", "machine_of"]

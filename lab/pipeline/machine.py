@@ -1,0 +1,56 @@
+"""Latencies and rates of an SM that the model needs and no document gives in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One SM of an architecture, as the model sees it. All times in SM cycles.
+
+    Attributes:
+        shared_latency: From the end of a shared-memory access's passes to its result.
+        global_latency: From the issue of a global load to its result, under load, L2 and DRAM mixed.
+        operands_read: Until a memory instruction has read its registers, once its turn has come.
+        variable_latency: Of other instructions that raise a barrier (special functions, special registers).
+        block_barrier: From the last warp's arrival at a block's barrier to the next instruction.
+        branch: After a taken branch.
+        queue: Memory instructions of a sub-partition that may wait for their turn.
+        two_in_a_bank: What an instruction costs on top that reads two registers of one bank (register number
+            modulo 2), on average.
+        three_in_a_bank: As before, three.
+        source: Where the figures come from.
+    """
+
+    shared_latency: float
+    global_latency: float
+    operands_read: float
+    variable_latency: float
+    block_barrier: float
+    branch: float
+    queue: int
+    two_in_a_bank: float
+    three_in_a_bank: float
+    source: str
+
+
+_MACHINES = {
+    "sm_90": Machine(
+        shared_latency=24,
+        global_latency=900,
+        operands_read=8,
+        variable_latency=20,
+        block_barrier=20,
+        branch=10,
+        queue=9,
+        two_in_a_bank=0.35,
+        three_in_a_bank=1.0,
+        source="a coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200 (reports/h200)",
+    ),
+}
+
+
+def machine_of(arch: str) -> Machine | None:
+    """The model of an architecture such as `sm_90` or `sm_90a`; None where it was never compared with a GPU."""
+    return _MACHINES.get(arch.rstrip("af"))
