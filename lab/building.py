@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lab import toolchain
@@ -12,8 +13,10 @@ from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Function, Module
 from lab.isa.ptx import read_ptx
 from lab.isa.sass import read_sass
+from lab.pipeline import MainLoop, main_loop
 from lab.plan import Planned
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
+from lab.toolchain.cubin import code
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Built:
         ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
         sass: The same for the SASS.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
+        loops: Symbol to the main loop as the model of the schedulers reads it.
     """
 
     build: Build
@@ -50,6 +54,7 @@ class Built:
     ptx: Mapping[str, KernelMix]
     sass: Mapping[str, KernelMix]
     sass_sha256: str
+    loops: Mapping[str, MainLoop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +89,27 @@ def build(task: BuildTask) -> Built | BuildFailure:
         return BuildFailure(str(error), error.log, error.command)
     try:
         sass = read_sass(result.disassembly.json, result.disassembly.text, "kernel.sass")
+        mixes = _mixes(sass, task.entries)
         return Built(
             build=result.build,
             disassembly=result.disassembly,
             cached=result.cached,
             ptx=_mixes(read_ptx(result.build.ptx, "kernel.ptx"), task.entries),
-            sass=_mixes(sass, task.entries),
+            sass=mixes,
             sass_sha256=_code_hash(sass, task.entries),
+            loops=_loops(result.build.cubin, _functions(sass, task.entries), mixes),
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
+
+
+def _loops(cubin: bytes, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
+    """Main loops for the model of the schedulers; none of a kernel whose code is not there."""
+    found = {}
+    for function in functions:
+        with suppress(ValueError):
+            found[function.name] = main_loop(function, code(cubin, function.name), mixes[function.name])
+    return found
 
 
 def _mixes(module: Module, entries: tuple[str, ...]) -> dict[str, KernelMix]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from lab import __version__, environment, kernels
 from lab.building import BuildFailure, Built
 from lab.errors import ReaderError, UserError
+from lab.estimation import EstimateTask
 from lab.experiment import Expansion, Experiment
 from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
@@ -22,7 +23,10 @@ from lab.isa.mix import module_mix, to_json
 from lab.isa.ptx import read_ptx
 from lab.launches import Launch, predictions
 from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
-from lab.measurement import GpuDescription
+from lab.limits.gpus import WARP
+from lab.limits.occupancy import occupancy
+from lab.measurement import GpuDescription, Merit
+from lab.pipeline import Estimate
 from lab.plan import Planned
 from lab.store import (
     PROVENANCE,
@@ -38,11 +42,23 @@ from lab.store import (
 from lab.toolchain.base import Resources
 
 
-def judged(record: VariantRecord, emulation: EmulationRecord | None) -> VariantRecord:
-    """The record with what the emulator found: a variant with findings is not verified."""
-    if emulation is None:
-        return record
+def judged(
+    record: VariantRecord,
+    emulation: EmulationRecord,
+    estimate: Estimate | None = None,
+    model: EstimateTask | None = None,
+) -> VariantRecord:
+    """The record with what the emulator found: a variant with findings is not verified.
+
+    Args:
+        record: So far.
+        emulation: The execution on the CPU.
+        estimate: Of the variant's code on a GPU full of its blocks.
+        model: What the estimate was made with.
+    """
     record = replace(record, emulation=emulation)
+    if estimate is not None and model is not None and record.launch is not None:
+        record = replace(record, estimate=estimate.on(model.gpu, math.prod(record.launch.grid), model.blocks_per_sm))
     if emulation.fault:
         return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
@@ -111,6 +127,24 @@ def inspected(
         for step, launch in zip(record.steps, steps, strict=True)
     )
     return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def estimate_task(
+    experiment: Experiment, planned: Planned, outcome: Built | BuildFailure, gpu: GpuDescription | None
+) -> EstimateTask | None:
+    """What the model of the schedulers needs; None where it has nothing to say of the variant."""
+    operator, steps = experiment.operator, planned.launches.steps
+    if isinstance(outcome, BuildFailure) or len(steps) != 1 or operator.merit is not Merit.TFLOPS:
+        return None
+    (step,) = steps
+    loop, target = outcome.loops.get(step.entry), _target(experiment, planned.request.arch, gpu)
+    if loop is None or not loop.fma:
+        return None
+    threads = math.prod(step.block)
+    held = occupancy(
+        target.architecture, outcome.build.resources[step.entry], threads, step.dynamic_shared_bytes
+    ).blocks_per_sm
+    return EstimateTask(target, loop, outcome.ptx[step.entry], -(-threads // WARP), held) if held else None
 
 
 def _geometry(launch: Launch) -> LaunchRecord:

@@ -40,12 +40,13 @@ from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
 from lab.limits.bounds import Prediction
 from lab.measurement import GpuDescription, Measurement, Merit, Verification
+from lab.pipeline import Estimate
 from lab.toolchain.base import Resources
 
 PROVENANCE = "provenance.json"
 """The file of a variant that is written last; it holds the sizes of the others."""
 
-SCHEMA = 6
+SCHEMA = 7
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 
@@ -243,6 +244,8 @@ class VariantRecord:
         mappings: Names of the parameters that are mappings.
         accesses: What the template predicts of its memory accesses (`global.load`, `shared.store`, …): sectors a
             request to global memory, bank conflicts a request to shared memory.
+        estimate: Throughput by the model of the schedulers; None where it does not apply, or nothing was executed on
+            the CPU.
     """
 
     variant: str
@@ -269,6 +272,7 @@ class VariantRecord:
     round: int | None = None
     mappings: tuple[str, ...] = ()
     accesses: Mapping[str, float] = field(default_factory=dict)
+    estimate: Estimate | None = None
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""

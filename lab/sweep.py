@@ -21,13 +21,15 @@ from pebble import ProcessExpired, ProcessPool
 
 from lab import records, workers
 from lab.building import BuildFailure, Built, build, build_task
-from lab.emulation import EmulationTask, emulate, not_executed
+from lab.emulation import EmulationTask, not_executed
 from lab.errors import MissingToolError
+from lab.estimation import EstimateTask, execute
 from lab.experiment import Experiment
 from lab.gpu.job import Flush, Job, JobResult, Policy
 from lab.gpu.session import GpuSession
 from lab.launches import launches
 from lab.measurement import GpuDescription
+from lab.pipeline import Estimate
 from lab.plan import Planned
 from lab.search import Group, Pruner, Score, group_of, score
 from lab.store import EmulationRecord, Store, VariantRecord
@@ -98,6 +100,7 @@ class _Item:
     record: VariantRecord
     ptx: str
     cubin: bytes
+    model: EstimateTask | None
 
 
 @dataclass
@@ -147,7 +150,7 @@ class Sweep:
         self._waiting: deque[Planned] = deque()
         self._building: dict[Future[Any], list[Planned]] = {}
         self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
-        self._emulated: dict[str, EmulationRecord] = {}
+        self._emulated: dict[str, tuple[EmulationRecord, Estimate | None]] = {}
         self._measuring: dict[Future[JobResult], _Item] = {}
         self._ready: list[tuple[float, int, _Item]] = []
         self._held: dict[int, _Item | VariantRecord] = {}
@@ -234,7 +237,8 @@ class Sweep:
             record = records.inspected(self.experiment, one, outcome, self.gpu, self.round)
             self.store.write_files(one.variant, records.files_of(one, outcome, record))
             code = (outcome.build.ptx, outcome.build.cubin) if isinstance(outcome, Built) else ("", b"")
-            self._held[one.position] = _Item(one, record, *code)
+            model = records.estimate_task(self.experiment, one, outcome, self.gpu)
+            self._held[one.position] = _Item(one, record, *code, model)
         self._release()
 
     def _release(self) -> None:
@@ -287,14 +291,14 @@ class Sweep:
         self._execute_again(task, key, [item])
 
     def _execute_again(self, task: EmulationTask, key: str, items: list[_Item]) -> None:
-        future = self._pool.schedule(emulate, args=[task, items[0].ptx], timeout=EMULATION_TIMEOUT_S)
+        future = self._pool.schedule(execute, args=[task, items[0].ptx, items[0].model], timeout=EMULATION_TIMEOUT_S)
         self._emulating[future] = (task, key, items)
 
-    def _executed(self, key: str, items: Sequence[_Item], done: EmulationRecord) -> None:
+    def _executed(self, key: str, items: Sequence[_Item], done: tuple[EmulationRecord, Estimate | None]) -> None:
         if len(self.experiment.problems) > 1:  # else it does not come again
             self._emulated[key] = done
         for item in items:
-            item.record = records.judged(item.record, done)
+            item.record = records.judged(item.record, *done, item.model)
             if item.record.status.failed:
                 self._finish(item, item.record)
             else:
@@ -380,18 +384,18 @@ def _outcome(future: Future[Any]) -> Built | BuildFailure:
     return outcome
 
 
-def _emulation(future: Future[Any], task: EmulationTask) -> EmulationRecord:
+def _emulation(future: Future[Any], task: EmulationTask) -> tuple[EmulationRecord, Estimate | None]:
     try:
-        done: EmulationRecord = future.result()
+        done: tuple[EmulationRecord, Estimate | None] = future.result()
     except TimeoutError:
-        return not_executed(
-            task, f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
-        )
+        why = f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
     except MemoryError:
-        return not_executed(task, "the emulation needs more memory than its share; a smaller `emulate` problem helps")
+        why = "the emulation needs more memory than its share; a smaller `emulate` problem helps"
     except ProcessExpired as error:
-        return not_executed(task, f"the emulating process ended by itself: {error}")
-    return done
+        why = f"the emulating process ended by itself: {error}"
+    else:
+        return done
+    return not_executed(task, why), None
 
 
 def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.pipeline.machine import Machine
-from lab.pipeline.trace import Slot, Unit
+from lab.pipeline.trace import Slot, Traffic, Unit, passes
 
 SUB_PARTITIONS = 4
 _WARM, _COUNTED = 2, 3  # iterations; the loop repeats itself by then
@@ -61,7 +61,7 @@ class Cycles:
     by_cause: Mapping[Cause, float]
 
 
-def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: Machine) -> Cycles:
+def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: Machine, traffic: Traffic) -> Cycles:
     """Run some iterations of a loop with `warps` warps of `blocks` blocks on one sub-partition.
 
     Args:
@@ -69,15 +69,19 @@ def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: Machine) ->
         warps: Resident warps of the sub-partition.
         blocks: Resident blocks of the SM, among which the warps are divided evenly.
         machine: Latencies and rates.
+        traffic: What memory instructions cost.
     """
-    return _Simulation(path, warps, blocks, machine).run()
+    return _Simulation(path, warps, blocks, machine, traffic).run()
 
 
 class _Simulation:
     """State of one sub-partition."""
 
-    def __init__(self, path: Sequence[Slot], warps: int, blocks: int, machine: Machine) -> None:
+    def __init__(self, path: Sequence[Slot], warps: int, blocks: int, machine: Machine, traffic: Traffic) -> None:
         self._path, self._machine = path, machine
+        clashes = {2: machine.two_in_a_bank, 3: machine.three_in_a_bank}
+        self._extra = [clashes.get(slot.clash, 0.0) for slot in path]
+        self._passes = [passes(slot, traffic) for slot in path]
         each = max(1, warps // blocks)
         self._warps = [_Warp(i // each) for i in range(warps)]
         self._each = each
@@ -102,11 +106,11 @@ class _Simulation:
                 self._causes[cause] += wait
                 now += wait
                 continue
-            slot = self._issue(self._warps[chosen], now)
+            slot, extra = self._issue(self._warps[chosen], now)
             last = chosen if slot.control.stall <= 1 else chosen + 1
             self._causes[Cause.FMA if slot.fma else Cause.OTHER] += 1
-            self._causes[Cause.BANKS] += slot.extra
-            now += 1 + slot.extra
+            self._causes[Cause.BANKS] += extra
+            now += 1 + extra
             issued += 1
             if issued == warm:
                 self._warm = now, dict(self._causes)
@@ -152,13 +156,14 @@ class _Simulation:
                 ready, why = done, Cause.GLOBAL
         return ready, why
 
-    def _issue(self, warp: _Warp, now: float) -> Slot:
-        slot = self._path[warp.at % len(self._path)]
+    def _issue(self, warp: _Warp, now: float) -> tuple[Slot, float]:
+        place = warp.at % len(self._path)
+        slot, extra = self._path[place], self._extra[place]
         warp.at += 1
-        warp.ready, warp.why = now + max(1, slot.control.stall) + slot.extra, Cause.STALL
+        warp.ready, warp.why = now + max(1, slot.control.stall) + extra, Cause.STALL
         machine, unit = self._machine, slot.unit
         if unit in (Unit.SHARED, Unit.GLOBAL, Unit.COPY):
-            self._access(warp, slot, now)
+            self._access(warp, slot, self._passes[place], now)
         elif unit is Unit.BARRIER:
             self._arrive(warp, now)
         else:
@@ -171,12 +176,12 @@ class _Simulation:
             warp.groups.append(warp.copies)
         elif unit is Unit.WAIT:
             del warp.groups[: max(0, len(warp.groups) - slot.left)]
-        return slot
+        return slot, extra
 
-    def _access(self, warp: _Warp, slot: Slot, now: float) -> None:
+    def _access(self, warp: _Warp, slot: Slot, taken: float, now: float) -> None:
         """A memory instruction takes its turn on the data path."""
         machine = self._machine
-        self._data_free = max(now, self._data_free) + SUB_PARTITIONS * slot.passes
+        self._data_free = max(now, self._data_free) + SUB_PARTITIONS * taken
         heapq.heappush(self._queue, self._data_free)
         if slot.unit is Unit.SHARED:
             self._raise(warp, slot, self._data_free + machine.shared_latency, self._data_free, Cause.SHARED)

@@ -10,7 +10,6 @@ from enum import StrEnum
 from lab.isa.control import Control, read_control
 from lab.isa.mix import KernelMix, LoopMix
 from lab.isa.model import Function, Instruction
-from lab.pipeline.machine import Machine
 
 
 class Unit(StrEnum):
@@ -34,19 +33,49 @@ class Slot:
 
     Attributes:
         unit: What it needs.
-        passes: Shared or global memory: cycles of the SM's data path.
-        extra: Cycles that register banks cost on top of the issue slot.
+        width: Shared or global memory: bytes of a lane's access.
+        store: It writes memory.
+        clash: Registers of one bank (number modulo 2) that it reads beyond the operand cache, at most.
         left: For `WAIT`: groups of copies that may still be under way.
         fma: Fused multiply-adds of a lane.
         control: The compiler's scheduling bits.
     """
 
     unit: Unit
-    passes: float
-    extra: float
+    width: int
+    store: bool
+    clash: int
     left: int
     fma: int
     control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class MainLoop:
+    """What a kernel's time goes into: its hot loop, and what the loop around it does besides.
+
+    Attributes:
+        hot: The hot loop, in a kernel without loops all of it.
+        before: Of the loop around it, what precedes the hot loop; empty where there is none.
+        after: What follows it.
+        nested: There is a loop around it.
+        fma: Fused multiply-add instructions of the hot loop.
+    """
+
+    hot: tuple[Slot, ...]
+    before: tuple[Slot, ...]
+    after: tuple[Slot, ...]
+    nested: bool
+    fma: int
+
+    def path(self, trips: float | None) -> tuple[Slot, ...]:
+        """What a warp issues in an iteration of the outer loop whose hot loop turns `trips` times, or of the hot loop.
+
+        Paths that a branch skips are taken to be issued.
+        """
+        if not self.nested or trips is None:
+            return self.hot
+        return (*self.before, *(self.hot * max(1, round(trips))), *self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +124,37 @@ _SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
 _BYTES_A_CYCLE = 4  # a lane's share of the 128 bytes that the data path moves
 
 
-def slots(function: Function, code: bytes, traffic: Traffic, machine: Machine) -> tuple[Slot, ...]:
+def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
+    """Read a kernel's main loop.
+
+    Args:
+        function: Its SASS.
+        code: Its machine code.
+        mix: Static mix of the SASS.
+
+    Raises:
+        ValueError: the code is not that of the function.
+    """
+    all_slots = slots(function, code)
+    hot = mix.hot_loop
+    if hot is None:
+        return MainLoop(all_slots, (), (), nested=False, fma=sum(slot.fma > 0 for slot in all_slots))
+    inside = _inside(function, hot)
+    around = next((loop for loop in mix.loops if loop.label == hot.parent), None)
+    own: list[int] = []
+    if around is not None:
+        nested = {i for loop in mix.loops if loop.parent == around.label for i in _inside(function, loop)}
+        own = [i for i in _inside(function, around) if i not in nested]
+    return MainLoop(
+        tuple(all_slots[i] for i in inside),
+        tuple(all_slots[i] for i in own if i < inside[0]),
+        tuple(all_slots[i] for i in own if i > inside[0]),
+        nested=around is not None,
+        fma=sum(all_slots[i].fma > 0 for i in inside),
+    )
+
+
+def slots(function: Function, code: bytes) -> tuple[Slot, ...]:
     """Every instruction of a function as the model issues it.
 
     Raises:
@@ -106,32 +165,41 @@ def slots(function: Function, code: bytes, traffic: Traffic, machine: Machine) -
         control = read_control(code, instruction.address or 0)
         registers = [int(m[1]) if (m := _REGISTER.search(text)) else None for text in instruction.operands[1:4]]
         root = instruction.opcode.partition(".")[0]
-        extra = 0.0
+        clash = 0
         if root in _ARITHMETIC:
             fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
             odd = sum(r % 2 for r in fetched)
-            fullest = max(odd, len(fetched) - odd)
-            extra = {2: machine.two_in_a_bank, 3: machine.three_in_a_bank}.get(fullest, 0.0)
+            clash = max(odd, len(fetched) - odd)
         kept = {place: r for place, r in enumerate(registers) if r is not None and control.reuse[place]}
-        made.append(_slot(instruction, root, control, extra, traffic))
+        made.append(_slot(instruction, root, control, clash))
     return tuple(made)
 
 
-def _slot(instruction: Instruction, root: str, control: Control, extra: float, traffic: Traffic) -> Slot:
-    unit = _UNITS.get(root, Unit.NONE)
-    left = 0
+def _slot(instruction: Instruction, root: str, control: Control, clash: int) -> Slot:
+    unit, left = _UNITS.get(root, Unit.NONE), 0
     if root == "DEPBAR" and instruction.operands:
-        unit, left = Unit.WAIT, int(instruction.operands[-1], 16) if len(instruction.operands) > 1 else 0
-    passes = 0.0
+        unit, left = Unit.WAIT, _number(instruction.operands[-1])
     width = 16 if "128" in instruction.opcode else 8 if "64" in instruction.opcode else 4
-    if unit is Unit.SHARED:
-        store = root.startswith("ST")
-        counted = traffic.store_wavefronts if store else traffic.load_wavefronts
-        bytes_counted = traffic.store_bytes if store else traffic.load_bytes
-        passes = _shared_passes(width, counted, bytes_counted)
-    elif unit in (Unit.GLOBAL, Unit.COPY):
-        passes = max(width / _BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
-    return Slot(unit, passes, extra, left, _FMA.get(root, 0), control)
+    return Slot(unit, width, root.startswith("ST"), clash, left, _FMA.get(root, 0), control)
+
+
+def _number(operand: str) -> int:
+    """The groups that `DEPBAR.LE SB0, 0x1` leaves; none where it names none."""
+    try:
+        return int(operand, 0)
+    except ValueError:
+        return 0
+
+
+def passes(slot: Slot, traffic: Traffic) -> float:
+    """Cycles of the SM's data path that a memory instruction takes; 0 for others."""
+    if slot.unit in (Unit.GLOBAL, Unit.COPY):
+        return max(slot.width / _BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
+    if slot.unit is not Unit.SHARED:
+        return 0.0
+    if slot.store:
+        return _shared_passes(slot.width, traffic.store_wavefronts, traffic.store_bytes)
+    return _shared_passes(slot.width, traffic.load_wavefronts, traffic.load_bytes)
 
 
 def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
@@ -145,25 +213,6 @@ def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
     if width <= bytes_counted:
         return counted
     return max(counted, min(width / _BYTES_A_CYCLE, counted * width / bytes_counted))
-
-
-def main_path(function: Function, mix: KernelMix, trips: float | None) -> tuple[int, ...]:
-    """Instructions, by index, that a warp issues in one iteration of the main loop.
-
-    That is the hot loop, or, where `trips` tells how often it turns within one, the loop around it, with the hot loop
-    so many times over. Paths that a branch skips are taken to be issued.
-    """
-    hot = mix.hot_loop
-    if hot is None:
-        return tuple(range(len(function.instructions)))
-    inside = _inside(function, hot)
-    around = next((loop for loop in mix.loops if loop.label == hot.parent), None)
-    if around is None or trips is None:
-        return tuple(inside)
-    nested = {i for loop in mix.loops if loop.parent == around.label for i in _inside(function, loop)}
-    own = [i for i in _inside(function, around) if i not in nested]
-    before, after = [i for i in own if i < inside[0]], [i for i in own if i > inside[0]]
-    return (*before, *(inside * max(1, round(trips))), *after)
 
 
 def _inside(function: Function, loop: LoopMix) -> list[int]:

@@ -20,6 +20,7 @@ from lab.report.columns import Column, Value
 from lab.report.curves import Curve
 from lab.report.effects import Effect, Interaction
 from lab.report.figures import Response, column_name
+from lab.report.model import Agreement
 
 Spec = dict[str, Any]
 alt: Any = typed  # its annotations refuse values that are only known at run time
@@ -227,6 +228,31 @@ def curve_chart(found: Curve, response: Response) -> Chart:
     for key in ("$schema", "config"):
         spec.pop(key, None)
     return Chart("curve", f"{response.axis} against {found.axis}", (Choice("curve", spec),))
+
+
+def model_chart(found: Sequence[Agreement], names: Mapping[str, str], response: Response) -> Chart:
+    """Predicted against measured throughput, a choice for each prediction; on the line they agree."""
+
+    def spec(one: Agreement) -> Spec:
+        rows = [{"variant": v, "label": names.get(v, v), "x": x, "y": y, "error": y / x - 1} for v, x, y in one.points]
+        most = 1.05 * max(value for _, *both in one.points for value in both)
+        side = alt.Scale(domain=[0, most], nice=False)
+        diagonal = alt.Chart(alt.InlineData([{"x": 0, "y": 0}, {"x": most, "y": most}])).mark_line(
+            color=style.BASELINE, strokeDash=[5, 4], strokeWidth=1
+        )
+        points = alt.Chart(alt.InlineData(rows)).mark_circle(size=60, color=style.PREDICTED, cursor="pointer")
+        tooltip = [
+            alt.Tooltip(field="label", type="nominal", title="variant"),
+            alt.Tooltip(field="x", type="quantitative", title=f"measured ({response.unit})", format=".2f"),
+            alt.Tooltip(field="y", type="quantitative", title=f"{one.name} ({response.unit})", format=".2f"),
+            alt.Tooltip(field="error", type="quantitative", title="error", format="+.1%"),
+        ]
+        x_axis = alt.X(field="x", type="quantitative", title=f"throughput ({response.unit}, measured)", scale=side)
+        y_axis = alt.Y(field="y", type="quantitative", title=f"{one.name} ({response.unit}, predicted)", scale=side)
+        layers = alt.layer(diagonal.encode(x=x_axis, y=y_axis), points.encode(x=x_axis, y=y_axis, tooltip=tooltip))
+        return _finish(layers)
+
+    return Chart("model", "predicted against measured throughput", tuple(Choice(one.name, spec(one)) for one in found))
 
 
 def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:

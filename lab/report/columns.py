@@ -16,6 +16,7 @@ from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
 from lab.report.executed import executed_by_class
+from lab.report.model import estimated, loss
 from lab.store import BuildRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
@@ -233,6 +234,17 @@ FIGURES: Final = (
         about="the least of the bounds",
     ),
     Column("predicted_bound", "binding bound", P, _ceiling_name, shown=True, about="the bound that is least"),
+    Column(
+        "estimated_tflops",
+        "estimate",
+        P,
+        estimated,
+        "TFLOP/s",
+        ".2f",
+        shown=True,
+        about="by a model of the schedulers that issues the hot loop's SASS; no ceiling",
+    ),
+    Column("estimated_loss", "costs most besides fma", P, loss, shown=True, about="share of the model's cycles"),
     Column(
         "occupancy",
         "occupancy",

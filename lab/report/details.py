@@ -55,6 +55,7 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
         ("Build", "static", _build_rows(record)),
         ("Launches", "static", _step_rows(record)),
         ("Occupancy and bounds", "predicted", _prediction_rows(record)),
+        ("Where the cycles go", "predicted", _estimate_rows(record)),
         ("Execution on the CPU", "emulated", _emulation_rows(record)),
         ("Verification on the GPU", "", _verification_rows(record)),
         ("Measurement", "measured", _measurement_rows(record)),
@@ -132,6 +133,17 @@ def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
         *((bound.name, f"≤ {bound.rate:.2f} {record.merit}: {bound.explanation}") for bound in bounds),
         ("peak", f"{prediction.peak:.1f} {record.merit}"),
         *accesses,
+    ]
+
+
+def _estimate_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    if record.estimate is None:
+        return []
+    shares = sorted(record.estimate.shares.items(), key=lambda item: -item[1])
+    return [
+        ("throughput", f"{record.estimate.tflops:.2f} TFLOP/s"),
+        ("cycles an iteration", f"{record.estimate.cycles:,.0f}"),
+        *((cause, f"{share:.1%}") for cause, share in shares),
     ]
 
 

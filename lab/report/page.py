@@ -22,6 +22,7 @@ from lab.report.executed import difference
 from lab.report.faults import findings_of
 from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
+from lab.report.model import loss
 from lab.store import Store, VariantRecord
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def page(
         heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
         different=_different(analysis.records),
         most_bars=chartdata.MOST_BARS,
+        strays=_strays(analysis),
         problems=len(by_problem(analysis.run, analysis.records)),
     )
 
@@ -174,6 +176,19 @@ def _span(values: Iterable[float | None], unit: str) -> str | None:
         return None
     low, high = min(known), max(known)
     return f"{low:g} {unit}" if low == high else f"{low:g} to {high:g} {unit}"
+
+
+def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
+    """Each prediction's worst variant: (id, name, what was predicted, measured, and said to cost most)."""
+    made, by_id, names = [], {r.variant: r for r in analysis.records}, chartdata.names(analysis.records)
+    for one in analysis.agreements:
+        measured, value = next((x, y) for variant, x, y in one.points if variant == one.worst)
+        why = loss(by_id[one.worst]) if one.name == "estimate" else None
+        unit = analysis.response.unit
+        text = f"predicted {value:.2f}, measured {measured:.2f} {unit}"
+        text += f"; in the model {why} of the cycles." if why else "."
+        made.append((one.name, (one.worst, names.get(one.worst, one.worst), text)))
+    return made
 
 
 def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ from lab.report.columns import Column, Value
 from lab.report.curves import Curve
 from lab.report.effects import Effect
 from lab.report.figures import Response, text
+from lab.report.model import Agreement
 from lab.store import VariantRecord
 
 DPI: Final = 160
@@ -118,6 +119,24 @@ def ratio(
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     if by:
         axis.legend(fontsize=8, frameon=False, loc="best")
+    return _save(figure, path, title)
+
+
+def model(path: Path, found: Sequence[Agreement], response: Response, *, title: str) -> Path:
+    """Predicted against measured throughput, side by side; on the line they agree."""
+    figure, axes = _figure(4.2, columns=len(found))
+    for axis, one in zip(axes, found, strict=True):
+        axis.grid(color=FAINT, linewidth=0.5)
+        measured, predicted = [x for _, x, _ in one.points], [y for *_, y in one.points]
+        most = 1.05 * max(*measured, *predicted)
+        axis.plot([0, most], [0, most], color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
+        axis.scatter(measured, predicted, s=30, color=style.PREDICTED, alpha=0.85, linewidths=0)
+        axis.set_xlim(0, most)
+        axis.set_ylim(0, most)
+        axis.set_xlabel(f"throughput ({response.unit}, measured)", fontsize=9, color=INK)
+        axis.set_ylabel(f"{one.name} ({response.unit}, predicted)", fontsize=9, color=INK)
+        rank = "" if one.correlation is None else f", rank correlation {one.correlation:.2f}"
+        axis.set_title(f"median error {one.error:.1%}{rank}, n = {len(one.points)}", fontsize=9, color=INK)
     return _save(figure, path, title)
 
 

@@ -27,6 +27,7 @@ from lab.report.effects import (
 )
 from lab.report.figures import Response, response_of
 from lab.report.listings import BUDGET
+from lab.report.model import Agreement, agreements
 from lab.report.page import page
 from lab.store import RunRecord, Store, VariantRecord, record_to_json, write_atomically
 
@@ -49,6 +50,7 @@ class Analysis:
         by: Column that colours the ratio chart and its values, or None.
         baseline: Name and throughput, where one is the same for all variants, else None.
         curve: Throughput along a problem axis, where the problems differ in one number; else None.
+        agreements: Predictions against measurements, where there are enough of both.
     """
 
     run: RunRecord
@@ -64,6 +66,7 @@ class Analysis:
     by: tuple[Column, tuple[Value, ...]] | None
     baseline: tuple[str, float] | None
     curve: Curve | None
+    agreements: tuple[Agreement, ...]
 
     @property
     def ratio(self) -> str:
@@ -104,6 +107,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         by,
         baselines[0] if len(baselines) == 1 else None,
         curve(run, records, response),
+        agreements(records),
     )
 
 
@@ -184,6 +188,8 @@ def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
         made.append(charts.ratio_chart(a.columns, a.axes, a.response, a.by, a.baseline, labels=labels))
     if a.bars:
         made.append(charts.bars_chart(a.bars, a.response))
+    if a.agreements:
+        made.append(charts.model_chart(a.agreements, chartdata.names(a.records), a.response))
     if a.slices:
         made.extend(charts.mix_charts(a.slices))
     made.extend(charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.response))
@@ -211,6 +217,9 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
         file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
         peak = chartdata.common_peak(a.records)
         made.append(plots.bars(folder / file, a.bars, a.response, peak, title=f"{name}: {what} of {title}"))
+    if a.agreements:
+        title = f"{name}: predicted against measured throughput"
+        made.append(plots.model(folder / "model.png", a.agreements, a.response, title=title))
     if a.slices:
         made.append(plots.mix(folder / "instruction_mix.png", a.slices, title=f"{name}: instructions of the hot loop"))
     if a.effects:

@@ -1,0 +1,93 @@
+"""Execute a variant on the CPU and, with what was counted, estimate its throughput: a stage for worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.emulation import EmulationTask, emulate
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.isa.mix import KernelMix, LoopMix
+from lab.isa.model import InstructionClass
+from lab.limits import Gpu
+from lab.pipeline import Estimate, MainLoop, Traffic, estimate
+from lab.store import EmulationRecord, ExecutedLines
+
+_LANES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateTask:
+    """What the model of the schedulers needs of one kernel besides the counts.
+
+    Attributes:
+        gpu: Where it would run.
+        loop: Main loop of its SASS.
+        ptx: Static mix of its PTX, which the counts are of.
+        warps_per_block: Warps of a block.
+        blocks_per_sm: Resident blocks.
+    """
+
+    gpu: Gpu
+    loop: MainLoop
+    ptx: KernelMix
+    warps_per_block: int
+    blocks_per_sm: int
+
+
+def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Estimate | None]:
+    """Execute, and estimate where there is a model and the counts are of its kernel."""
+    done = emulate(task, ptx)
+    if model is None or done.executed is None or [step.entry for step in done.launches] != [model.ptx.name]:
+        return done, None
+    found = estimate(
+        model.gpu,
+        model.loop,
+        warps_per_block=model.warps_per_block,
+        blocks_per_sm=model.blocks_per_sm,
+        traffic=traffic_of(done.executed),
+        trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
+    )
+    return done, found
+
+
+def traffic_of(executed: ExecutedCounts) -> Traffic:
+    """Mean costs of the memory instructions that were executed."""
+    loads, stores = (executed.memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store"))
+    fetched = sum((executed.memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
+    return Traffic(
+        load_wavefronts=loads.wavefronts / max(1, loads.requests),
+        store_wavefronts=stores.wavefronts / max(1, stores.requests),
+        load_bytes=loads.bytes_used / max(1, loads.requests) / _LANES,
+        store_bytes=stores.bytes_used / max(1, stores.requests) / _LANES,
+        sectors=fetched.sectors_per_request,
+    )
+
+
+def trips_of(lines: Sequence[ExecutedLines], ptx: KernelMix, sass_fma: int) -> float | None:
+    """Turns of the SASS's hot loop in one turn of the loop around it.
+
+    The PTX's loops were counted; ptxas may have unrolled its hot loop further, which the fma of both texts tell.
+
+    Returns:
+        None where the PTX's hot loop stands alone, or its counts do not say.
+    """
+    hot = ptx.hot_loop
+    around = next((loop for loop in ptx.loops if hot is not None and loop.label == hot.parent), None)
+    if hot is None or around is None or not sass_fma:
+        return None
+    counted = {line: group.warps for group in lines for line in group.lines}
+    inner, outer = _turns(hot, ptx, counted), _turns(around, ptx, counted)
+    if not inner or not outer:
+        return None
+    return inner / outer * hot.counts.by_class.get(InstructionClass.FMA, 0) / sass_fma
+
+
+def _turns(loop: LoopMix, ptx: KernelMix, counted: dict[int, int]) -> int:
+    """Warp instructions of the loop's most executed line outside the loops within it."""
+    nested = {line for other in ptx.loops if other.parent == loop.label for line in _lines(other)}
+    return max((counted.get(line, 0) for line in _lines(loop) if line not in nested), default=0)
+
+
+def _lines(loop: LoopMix) -> list[int]:
+    return [line for first, last in loop.lines for line in range(first, last + 1)]

@@ -1,0 +1,79 @@
+"""How far predictions hold: the ceiling and the estimate of every measured variant, against what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from scipy.stats import spearmanr
+
+from lab.measurement import Merit
+from lab.report import figures
+from lab.store import Status, VariantRecord
+
+_FEWEST = 4
+"""Variants that a rank correlation needs to say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """One prediction against the measurements.
+
+    Attributes:
+        name: `estimate` or `ceiling`.
+        points: (variant, measured, predicted), throughput in the operator's unit.
+        error: Median of |predicted / measured - 1|.
+        correlation: Spearman's rank correlation; None where all of one side are equal.
+        worst: Variant with the largest error.
+    """
+
+    name: str
+    points: tuple[tuple[str, float, float], ...]
+    error: float
+    correlation: float | None
+    worst: str
+
+    @property
+    def sentence(self) -> str:
+        """The figures in words."""
+        rank = "" if self.correlation is None else f", Spearman's rank correlation {self.correlation:.2f}"
+        return f"{self.name}: median absolute error {self.error:.1%}{rank}, n = {len(self.points)}"
+
+
+def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
+    """The estimate's agreement and the ceiling's, as far as there are enough measured variants with them."""
+    found = (_agreement("estimate", records, estimated), _agreement("ceiling", records, figures.predicted))
+    return tuple(one for one in found if one is not None)
+
+
+def estimated(record: VariantRecord) -> float | None:
+    """Throughput by the model of the schedulers; None where it has none."""
+    return record.estimate.tflops if record.estimate is not None and record.merit is Merit.TFLOPS else None
+
+
+def loss(record: VariantRecord) -> str | None:
+    """What the model says costs most besides fma, with its share of the cycles."""
+    if record.estimate is None:
+        return None
+    others = {cause: share for cause, share in record.estimate.shares.items() if cause != "fma"}
+    cause = max(others, key=lambda name: others[name], default=None)
+    return f"{cause} {others[cause]:.0%}" if cause else None
+
+
+def _agreement(
+    name: str, records: Sequence[VariantRecord], predicted: Callable[[VariantRecord], float | None]
+) -> Agreement | None:
+    points = [
+        (record.variant, measured, value)
+        for record in records
+        if record.status is Status.VERIFIED
+        and (measured := figures.measured(record)) is not None
+        and (value := predicted(record)) is not None
+    ]
+    if len(points) < _FEWEST:
+        return None
+    errors = {variant: abs(value / measured - 1) for variant, measured, value in points}
+    varied = all(len({point[side] for point in points}) > 1 for side in (1, 2))
+    rank = float(spearmanr([p[1] for p in points], [p[2] for p in points]).statistic) if varied else None
+    return Agreement(name, tuple(points), median(errors.values()), rank, max(errors, key=lambda v: errors[v]))
