@@ -117,6 +117,19 @@ def test_bytes_that_threads_ask_for_are_those_that_the_idea_says(name, given, re
     assert memory["global.store"].bytes_used == 4 * eval(written, sizes)  # noqa: S307
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("staged", {"threads": 64, "items": 4, "persistent": 3}),
+        ("fused", {"threads": 64, "items": 2, "shared_items": 2, "rows_per_block": 2}),
+    ],
+)
+def test_asynchronous_copies_fall_on_whole_lines(name, given):
+    memory = executed(name, given, SOFTMAX.problem({"m": 8, "n": 1024})).executed.memory
+    assert memory["shared.copy"].bank_conflicts == 0
+    assert memory["global.copy"].bytes_moved == memory["global.copy"].bytes_used
+
+
 def test_the_naive_form_declares_its_traffic():
     template = kernels.load("softmax/naive.cu.j2", ROOTS)
     problem = SOFTMAX.problem({"m": 4096, "n": 1000})
