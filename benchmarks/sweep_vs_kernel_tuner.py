@@ -16,15 +16,10 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from lab import kernels
-from lab.experiment import Experiment, Point, expand, load
-from lab.launches import launches
-from lab.operators.gemm import Gemm
-from lab.run import Options, run
+if TYPE_CHECKING:
+    from lab.experiment import Experiment, Point
 
 SPACE = """question: How fast is a sweep?
 operator: gemm
@@ -73,6 +68,8 @@ class Clock:
 
 def with_lab(file: Path, folder: Path) -> tuple[int, float]:
     """Variants that lab verified and measured, and seconds for each; prints where the time went."""
+    from lab.run import Options, run  # noqa: PLC0415 - every worker process imports this module
+
     clock = Clock()
     outcome = run(file, Options(output=folder, emulate=False), clock)
     done = [record for record in outcome.records if record.measurement]
@@ -90,7 +87,12 @@ def with_lab(file: Path, folder: Path) -> tuple[int, float]:
 
 def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], language: str) -> tuple[int, float]:
     """Variants that Kernel Tuner measured, and seconds for each."""
+    import numpy as np  # noqa: PLC0415 - see above
     from kernel_tuner import tune_kernel  # noqa: PLC0415 - an extra of its own
+
+    from lab import kernels  # noqa: PLC0415
+    from lab.launches import launches  # noqa: PLC0415
+    from lab.operators.gemm import Gemm  # noqa: PLC0415
 
     gemm, problem = Gemm(), experiment.problems[0].values
     inputs = gemm.inputs(problem, 0)
@@ -135,6 +137,8 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
 
 def main() -> None:
     """Run both, print the ratios."""
+    from lab.experiment import expand, load  # noqa: PLC0415
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variants", type=int, default=240)
     parser.add_argument("--kernel-tuner", type=int, default=40, help="how many of them it gets; 0 leaves it out")

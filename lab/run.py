@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from lab import records, report
+from lab import records, report, workers
 from lab.building import BuildFailure, Built
 from lab.errors import StoreError, UserError
 from lab.experiment import Expansion, Experiment, expand, load, neighbours
@@ -102,6 +102,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         MissingToolError: there is no compiler or no disassembler.
         StoreError: the run directory cannot be written, or is in use.
     """
+    workers.prepare()
     experiment = load(file)
     experiment = replace(
         experiment,

@@ -410,6 +410,13 @@ class Lock:
         self._file.close()
 
 
+def record_to_text(record: VariantRecord | RunRecord) -> str:
+    """The record as JSON text."""
+    adapter: TypeAdapter[VariantRecord] | TypeAdapter[RunRecord]
+    adapter = _VARIANT if isinstance(record, VariantRecord) else _RUN
+    return adapter.dump_json(record).decode()  # type: ignore[arg-type]
+
+
 class Store:
     """A run directory, opened for one process. Use as a context manager."""
 
@@ -493,7 +500,7 @@ class Store:
     def clear(self) -> None:
         """Forget everything: a new run of the experiment begins."""
         self._write("DELETE FROM records", ())
-        self._write("DELETE FROM run", ())
+        self._write("DELETE FROM run WHERE key<>'run'", ())  # the facts are replaced when they are written
 
     def note(self, key: str, value: object) -> None:
         """Remember a fact of the run's own, as JSON, under a key other than `run`."""

@@ -7,6 +7,7 @@ import os
 import resource
 import threading
 from collections.abc import Mapping
+from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
 _LEAST_BYTES = 4 << 30
@@ -22,8 +23,15 @@ def context() -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["lab.building", "lab.emulation"])
+    # the program's own main module, too, which every process imports: once in the server in place of once in each
+    made.set_forkserver_preload(["__main__", "lab.cli", "lab.building", "lab.emulation"])
     return made
+
+
+def prepare() -> None:
+    """Start the server, which imports while the caller does other work."""
+    if context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
 
 
 def share_of_memory(workers: int) -> int:

@@ -110,6 +110,7 @@ def played(monkeypatch, tmp_path):
     monkeypatch.setattr(sweep, "build", build_once)
     monkeypatch.setattr(pipeline, "probe", lambda: H200)
     monkeypatch.setattr(pipeline, "GpuSession", Session)
+    monkeypatch.setattr(pipeline.workers, "prepare", lambda: None)  # a forked child cannot use the parent's server
     monkeypatch.setattr(report, "render", lambda store: (store.folder / "index.html",))
     return tmp_path / "small.yaml"
 

@@ -132,12 +132,37 @@ def strongest_interaction(factors: Sequence[Factor], observed: Sequence[Observat
 
     Pairs whose combinations hold one variant each are left out: they would explain everything.
     """
+    responses = np.array([response for _, response in observed])
+    columns = [_column(factor, observed) for factor in factors]
     found = [
         interaction
-        for first, second in combinations(factors, 2)
-        if (interaction := _interaction(first, second, observed)) is not None
+        for first, second in combinations(columns, 2)
+        if (interaction := _interaction(first, second, responses)) is not None
     ]
     return max(found, key=lambda interaction: interaction.share, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A factor's values over the observations.
+
+    Attributes:
+        factor: Its name.
+        values: The distinct values, in the order of the charts.
+        codes: Place in `values` of each observation; -1 where it has none.
+    """
+
+    factor: str
+    values: tuple[Value, ...]
+    codes: NDArray[np.int64]
+
+
+def _column(factor: Factor, observed: Sequence[Observation]) -> _Column:
+    given = [factor.of(record) for record, _ in observed]
+    distinct = sorted({text(v): v for v in given if v is not None}.items(), key=lambda item: _order(item[1]))
+    places = {name: place for place, (name, _) in enumerate(distinct)}
+    codes = np.array([-1 if v is None else places[text(v)] for v in given], np.int64)
+    return _Column(factor.name, tuple(value for _, value in distinct), codes)
 
 
 def _groups(keys: Sequence[object], values: Sequence[float]) -> dict[object, NDArray[np.float64]]:
@@ -175,21 +200,24 @@ def _effect(factor: Factor, observed: Sequence[Observation]) -> Effect | None:
     return Effect(factor.name, factor.parameter, _share(groups.values()), levels)
 
 
-def _interaction(first: Factor, second: Factor, observed: Sequence[Observation]) -> Interaction | None:
-    having = [
-        (a, b, response)
-        for record, response in observed
-        if (a := first.of(record)) is not None and (b := second.of(record)) is not None
-    ]
-    responses = [response for *_, response in having]
-    alone = [_groups([text(row[i]) for row in having], responses) for i in (0, 1)] if having else []
-    if any(len(groups) < 2 for groups in alone) or not alone:  # noqa: PLR2004 - see _effect
+def _interaction(first: _Column, second: _Column, responses: NDArray[np.float64]) -> Interaction | None:
+    having = (first.codes >= 0) & (second.codes >= 0)
+    a, b, values = first.codes[having], second.codes[having], responses[having]
+    if any(len(np.unique(codes)) < 2 for codes in (a, b)):  # noqa: PLR2004 - see _effect
         return None
-    cells = _groups([(text(a), text(b)) for a, b, _ in having], responses)
-    if len(cells) == len(having):
+    pairs = a * len(second.values) + b
+    cells, counts = np.unique(pairs, return_counts=True)
+    if len(cells) == len(values):
         return None
-    beyond = _share(cells.values()) - sum(_share(groups.values()) for groups in alone)
-    raw = {(text(a), text(b)): (a, b) for a, b, _ in having}
-    ordered = sorted(raw.items(), key=lambda item: tuple(map(_order, item[1])))
-    rows = tuple((*pair, float(cells[key].mean()), len(cells[key])) for key, pair in ordered)
-    return Interaction(first.name, second.name, max(0.0, beyond), rows)
+    beyond = _share_of(pairs, values) - _share_of(a, values) - _share_of(b, values)
+    means = np.bincount(pairs, values)[cells] / counts
+    rows = tuple(
+        (first.values[cell // len(second.values)], second.values[cell % len(second.values)], float(mean), int(count))
+        for cell, mean, count in zip(cells, means, counts, strict=True)
+    )
+    return Interaction(first.factor, second.factor, max(0.0, beyond), rows)
+
+
+def _share_of(codes: NDArray[np.int64], values: NDArray[np.float64]) -> float:
+    """`_share` of groups that are given by codes."""
+    return _share([values[codes == code] for code in np.unique(codes)])

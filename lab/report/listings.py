@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from markupsafe import escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer, YamlLexer
@@ -56,9 +57,12 @@ class Packed:
 
 
 LARGE = 1000
-"""Variants above which only `MOST_EMBEDDED` of them have their texts in the page: highlighting takes time."""
+"""Variants above which only `MOST_EMBEDDED` of them have their texts in the page; the others have links."""
 
-MOST_EMBEDDED = 60
+MOST_EMBEDDED = 100
+
+MOST_COLOURED = 40
+"""Variants whose source is highlighted: it takes some 50 ms each."""
 
 
 @dataclass(slots=True)
@@ -116,8 +120,8 @@ def pack_variants(
     rest.sort(key=lambda record: not record.status.failed)
     packer, variants, used = _Packer(), {}, 0
     most = MOST_EMBEDDED if len(records) > LARGE else len(records)
-    for record in (*first, *rest)[:most]:
-        texts = _texts(store, record)
+    for place, record in enumerate((*first, *rest)[:most]):
+        texts = _texts(store, record, coloured=place < MOST_COLOURED)
         ids, new = packer.candidate(texts)
         size = sum(map(len, new.values()))
         if used + size > budget:
@@ -140,11 +144,11 @@ def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]
     return found
 
 
-def _texts(store: Store, record: VariantRecord) -> dict[str, str]:
+def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
     folder = store.variant_folder(record.variant)
     texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
     if "source" in texts:
-        texts["source"] = highlight_cuda(texts["source"])
+        texts["source"] = highlight_cuda(texts["source"]) if coloured else str(escape(texts["source"]))
     first = {}
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:
