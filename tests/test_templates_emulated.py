@@ -29,9 +29,39 @@ TILES = {
     "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
     "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
 }
+SGEMM = {
+    "sgemm 32x32": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "stages": 4},
+    "sgemm loop": {
+        "block_m": 64,
+        "block_n": 32,
+        "block_k": 16,
+        "thread_m": 8,
+        "thread_n": 4,
+        "stages": 3,
+        "unroll": 4,
+        "order": "row_zigzag",
+        "group": 2,
+        "early_loads": True,
+        "branches": False,
+    },
+    "sgemm z-order": {
+        "block_m": 32,
+        "block_n": 64,
+        "block_k": 32,
+        "thread_m": 4,
+        "thread_n": 8,
+        "lane_map": "zorder",
+        "unroll": 2,
+        "order": "column_snake",
+        "padding": 0,
+        "streaming": True,
+        "branches": False,
+    },
+}
 VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
-IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
+VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
+IDS = [name for name in NAMES if "tiled" not in name] + list(TILES) + list(SGEMM)
 SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
@@ -39,6 +69,8 @@ FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 def executed(name, given, problem):
     template = kernels.load(name, ROOTS)
     parameters = kernels.complete(template, given)
+    if kernels.unsupported(template, problem):
+        pytest.skip("the template is not made for this type")
     if kernels.unmet(template, parameters, problem):
         pytest.skip("this point is outside the template's space for this type")
     source = kernels.render(template, parameters, problem)
