@@ -30,9 +30,40 @@ TILES = {
     "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
     "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
 }
+SGEMM = {
+    "sgemm 32x32": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "stages": 4},
+    "sgemm loop": {
+        "block_m": 64,
+        "block_n": 32,
+        "block_k": 16,
+        "thread_m": 8,
+        "thread_n": 4,
+        "stages": 3,
+        "unroll": 4,
+        "order": "row_zigzag",
+        "group": 2,
+        "early_loads": True,
+        "branches": False,
+    },
+    "sgemm z-order": {
+        "block_m": 32,
+        "block_n": 64,
+        "block_k": 32,
+        "thread_m": 4,
+        "thread_n": 8,
+        "lane_map": "zorder",
+        "unroll": 2,
+        "order": "column_snake",
+        "padding": 0,
+        "streaming": True,
+        "branches": False,
+    },
+}
 VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
+VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
+IDS += SGEMM
 TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
 MOVES = [
     ("copy/linear.cu.j2", {}),
@@ -61,6 +92,8 @@ def executed(name, given, problem):
     """The record of one launch, and what the template says of its accesses."""
     template = kernels.load(name, ROOTS)
     parameters = kernels.complete(template, given)
+    if kernels.unsupported(template, problem):
+        pytest.skip("the template is not made for this type")
     if kernels.unmet(template, parameters, problem):
         pytest.skip("this point is outside the template's space for this type")
     source = kernels.render(template, parameters, problem)
