@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - loaded by its path, in no package
 """The operator of fma_ceiling.yaml: one outer product, added up many times.
 
 ``C = repeats · a bᵀ``, C column-major m x n. A thread needs its few elements of a and b once and multiplies them
@@ -43,7 +44,9 @@ class RepeatedOuterProduct:
         for key, most in _FIELDS.items():
             value = values.get(key)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise UserError("wrong value", key=f"problem.{key}", found=value, accepted=f"an integer from 1 to {most}")
+                raise UserError(
+                    "wrong value", key=f"problem.{key}", found=value, accepted=f"an integer from 1 to {most}"
+                )
         if values.get("dtype", "float32") != "float32":
             raise UserError("wrong value", key="problem.dtype", found=values["dtype"], accepted="float32")
         return {"dtype": "float32", **values}
@@ -83,10 +86,10 @@ class RepeatedOuterProduct:
         return 2 * int(problem["m"]) * int(problem["n"]) * int(problem["repeats"])
 
     def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
-        """a and b read once, C written once."""
+        """Both vectors read once, C written once."""
         m, n = int(problem["m"]), int(problem["n"])
         return 4 * (m + n + m * n)
 
-    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
+    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:  # noqa: ARG002 - every operator has it
         """float32."""
         return np.dtype(np.float32)
