@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - loaded by its path, in no package
 """The operator of fma_ceiling.yaml: one outer product, added up many times.
 
 ``C = repeats · a bᵀ``, C column-major m x n. A thread needs its few elements of a and b once and multiplies them
@@ -85,10 +86,10 @@ class RepeatedOuterProduct:
         return 2 * int(problem["m"]) * int(problem["n"]) * int(problem["repeats"])
 
     def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
-        """a and b read once, C written once."""
+        """Both vectors read once, C written once."""
         m, n = int(problem["m"]), int(problem["n"])
         return 4 * (m + n + m * n)
 
-    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
+    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:  # noqa: ARG002 - every operator has it
         """float32."""
         return np.dtype(np.float32)
