@@ -342,8 +342,8 @@ class Sweep:
         if before != worker and abs(change) > DRIFT:
             what = f" of {label}" if label else ""
             self.note(
-                f"In GPU worker {worker} the baseline{what} takes {change:+.1%} more time than in worker {before}: ratios "
-                "to the baseline hold, times of variants measured before and after do not compare better than that."
+                f"In GPU worker {worker} the baseline{what} takes {change:+.1%} more time than in worker {before}: "
+                "ratios to the baseline hold, times measured before and after do not compare better than that."
             )
         self._baseline_ms[label] = (worker, baseline_ms)
 
