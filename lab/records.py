@@ -371,6 +371,7 @@ def conditions_of(
         "baselines": list(experiment.baselines),
         "seed": experiment.seed,
         "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
+        "number of emulations": experiment.emulate_at_most if emulated else None,
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
         "GPU of the predictions": experiment.gpu,
         "search": experiment.text if experiment.search else None,

@@ -17,13 +17,14 @@ from lab.errors import StoreError, UserError
 from lab.experiment import Expansion, Experiment, expand, load, neighbours
 from lab.gpu.describe import probe
 from lab.gpu.job import JobResult
+from lab.gpu.line import GpuLine
 from lab.gpu.session import GpuSession, remeasure
 from lab.limits import gpu_for
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
 from lab.search import Pruner, leaders
 from lab.store import RunRecord, Store, VariantRecord
-from lab.sweep import GpuLine, Sweep, job_of, policy_of
+from lab.sweep import Sweep, job_of, policy_of
 from lab.toolchain.base import Toolchain
 
 

@@ -11,8 +11,8 @@ import heapq
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -26,7 +26,7 @@ from lab.errors import MissingToolError
 from lab.estimation import EstimateTask, execute
 from lab.experiment import Experiment
 from lab.gpu.job import Flush, Job, JobResult, Policy
-from lab.gpu.session import GpuSession
+from lab.gpu.line import GpuLine
 from lab.launches import launches
 from lab.measurement import GpuDescription
 from lab.pipeline import Estimate
@@ -39,6 +39,9 @@ EMULATION_TIMEOUT_S = 300.0
 
 BUILD_TIMEOUT_S = 300.0
 """A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
+
+DRIFT = 0.02
+"""A baseline that moves by more from one GPU worker to the next is remarked on."""
 
 _MOST_READY = 200
 """Variants that may wait for the GPU before building pauses: each holds its cubin in memory."""
@@ -58,38 +61,6 @@ class Watcher(Protocol):
 
     def recorded(self, record: VariantRecord) -> None:
         """One variant is finished."""
-
-
-class GpuLine:
-    """A session on a thread of its own: jobs wait in line while other work goes on. Use as a context manager."""
-
-    def __init__(self, session: GpuSession) -> None:
-        """Start the worker; whether that succeeds shows when the first job is asked for."""
-        self._session = session
-        self._thread = ThreadPoolExecutor(1, "lab-gpu-line")
-        self._started = self._thread.submit(session.start)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._session.__exit__(kind, error, trace)  # frees the thread from a job that would not end
-        self._thread.shutdown()
-
-    def submit(self, job: Job, policy: Policy) -> Future[JobResult]:
-        """Put a job in line; its result raises MissingToolError where the worker could not start at all."""
-        return self._thread.submit(self._run, job, policy)
-
-    def ask(self, question: Callable[[GpuSession], JobResult]) -> JobResult:
-        """Have the session do something else, after all jobs in line, and wait for it."""
-        return self._thread.submit(question, self._session).result()
-
-    def _run(self, job: Job, policy: Policy) -> JobResult:
-        self._started.result()
-        return self._session.run(job, policy)
 
 
 @dataclass(slots=True)
@@ -147,6 +118,8 @@ class Sweep:
             initargs=[workers.share_of_memory(self.jobs), dict(os.environ)],
         )
         self._lost: set[str] = set()
+        self._spared: set[int] = set()
+        self._baseline_ms: dict[str, tuple[int, float]] = {}
         self._waiting: deque[Planned] = deque()
         self._building: dict[Future[Any], list[Planned]] = {}
         self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
@@ -168,8 +141,9 @@ class Sweep:
         self._pool.stop()
         self._pool.join()
 
-    def work(self, planned: Iterable[Planned]) -> None:
+    def work(self, planned: Sequence[Planned]) -> None:
         """Take these variants, whose positions follow on those of earlier ones, to their records."""
+        self._spare(planned)
         for one in planned:
             if one.variant in self.done:
                 self._take_over(one, self.done[one.variant])
@@ -179,22 +153,35 @@ class Sweep:
         self._build_more()
         while pending := [*self._building, *self._emulating, *self._measuring]:
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                if future in self._measuring:
-                    self._measured(self._measuring.pop(future), future)
-                elif future in self._emulating:
-                    task, key, items = self._emulating.pop(future)
-                    if not self._killed(future, f"emulation {key}"):
-                        self._executed(key, items, _emulation(future, task))
-                    else:
-                        self._execute_again(task, key, items)
-                else:
-                    ones = self._building.pop(future)
-                    if not self._killed(future, f"build {ones[0].variant}"):
-                        self._built(ones, _outcome(future))
-                    else:
-                        self._build(ones)
+                self._ended(future)
             self._feed()
             self._build_more()
+
+    def _ended(self, future: Future[Any]) -> None:
+        """Go on with whatever a piece of work was for; what someone killed is done again once."""
+        if future in self._measuring:
+            self._measured(self._measuring.pop(future), future)
+        elif future in self._emulating:
+            task, key, items = self._emulating.pop(future)
+            if self._killed(future, f"emulation {key}"):
+                self._execute_again(task, key, items)
+            else:
+                self._executed(key, items, _emulation(future, task))
+        else:
+            ones = self._building.pop(future)
+            if self._killed(future, f"build {ones[0].variant}"):
+                self._build(ones)
+            else:
+                self._built(ones, _outcome(future))
+
+    def _spare(self, planned: Sequence[Planned]) -> None:
+        """Choose the variants that are not executed on the CPU, where the experiment limits their number."""
+        most = self.experiment.emulate_at_most
+        if most is not None and most < len(planned):
+            chosen = {planned[place * len(planned) // most].position for place in range(most)}
+            self._spared |= {one.position for one in planned} - chosen
+            if self.emulate and self.experiment.problems[0].emulate:
+                self.note(f"At most {most} variants at a time were executed on the CPU, as the experiment asks.")
 
     def note(self, sentence: str) -> None:
         """Something that a reader of the report must know, once."""
@@ -268,7 +255,7 @@ class Sweep:
 
     def _task(self, item: _Item) -> EmulationTask | None:
         point, small = item.planned.point, item.planned.point.problem.emulate
-        if not self.emulate or small is None:
+        if not self.emulate or small is None or item.planned.position in self._spared:
             return None
         return EmulationTask(
             launches=launches(point.kernel.template, point.parameters, small),
@@ -352,7 +339,21 @@ class Sweep:
         if result.baseline is not None and label not in self.baselines:
             self.baselines[label] = records.baseline_fact(result.baseline)
             self.store.note("baselines", self.baselines)
+        if result.measurement and result.measurement.baseline and self.line:
+            self._watch_drift(label, self.line.workers, result.measurement.baseline.median)
         self._finish(item, records.measured(item.record, result))
+
+    def _watch_drift(self, label: str, worker: int, baseline_ms: float) -> None:
+        """After a worker was replaced: does its baseline run as it did before? Else times do not compare across it."""
+        before, known_ms = self._baseline_ms.get(label, (worker, baseline_ms))
+        change = baseline_ms / known_ms - 1
+        if before != worker and abs(change) > DRIFT:
+            what = f" of {label}" if label else ""
+            self.note(
+                f"In GPU worker {worker} the baseline{what} takes {change:+.1%} more time than in worker {before}: "
+                "ratios to the baseline hold, times measured before and after do not compare better than that."
+            )
+        self._baseline_ms[label] = (worker, baseline_ms)
 
     def _finish(self, item: _Item, record: VariantRecord) -> None:
         position = item.planned.position

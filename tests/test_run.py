@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -156,6 +157,7 @@ class PlayedSession:
 
     jobs: list = []
     restarts = 0
+    workers = 1
 
     def __enter__(self):
         return self
@@ -355,6 +357,24 @@ def test_what_cannot_win_is_pruned(experiment, tmp_path, played, monkeypatch):
     assert f"{len(pruned)} pruned ({len(pruned)} by measurement)" in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_a_baseline_that_moves_with_a_new_worker_is_remarked_on(experiment, tmp_path, played, monkeypatch):
+    answer = PlayedSession.run
+
+    def run_slower(self, job, policy):
+        result = answer(self, job, policy)
+        if len(self.jobs) == 2 or result.measurement is None:
+            type(self).workers = 2
+            return result
+        slower = Samples((1.0 if self.workers == 1 else 1.1,) * 2)
+        return replace(result, measurement=replace(result.measurement, baseline=slower))
+
+    monkeypatch.setattr(PlayedSession, "run", run_slower)
+    monkeypatch.setattr(PlayedSession, "workers", 1)
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), Watcher())
+    (note,) = outcome.run.notes
+    assert note.startswith("In GPU worker 2 the baseline takes +10.0% more time than in worker 1")
+
+
 @pytest.mark.parametrize(
     ("built", "gpu", "runs"),
     [
@@ -455,6 +475,13 @@ def test_equal_code_on_equal_emulated_problems_is_executed_once(emulated, tmp_pa
     assert [r.status for r in outcome.records] == [Status.VERIFIED] * 2
     assert outcome.records[0].emulation == outcome.records[1].emulation
     assert sorted(scheduled) == [False, True]
+
+
+def test_a_stated_number_of_variants_is_executed(emulated, tmp_path, no_gpu):
+    emulated.write_text(EMULATED.replace("m: 64", "m: [64, 60, 56, 48]") + "emulate_at_most: 2\n")
+    outcome = run(emulated, Options(output=tmp_path / "out", jobs=1), Watcher())
+    assert [bool(r.emulation) for r in outcome.records] == [True, False, False, False] * 2
+    assert "At most 2 variants at a time were executed on the CPU, as the experiment asks." in outcome.run.notes
 
 
 def test_no_emulate_leaves_it_alone(emulated, tmp_path, no_gpu):

@@ -63,6 +63,7 @@ class Experiment:
         gpu: The GPU to predict for, or None.
         seed: Of the inputs.
         search: How the space is searched; None where every point is run.
+        emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Experiment:
     gpu: str | None
     seed: int
     search: SearchModel | None = None
+    emulate_at_most: int | None = None
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -132,6 +134,7 @@ def from_text(text: str, file: Path) -> Experiment:
         gpu=raw.gpu,
         seed=raw.seed,
         search=raw.search,
+        emulate_at_most=raw.emulate_at_most,
     )
 
 

@@ -93,6 +93,9 @@ class ExperimentFile(_Strict):
     emulate: dict[str, Value] | None = Field(
         None, description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}"
     )
+    emulate_at_most: int | None = Field(
+        None, ge=1, description="Execute only so many variants on the CPU, evenly spread over the sweep; all by default"
+    )
     baselines: list[str] = Field(
         default_factory=list,
         description="What to compare with, the first being what ratios refer to: [cublas], or [copy, torch, triton]. "

@@ -51,6 +51,9 @@ class _SilentError(Exception):
 class GpuSession:
     """A worker on the first visible GPU, replaced whenever a job costs it. Use as a context manager.
 
+    Attributes:
+        workers: How many were started so far.
+
     Starting a process re-imports the main module, as `multiprocessing` does: a script that uses this class keeps
     its own work under ``if __name__ == "__main__":``.
     """
@@ -68,6 +71,7 @@ class GpuSession:
         self._connection: Connection | None = None
         self._description: GpuDescription | None = None
         self._closed = False
+        self.workers = 0
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +108,7 @@ class GpuSession:
             process.start()
         theirs.close()  # so that the worker's end is the last one and its death closes the pipe
         self._process, self._connection = process, connection
+        self.workers += 1
         self._description = self._await_ready(timeout)
         return self._description
 

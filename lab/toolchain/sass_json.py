@@ -34,7 +34,7 @@ def sass_json(listing: str, table: LineTable, version: str) -> str:
     name = ""
     rows: Mapping[int, tuple[int, int]] = {}
     for line in listing.split("\n"):
-        if match := _INSTRUCTION.match(line):
+        if name in read.functions and (match := _INSTRUCTION.match(line)):
             offset, predicate, opcode, operands = match.groups()
             item: dict[str, object] = {"predicate": predicate} if predicate else {}
             item["opcode"] = opcode

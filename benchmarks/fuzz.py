@@ -1,0 +1,246 @@
+"""Mutated inputs for every reader of foreign text: each is read, or refused by an error of lab's own, in time.
+
+python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--only NAME]
+
+Prints what went wrong with the input's number, which with the seed makes it again; exit code 1 if anything did. What an
+input might execute or write would leave the file CANARY in the working directory, which is a temporary one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+from lab import kernels
+from lab.errors import LabError, Location
+from lab.experiment import expand
+from lab.experiment.load import from_text
+from lab.expressions import evaluate
+from lab.isa.mix import kernel_mix
+from lab.isa.ptx import read_ptx
+from lab.isa.sass import read_sass
+from lab.launches import launches
+from lab.toolchain.line_table import LineTable, line_table
+from lab.toolchain.sass_json import sass_json
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT_S = 10
+"""An input that takes longer hangs, as far as a user can tell."""
+
+HOSTILE = (
+    "__import__('os').system('touch CANARY')",
+    "''.__class__.__mro__[1].__subclasses__()",
+    "cycler.__init__.__globals__.os.system('touch CANARY')",
+    "{{ ''.__class__ }}",
+    "{% import os %}",
+    "!!python/object/apply:os.system ['touch CANARY']",
+    "../../../../tmp/x",
+    "<script>alert(1)</script>",
+    "9**9**9**9",
+    "'a' * 10**10",
+    "range(10**12)",
+    "[0] * 10**10",
+    "(" * 200,
+    "&a [*a, *a]",
+    "1e999",
+    "nan",
+    "-1",
+    str(2**70),
+    "\x00",
+    "\ufeff",
+    "𝔵",
+)
+
+Reader = Callable[[bytes, Path], object]
+
+
+def as_text(content: bytes) -> str:
+    """As a file of the user's is read."""
+    return content.decode("utf-8", errors="replace")
+
+
+def read_experiment(content: bytes, folder: Path) -> object:
+    """An experiment file, down to its points and the first one's launch."""
+    points = expand(from_text(as_text(content), folder / "fuzz.yaml"), max_variants=200).points
+    return launches(points[0].kernel.template, points[0].parameters, points[0].problem.values)
+
+
+def read_template(content: bytes, folder: Path) -> object:
+    """A template, rendered with its defaults."""
+    (folder / "fuzz.cu.j2").write_bytes(content)
+    template = kernels.load("fuzz.cu.j2", (folder,))
+    problem = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "layout": "nn", "lda": 64, "ldb": 64, "ldc": 64}
+    parameters = kernels.complete(template, {})
+    launches(template, parameters, problem)
+    return kernels.render(template, parameters, problem)
+
+
+def read_expression(content: bytes, folder: Path) -> object:
+    """A constraint."""
+    return evaluate(as_text(content), {"unroll": 4, "block_k": 8, "word": "nn"}, at=Location(folder), key="constraints")
+
+
+def read_ptx_text(content: bytes, folder: Path) -> object:
+    """PTX, down to its mix."""
+    del folder
+    module = read_ptx(as_text(content), "fuzz.ptx")
+    return [kernel_mix(module.isa, function) for function in module.kernels]
+
+
+def read_sass_text(content: bytes, folder: Path) -> object:
+    """A listing of nvdisasm's, from which the JSON is made, down to its mix."""
+    del folder
+    listing = as_text(content)
+    module = read_sass(sass_json(listing, LineTable(), "0"), listing)
+    return [kernel_mix(module.isa, function) for function in module.kernels]
+
+
+def read_sass_json(content: bytes, folder: Path) -> object:
+    """Nvdisasm's JSON."""
+    del folder
+    return read_sass(as_text(content))
+
+
+def read_lines(content: bytes, folder: Path) -> object:
+    """A cubin's line table; what is wrong with an image is a ValueError there."""
+    del folder
+    try:
+        return line_table(content)
+    except ValueError:
+        return None
+
+
+EMPTY_ELF = b"\x7fELF\x02\x01" + bytes(0x34) + (64).to_bytes(2, "little") + bytes(4)
+
+
+def corpora() -> dict[str, tuple[Reader, list[bytes]]]:
+    """Reader and unmutated inputs by name."""
+    golden = ROOT / "tests" / "isa" / "golden"
+
+    def files(*patterns: str) -> list[bytes]:
+        return [path.read_bytes() for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+
+    expressions = [
+        b"block_k % unroll == 0",
+        b"unroll > 1 or not block_k",
+        b"ceil_div(block_k, unroll) * max(1, min(unroll, 3)) <= 2 ** 8",
+        b"word in ['nn', 'nt'] and unroll in range(1, 9)",
+    ]
+    return {
+        "experiment": (read_experiment, files("experiments/*.yaml")),
+        "template": (read_template, files("kernel_src/gemm/v*.cu.j2")),
+        "expression": (read_expression, expressions),
+        "ptx": (read_ptx_text, [path.read_bytes() for path in sorted(golden.glob("*tile*.ptx"))]),
+        "sass": (read_sass_text, [path.read_bytes() for path in sorted(golden.glob("*.lst"))]),
+        "sass json": (read_sass_json, [path.read_bytes() for path in sorted(golden.glob("sm_*[a-z].json"))]),
+        "line table": (read_lines, [EMPTY_ELF, b"\x7fELF\x02\x01" + bytes(200)]),
+    }
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """The input with a few changes: bytes, numbers, lines, hostile words, a cut."""
+    made = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 4, 8))):
+        at, kind = rng.randrange(len(made) + 1), rng.randrange(7)
+        if kind == 0 and made:
+            made[at % len(made)] = rng.randrange(256)
+        elif kind == 1:
+            made[at:at] = rng.choice(HOSTILE).encode()
+        elif kind == 2:  # noqa: PLR2004 - kinds are numbered as they stand here
+            del made[at : at + rng.choice((1, 3, 20, 200))]
+        elif kind == 3:  # noqa: PLR2004
+            source = rng.randrange(len(made) + 1)
+            made[at:at] = made[source : source + rng.choice((5, 40, 400))]
+        elif kind == 4:  # noqa: PLR2004
+            made[at:at] = rng.choice((b"\n", b" ", b"{", b"}", b"[", b"]", b'"', b"'", b":", b",", b"#", b"%", b"-"))
+        elif kind == 5:  # noqa: PLR2004
+            digits = [place for place, byte in enumerate(made) if 48 <= byte <= 57]  # noqa: PLR2004 - 0 to 9
+            if digits:
+                made[(place := rng.choice(digits)) : place + 1] = rng.choice((b"0", b"-1", b"99999999999", b"1.5", b""))
+        else:
+            del made[at if rng.random() < 0.1 else len(made) :]  # noqa: PLR2004 - one in ten of these is a cut
+    return bytes(made)
+
+
+def inputs(number: int, seed: int, only: str | None) -> Iterator[tuple[int, str, Reader, bytes]]:
+    """The inputs in turn: number, name, reader, content."""
+    known = corpora()
+    names = [only] if only else list(known)
+    for index in range(number):
+        rng = random.Random(f"{seed} {index}")  # noqa: S311 - no secret
+        name = names[index % len(names)]
+        reader, corpus = known[name]
+        yield index, name, reader, mutated(rng.choice(corpus), rng)
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise TimeoutError(f"no answer within {LIMIT_S} s")
+
+
+def fuzz(number: int, seed: int, only: str | None = None) -> tuple[Counter[str], list[str]]:
+    """Feed the inputs to their readers in a temporary directory.
+
+    Returns:
+        How many were read and refused, by name; and what went wrong.
+    """
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    before, previous = Path.cwd(), signal.signal(signal.SIGALRM, _too_long)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.chdir(folder)
+        try:
+            for index, kind, reader, content in inputs(number, seed, only):
+                signal.alarm(LIMIT_S)
+                try:
+                    reader(content, folder)
+                    counts[f"{kind}: read"] += 1
+                except LabError:
+                    counts[f"{kind}: refused"] += 1
+                except BaseException as error:  # noqa: BLE001 - anything else is what is looked for
+                    last = traceback.extract_tb(error.__traceback__)[-1]
+                    wrong.append(
+                        f"{index} {kind}: {type(error).__name__}: {error} ({last.filename}:{last.lineno})"[:300]
+                    )
+                finally:
+                    signal.alarm(0)
+                left = {path.name for path in folder.iterdir()} - {"fuzz.cu.j2"}
+                if left:
+                    wrong.append(f"{index} {kind}: wrote {', '.join(sorted(left))}")
+                    for path in left:
+                        (folder / path).unlink()
+        finally:
+            os.chdir(before)
+            signal.signal(signal.SIGALRM, previous)
+    return counts, wrong
+
+
+def main() -> None:
+    """Fuzz and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=list(corpora()))
+    asked = parser.parse_args()
+    began = time.perf_counter()
+    counts, wrong = fuzz(asked.inputs, asked.seed, asked.only)
+    print(json.dumps(dict(sorted(counts.items())), indent=1))
+    print(*wrong[:50], sep="\n")
+    print(f"{asked.inputs} inputs in {time.perf_counter() - began:.0f} s; {len(wrong)} went wrong")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

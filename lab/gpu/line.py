@@ -1,0 +1,48 @@
+"""A session's jobs, one after another on a thread: the caller goes on with other work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from lab.gpu.job import Job, JobResult, Policy
+from lab.gpu.session import GpuSession
+
+
+class GpuLine:
+    """A session on a thread of its own: jobs wait in line while other work goes on. Use as a context manager."""
+
+    def __init__(self, session: GpuSession) -> None:
+        """Start the worker; whether that succeeds shows when the first job is asked for."""
+        self._session = session
+        self._thread = ThreadPoolExecutor(1, "lab-gpu-line")
+        self._started = self._thread.submit(session.start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._session.__exit__(kind, error, trace)  # frees the thread from a job that would not end
+        self._thread.shutdown()
+
+    @property
+    def workers(self) -> int:
+        """GPU workers so far, the present one included."""
+        return self._session.workers
+
+    def submit(self, job: Job, policy: Policy) -> Future[JobResult]:
+        """Put a job in line; its result raises MissingToolError where the worker could not start at all."""
+        return self._thread.submit(self._run, job, policy)
+
+    def ask(self, question: Callable[[GpuSession], JobResult]) -> JobResult:
+        """Have the session do something else, after all jobs in line, and wait for it."""
+        return self._thread.submit(question, self._session).result()
+
+    def _run(self, job: Job, policy: Policy) -> JobResult:
+        self._started.result()
+        return self._session.run(job, policy)

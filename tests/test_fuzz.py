@@ -1,0 +1,36 @@
+"""A few of the mutated inputs of `benchmarks/fuzz.py`, which takes a hundred thousand."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def fuzz(root):
+    spec = importlib.util.spec_from_file_location("fuzz", root / "benchmarks" / "fuzz.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def test_mutated_inputs_are_read_or_refused_in_words(fuzz):
+    counts, wrong = fuzz.fuzz(2100, 20261121)
+    assert wrong == []
+    names = {name.partition(":")[0] for name in counts}
+    assert names == set(fuzz.corpora())
+    assert all(counts[f"{name}: read"] for name in names - {"template"})
+    assert all(counts[f"{name}: refused"] for name in names - {"line table", "sass"})
+
+
+def test_it_finds_what_it_looks_for(fuzz, monkeypatch):
+    def careless(content, folder):
+        if b"touch" in content:
+            (folder / "CANARY").write_text("")
+        return {}[content[:1]]
+
+    monkeypatch.setattr(fuzz, "corpora", lambda: {"careless": (careless, [b"abc"])})
+    _, wrong = fuzz.fuzz(200, 1)
+    assert any("KeyError" in one for one in wrong)
+    assert any("wrote CANARY" in one for one in wrong)
