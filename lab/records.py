@@ -137,8 +137,12 @@ def estimate_task(
     if isinstance(outcome, BuildFailure) or len(steps) != 1 or operator.merit is not Merit.TFLOPS:
         return None
     (step,) = steps
-    loop, target = outcome.loops.get(step.entry), _target(experiment, planned.request.arch, gpu)
+    loop = outcome.loops.get(step.entry)
     if loop is None or not loop.fma:
+        return None
+    try:
+        target = _target(experiment, planned.request.arch, gpu)
+    except UserError:
         return None
     threads = math.prod(step.block)
     held = occupancy(

@@ -230,27 +230,29 @@ def curve_chart(found: Curve, response: Response) -> Chart:
     return Chart("curve", f"{response.axis} against {found.axis}", (Choice("curve", spec),))
 
 
-def model_chart(found: Sequence[Agreement], names: Mapping[str, str], response: Response) -> Chart:
+def model_chart(columns: Sequence[Column], found: Sequence[Agreement], response: Response) -> Chart:
     """Predicted against measured throughput, a choice for each prediction; on the line they agree."""
+    known = {column.name: column for column in columns}
+    measured = known[column_name("measured_tflops", response.unit)]
 
     def spec(one: Agreement) -> Spec:
-        rows = [{"variant": v, "label": names.get(v, v), "x": x, "y": y, "error": y / x - 1} for v, x, y in one.points]
+        predicted = known[column_name(one.column, response.unit)]
         most = 1.05 * max(value for _, *both in one.points for value in both)
         side = alt.Scale(domain=[0, most], nice=False)
-        diagonal = alt.Chart(alt.InlineData([{"x": 0, "y": 0}, {"x": most, "y": most}])).mark_line(
-            color=style.BASELINE, strokeDash=[5, 4], strokeWidth=1
+        x_axis, y_axis = (
+            alt.X(field=measured.key, type="quantitative", title=response.axis, scale=side),
+            alt.Y(
+                field=predicted.key, type="quantitative", title=f"{one.name} ({response.unit}, predicted)", scale=side
+            ),
         )
-        points = alt.Chart(alt.InlineData(rows)).mark_circle(size=60, color=style.PREDICTED, cursor="pointer")
-        tooltip = [
-            alt.Tooltip(field="label", type="nominal", title="variant"),
-            alt.Tooltip(field="x", type="quantitative", title=f"measured ({response.unit})", format=".2f"),
-            alt.Tooltip(field="y", type="quantitative", title=f"{one.name} ({response.unit})", format=".2f"),
-            alt.Tooltip(field="error", type="quantitative", title="error", format="+.1%"),
-        ]
-        x_axis = alt.X(field="x", type="quantitative", title=f"throughput ({response.unit}, measured)", scale=side)
-        y_axis = alt.Y(field="y", type="quantitative", title=f"{one.name} ({response.unit}, predicted)", scale=side)
-        layers = alt.layer(diagonal.encode(x=x_axis, y=y_axis), points.encode(x=x_axis, y=y_axis, tooltip=tooltip))
-        return _finish(layers)
+        ends = alt.Chart(alt.InlineData([{measured.key: end, predicted.key: end} for end in (0, most)]))
+        diagonal = ends.mark_line(color=style.BASELINE, strokeDash=[5, 4], strokeWidth=1)
+        valid = f"{OK} && isValid(datum.{measured.key}) && isValid(datum.{predicted.key})"
+        points = alt.Chart(alt.NamedData("records")).transform_filter(valid)
+        points = points.mark_circle(size=60, color=style.MEASURED, cursor="pointer")
+        tooltip = _tooltip(columns, [*hover_names(columns, response), predicted.name])
+        layers = diagonal.encode(x=x_axis, y=y_axis), points.encode(x=x_axis, y=y_axis, tooltip=tooltip)
+        return _finish(alt.layer(*layers))
 
     return Chart("model", "predicted against measured throughput", tuple(Choice(one.name, spec(one)) for one in found))
 

@@ -22,6 +22,7 @@ class Agreement:
 
     Attributes:
         name: `estimate` or `ceiling`.
+        column: The table's column with it, as it is called where operations count.
         points: (variant, measured, predicted), throughput in the operator's unit.
         error: Median of |predicted / measured - 1|.
         correlation: Spearman's rank correlation; None where all of one side are equal.
@@ -29,6 +30,7 @@ class Agreement:
     """
 
     name: str
+    column: str
     points: tuple[tuple[str, float, float], ...]
     error: float
     correlation: float | None
@@ -43,7 +45,10 @@ class Agreement:
 
 def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
     """The estimate's agreement and the ceiling's, as far as there are enough measured variants with them."""
-    found = (_agreement("estimate", records, estimated), _agreement("ceiling", records, figures.predicted))
+    found = (
+        _agreement("estimate", "estimated_tflops", records, estimated),
+        _agreement("ceiling", "predicted_tflops", records, figures.predicted),
+    )
     return tuple(one for one in found if one is not None)
 
 
@@ -62,7 +67,7 @@ def loss(record: VariantRecord) -> str | None:
 
 
 def _agreement(
-    name: str, records: Sequence[VariantRecord], predicted: Callable[[VariantRecord], float | None]
+    name: str, column: str, records: Sequence[VariantRecord], predicted: Callable[[VariantRecord], float | None]
 ) -> Agreement | None:
     points = [
         (record.variant, measured, value)
@@ -76,4 +81,4 @@ def _agreement(
     errors = {variant: abs(value / measured - 1) for variant, measured, value in points}
     varied = all(len({point[side] for point in points}) > 1 for side in (1, 2))
     rank = float(spearmanr([p[1] for p in points], [p[2] for p in points]).statistic) if varied else None
-    return Agreement(name, tuple(points), median(errors.values()), rank, max(errors, key=lambda v: errors[v]))
+    return Agreement(name, column, tuple(points), median(errors.values()), rank, max(errors, key=lambda v: errors[v]))

@@ -190,7 +190,7 @@ def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
     if a.bars:
         made.append(charts.bars_chart(a.bars, a.response))
     if a.agreements:
-        made.append(charts.model_chart(a.agreements, chartdata.names(a.records), a.response))
+        made.append(charts.model_chart(a.columns, a.agreements, a.response))
     if a.slices:
         made.extend(charts.mix_charts(a.slices))
     made.extend(charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.response))

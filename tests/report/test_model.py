@@ -1,0 +1,54 @@
+"""Predictions against measurements, in figures that can be worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from lab.measurement import Samples
+from lab.pipeline import Estimate
+from lab.report.details import variant_detail
+from lab.report.model import agreements, estimated, loss
+from lab.report.render import render
+
+
+@pytest.fixture
+def measured(make):
+    """A store whose measured variants have estimates 10 % above what was measured, the last one twice that."""
+    store = make("sweep")
+    for position, record in enumerate(store.records()):
+        if record.measurement is not None:
+            timed = replace(record.measurement, samples=Samples((1.0 + position,)))
+            rate = record.rate(1.0 + position)
+            shares = {"fma": 0.7, "register banks": 0.2, "shared memory": 0.1}
+            store.write(replace(record, measurement=timed, estimate=Estimate(1.1 * rate, 100.0, shares)), position)
+    return store
+
+
+def test_error_and_rank(measured):
+    estimate, ceiling = agreements(measured.records())
+    assert (estimate.name, ceiling.name) == ("estimate", "ceiling")
+    assert estimate.error == pytest.approx(0.1)
+    assert estimate.correlation == pytest.approx(1.0)
+    assert f"n = {len(estimate.points)}" in estimate.sentence
+    assert "10.0%" in estimate.sentence
+
+
+def test_what_costs_most_besides_fma(measured):
+    record = next(record for record in measured.records() if record.estimate)
+    assert loss(record) == "register banks 20%"
+    assert estimated(record) == record.estimate.tflops
+
+
+def test_too_few_say_nothing(measured):
+    few = [record for record in measured.records() if record.estimate][:3]
+    assert agreements(few) == ()
+
+
+def test_the_page_says_it(measured):
+    files = {path.name: path for path in render(measured)}
+    text = files["index.html"].read_text()
+    assert files["model.png"].read_bytes().startswith(b"\x89PNG")
+    assert "How far the predictions hold" in text
+    record = next(record for record in measured.records() if record.estimate)
+    sections = {heading: dict(rows) for heading, _, rows in variant_detail(record)["sections"]}
+    assert sections["Where the cycles go"]["register banks"] == "20.0%"
