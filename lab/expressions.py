@@ -132,7 +132,8 @@ def _value(expression: str, at: Location, key: str, given: tuple[tuple[str, type
         value = _compiled(expression, at, key)[1](**{name: value for name, _, value in given})
         if isinstance(value, Undefined):
             str(value)  # a strict undefined says what is missing, or what the sandbox refused
-    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
+    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError, NameError) as error:
+        # a NameError is Jinja's own: it writes 1e999 down as `inf`
         raise UserError(f"the expression fails: {error}", at=at, key=key, found=expression) from error
     if not isinstance(value, bool | int | float | str):
         raise UserError(
