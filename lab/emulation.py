@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -10,7 +10,7 @@ from operator import add
 import numpy as np
 
 from lab import emulator
-from lab.emulator.results import Buffer, Emulation
+from lab.emulator.results import Buffer, Emulation, LineCount
 from lab.errors import LabError, UserError
 from lab.expressions import Scalar
 from lab.isa.model import Module
@@ -19,7 +19,7 @@ from lab.launches import Launch, Launches, Workspace
 from lab.measurement import Verification
 from lab.operators import Inputs, operator
 from lab.operators.base import STORED_AS, Array
-from lab.store import EmulatedStep, EmulationRecord, LaunchRecord
+from lab.store import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
 
 _MOST_FINDINGS = 20
 """Findings kept in a record; one fault tends to show on many lines."""
@@ -65,16 +65,37 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     largest, tolerance, worst = computed.verify(task.problem, reference, memory.outputs)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
+    findings = tuple(finding for one in done for finding in one.findings)
     return EmulationRecord(
         problem=task.problem,
         launches=steps,
         verification=Verification(largest <= tolerance, largest, tolerance, worst, "emulator"),
         executed=reduce(add, counts) if counts else None,
         hot_loop=steps[0].hot_loop if len(steps) == 1 else None,
-        findings=tuple(finding for one in done for finding in one.findings)[:_MOST_FINDINGS],
+        findings=findings[:_MOST_FINDINGS],
         steps=sum(one.steps for one in done),
-        notes=tuple(dict.fromkeys(note for one in done for note in one.notes)),
+        notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
+        lines=alike(line for one in done for line in one.lines),
+        bytes_needed=computed.bytes_moved(task.problem),
     )
+
+
+def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
+    """Put lines of one class with the same counts together, in the order of their first lines."""
+    found: dict[tuple[object, ...], tuple[list[int], LineCount]] = {}
+    for line in lines:
+        key = (line.cls, line.warps, line.threads, *line.memory.items())
+        found.setdefault(key, ([], line))[0].append(line.line)
+    return tuple(
+        ExecutedLines(tuple(numbers), line.cls, line.warps, line.threads, line.memory)
+        for numbers, line in found.values()
+    )
+
+
+def _left_out(findings: int) -> tuple[str, ...]:
+    if findings <= _MOST_FINDINGS:
+        return ()
+    return (f"{findings} findings; the first {_MOST_FINDINGS} are kept",)
 
 
 def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:

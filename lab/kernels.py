@@ -213,7 +213,7 @@ def complete(template: Template, given: Mapping[str, Scalar]) -> dict[str, Scala
 
 def unmet(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Requirement | None:
     """The first of the template's requirements that a point does not meet; None when all are met."""
-    names = compile_time_names(template, parameters, problem)
+    names = {**problem, **compile_time_names(template, parameters, problem)}
     for i, requirement in enumerate(template.declares.requires):
         at = template.document.at("requires", i)
         if not evaluate(requirement.that, names, at=at, key=f"requires[{i}]"):

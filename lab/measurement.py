@@ -6,6 +6,7 @@ milliseconds, clocks in MHz, power in watts, temperature in degrees Celsius.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -135,6 +136,7 @@ class Measurement:
         before: The card's state when the samples began.
         after: The card's state when they ended.
         remeasured: The winner's samples from a fresh process, else None.
+        others: Further baselines, interleaved like the first, by name.
         notes: Anything a reader must know: a kernel too short for events, a noisy spread.
     """
 
@@ -146,6 +148,12 @@ class Measurement:
     after: CardState
     remeasured: Samples | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
+    others: Mapping[str, Samples] = field(default_factory=dict)
+
+    def ratio_to(self, name: str) -> float | None:
+        """Throughput over a named baseline's: above 1 is faster. None where that one was not timed."""
+        other = self.baseline if name == self.baseline_name else self.others.get(name)
+        return None if other is None else other.median / self.samples.median
 
     @property
     def ratio_to_baseline(self) -> float | None:

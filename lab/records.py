@@ -7,16 +7,19 @@ import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lab import __version__, environment
 from lab.building import BuildFailure, Built
-from lab.errors import UserError
+from lab.errors import ReaderError, UserError
 from lab.experiment import Expansion, Experiment
 from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
+from lab.isa.mix import module_mix, to_json
+from lab.isa.ptx import read_ptx
 from lab.launches import Launch
 from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.measurement import GpuDescription
@@ -199,6 +202,28 @@ def measured(record: VariantRecord, result: JobResult) -> VariantRecord:
     )
 
 
+def left_out(result: JobResult) -> tuple[str, ...]:
+    """A sentence for each baseline that was asked for and is not there, or computes something else."""
+    timed = result.measurement
+    if timed is None:
+        return ()
+    named = {timed.baseline_name, *timed.others}
+    asked = [found for found in (result.baseline, *result.others) if found is not None]
+    return tuple(f"The baseline {one.name} was left out: {one.note}." for one in asked if one.name not in named)
+
+
+def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
+    """PTX and instruction mix of the baselines whose machine code is known: what a variant was compared with."""
+    files: dict[str, str | bytes] = {}
+    for found in (result.baseline, *result.others):
+        if found is not None and found.ptx:
+            files[f"{found.name}.ptx"] = found.ptx
+            with suppress(ReaderError):
+                mix = to_json(found.library, "ptx", module_mix(read_ptx(found.ptx, f"{found.name}.ptx")))
+                files[f"{found.name}.json"] = json.dumps(mix, indent=1) + "\n"
+    return files
+
+
 def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
     """The files of a variant's folder."""
     provenance: dict[str, object] = {
@@ -309,6 +334,7 @@ def conditions_of(
         "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
         "baselines": list(experiment.baselines),
         "seed": experiment.seed,
+        "cache": experiment.cache,
         "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
         "number of emulations": experiment.emulate_at_most if emulated else None,
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,

@@ -34,7 +34,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from lab.emulator.results import ExecutedCounts, Finding
+from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
 from lab.errors import StoreError
 from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
@@ -148,6 +148,25 @@ class EmulatedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutedLines:
+    """Instructions that were executed alike: most of a kernel's lines share a few sets of counts.
+
+    Attributes:
+        lines: PTX lines, in listing order.
+        cls: `InstructionClass` value.
+        warps: Warp instructions of each line.
+        threads: Thread instructions of each line whose guard was true.
+        memory: Traffic of each line, by the keys of `ExecutedCounts.memory`.
+    """
+
+    lines: tuple[int, ...]
+    cls: str
+    warps: int
+    threads: int
+    memory: Mapping[str, MemoryCount]
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationRecord:
     """One execution of a variant's PTX on the CPU.
 
@@ -162,6 +181,8 @@ class EmulationRecord:
         steps: Instructions that the interpreter issued.
         notes: What was deliberately not executed.
         unsupported: Why there is no result; empty where there is one.
+        lines: How often each instruction was executed; lines that never were are absent.
+        bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
     """
 
     problem: Mapping[str, Scalar]
@@ -173,6 +194,13 @@ class EmulationRecord:
     steps: int = 0
     notes: tuple[str, ...] = ()
     unsupported: str = ""
+    lines: tuple[ExecutedLines, ...] = ()
+    bytes_needed: int = 0
+
+    @property
+    def entry(self) -> str:
+        """Entry points that were executed."""
+        return ", ".join(step.entry for step in self.launches)
 
     @property
     def fault(self) -> str:

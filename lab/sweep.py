@@ -24,7 +24,7 @@ from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask, emulate, not_executed
 from lab.errors import MissingToolError
 from lab.experiment import Experiment
-from lab.gpu.job import Job, JobResult, Policy
+from lab.gpu.job import Flush, Job, JobResult, Policy
 from lab.gpu.line import GpuLine
 from lab.launches import launches
 from lab.measurement import GpuDescription
@@ -327,6 +327,9 @@ class Sweep:
                 self._finish(other, other.record)
             self._ready.clear()
             return
+        for note in records.left_out(result):
+            self.note(note)
+        self.store.write_files(item.planned.variant, records.baseline_files(result))
         label = item.planned.point.problem.label
         if result.baseline is not None and label not in self.baselines:
             self.baselines[label] = records.baseline_fact(result.baseline)
@@ -405,4 +408,6 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
 
 def policy_of(experiment: Experiment) -> Policy:
     """How variants of an experiment are checked and timed."""
-    return Policy(baseline=next(iter(experiment.baselines), None))
+    flush = {"auto": Flush.AUTO, "cold": Flush.ON, "warm": Flush.OFF}[experiment.cache]
+    first, *others = experiment.baselines or (None,)
+    return Policy(baseline=first, others=tuple(name for name in others if name), flush=flush)

@@ -256,6 +256,27 @@ def test_a_sequence_of_launches_is_described_launch_by_launch(experiment, tmp_pa
     assert [buffer.name for buffer in job.launches.workspace] == ["scratch"]
 
 
+def test_baselines_that_are_not_there_are_told_of_and_ptx_is_kept():
+    card = CardState()
+    timed = Measurement(
+        Samples((1.0,)), Samples((2.0,)), "copy", "cold", card, card, others={"triton": Samples((1.5,))}
+    )
+    result = JobResult(
+        "v",
+        measurement=timed,
+        baseline=BaselineResult("copy", "16-byte copy"),
+        others=(
+            BaselineResult("torch", note="torch cannot be imported here"),
+            BaselineResult("triton", "triton 3", ptx=".version 8.0\n.target sm_90\n.visible .entry k() { ret; }"),
+        ),
+    )
+    assert records.left_out(result) == ("The baseline torch was left out: torch cannot be imported here.",)
+    files = records.baseline_files(result)
+    assert set(files) == {"triton.ptx", "triton.json"}
+    assert json.loads(files["triton.json"])["kernels"][0]["name"] == "k"
+    assert records.left_out(JobResult("v")) == ()
+
+
 def test_machine_code_for_another_gpu_is_not_run(experiment, tmp_path, played):
     outcome = run(experiment, Options(output=tmp_path / "out", archs=("sm_80", "sm_90")), Watcher())
     assert {r.arch for r in outcome.records if r.status is Status.VERIFIED} == {"sm_90"}

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator import operands
+from lab.emulator.clusters import NOTE, peer_places
 from lab.emulator.memory import (
     LOCAL_SEGMENT,
     LOCAL_WINDOW,
@@ -21,6 +22,7 @@ from lab.emulator.memory import (
 )
 from lab.emulator.results import FindingKind
 from lab.emulator.shadow import Conflict, Shadow, SharedShadow
+from lab.emulator.traffic import Copy, spread
 
 if TYPE_CHECKING:
     from lab.emulator.machine import Machine
@@ -228,6 +230,7 @@ class MemoryUnit:
         width: int,
         vector: int = 1,
         strong: bool = False,
+        counted: bool = True,
     ) -> list[Array]:
         """Load for the chosen threads.
 
@@ -239,13 +242,14 @@ class MemoryUnit:
             width: Bytes of an element.
             vector: Elements.
             strong: Volatile or atomic.
+            counted: Tally the traffic as a load's.
 
         Returns:
             One unsigned array an element; zero where an access was refused.
         """
         results: list[Array] | None = None
         for part in self.reach(position, space, addresses, width * vector, chosen, verb="load"):
-            self._watch_load(position, part, width * vector, strong=strong)
+            self._watch_load(position, part, width * vector, strong=strong, counted=counted)
             values = part.region.load(part.places, width, vector)
             if part.select is None:
                 results = values
@@ -257,6 +261,21 @@ class MemoryUnit:
         if results is None:
             results = [np.zeros(len(addresses), f"u{width}") for _ in range(vector)]
         return results
+
+    def load_peer(
+        self, position: int, addresses: Array, chosen: Array | None, *, width: int, vector: int = 1
+    ) -> list[Array]:
+        """Load from the shared memory of a block of the cluster; what two blocks do to it is not watched."""
+        machine, region = self._machine, self.shared
+        machine.launch.notes[NOTE] = None
+        offsets, places = peer_places(machine, addresses, chosen)
+        bad = np.flatnonzero((offsets > region.size - width * vector) | (offsets & (width * vector - 1) != 0))
+        if len(bad):
+            detail = f"load of {width * vector} bytes at offset {int(offsets[bad[0]])} of a peer's shared memory"
+            self._find("out-of-bounds", position, bad, chosen, addresses, detail=detail)
+            return [np.zeros(len(addresses), f"u{width}") for _ in range(vector)]
+        self.count(position, Reach(region, None, chosen, offsets, places), width * vector, "load")
+        return region.load(places, width, vector)
 
     def store(
         self,
@@ -301,8 +320,18 @@ class MemoryUnit:
                     position, f"{space}.{verb}", part.offsets, width, part.chosen, threads=self._machine.threads
                 )
 
-    def _watch_load(self, position: int, part: Reach, width: int, *, strong: bool) -> None:
-        self.count(position, part, width, "load")
+    def count_copy(self, position: int, copy: Copy, chosen: Array | None) -> None:
+        """Tally a cp.async; its arrays have an entry for each of the chosen threads."""
+        counters, threads = self._machine.launch.counters, self._machine.threads
+        if counters is None or not len(copy.targets):
+            return
+        parts = copy.targets, copy.sources & _WITHIN, copy.active, copy.fetched
+        targets, sources, active, fetched = (spread(values, chosen, threads) for values in parts)
+        counters.copy(position, Copy(targets, sources, copy.width, active, fetched), chosen)
+
+    def _watch_load(self, position: int, part: Reach, width: int, *, strong: bool, counted: bool) -> None:
+        if counted:
+            self.count(position, part, width, "load")
         if part.region is self.shared:
             if self.shared_shadow is not None:
                 threads = self._machine.members(part.chosen)
@@ -316,7 +345,8 @@ class MemoryUnit:
         self, position: int, part: Reach, width: int, values: list[Array], *, strong: bool, group: Array | None
     ) -> None:
         whole = width * len(values)
-        self.count(position, part, whole, "store")
+        if group is None:  # copies are counted as such
+            self.count(position, part, whole, "store")
         if part.region is not self.shared:
             if isinstance(part.region.shadow, Shadow):
                 part.region.shadow.write(part.places, whole)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import lab.emulator.operations  # noqa: F401  fills the table of operations
 from lab.emulator import operands
 from lab.emulator.checks import Findings
+from lab.emulator.clusters import cluster_blocks
 from lab.emulator.counters import Counters, summary
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.floats import exact_arithmetic
@@ -97,6 +98,7 @@ def launch(
         check,
         DEFAULT_MAX_STEPS if max_steps is None else max_steps,
         {},
+        cluster_blocks(program, shape_grid),
     )
     steps = _run(plan)
     buffers.copy_back()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.emulator.clusters import ClusterBarrier
 from lab.emulator.control import Block
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.program import text_of
@@ -83,6 +84,7 @@ class Barriers:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._waiting: dict[tuple[int, int], _Barrier] = {}  # (block, barrier) to who waits
+        self._clusters = ClusterBarrier(machine)
 
     def arrive(
         self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
@@ -90,6 +92,9 @@ class Barriers:
         """Let threads wait at a barrier, or pass it where they complete it."""
         machine = self._machine
         _, instruction = machine.program.code[position]
+        if instruction.opcode.startswith("barrier.cluster."):
+            self._clusters.reach(stack, block, position, chosen, pool)
+            return
         form = form_of(instruction.opcode, instruction.operands)
         if form is None:
             raise UnsupportedInstruction(instruction.line, text_of(instruction), "this form of barrier")
@@ -117,6 +122,7 @@ class Barriers:
         """Look again after threads have ended: a barrier may now be complete."""
         if self._waiting:
             self._release(pool)
+        self._clusters.release(pool)
 
     def _release(self, pool: dict[Group, Array | None]) -> None:
         machine = self._machine
@@ -179,6 +185,8 @@ class Barriers:
     def break_deadlock(self, pool: dict[Group, Array | None]) -> bool:
         """End the threads of barriers that can never complete; False where nobody waits."""
         machine = self._machine
+        if self._clusters.break_deadlock() and not self._waiting:
+            return bool(pool)
         if not self._waiting:
             return False
         for barrier in self._waiting.values():

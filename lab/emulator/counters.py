@@ -1,9 +1,10 @@
-"""What executed instructions cost: shared-memory wavefronts, global-memory sectors, and their tallies."""
+"""Tallies of executed instructions and their memory traffic."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,70 +12,22 @@ from numpy.typing import NDArray
 
 from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
+from lab.emulator.traffic import (
+    LANES,
+    LINE_BYTES,
+    Copy,
+    copy_sectors,
+    copy_wavefronts,
+    global_sectors,
+    ideal_wavefronts,
+    shared_wavefronts,
+    spread,
+)
 
 Array = NDArray[Any]
 
-BANKS, BANK_BYTES, SECTOR_BYTES, LANES = 32, 4, 32, 32
 _PATTERNS_KEPT = 8
-
-
-def phase_lanes(width: int) -> int:
-    """Lanes that shared memory serves together: 32 up to 4 bytes a lane, 16 at 8, 8 at 16."""
-    return {8: 16, 16: 8}.get(width, LANES)
-
-
-def shared_wavefronts(addresses: Array, width: int, active: Array) -> Array:
-    """Return the passes through shared memory that each warp's request takes.
-
-    In each phase every bank delivers one 4-byte word a pass; lanes that touch the same word share it. So a
-    phase takes as many passes as the busiest bank has distinct words.
-
-    Args:
-        addresses: Byte addresses, (warps, 32).
-        width: Bytes of a lane's access: 1, 2, 4, 8 or 16.
-        active: Lanes that take part, (warps, 32).
-
-    Returns:
-        Wavefronts of each warp, 0 where no lane is active.
-    """
-    warps = len(addresses)
-    lanes = phase_lanes(width)
-    words_each = max(1, width // BANK_BYTES)
-    first = (addresses // BANK_BYTES).reshape(-1, lanes)
-    words = (first[:, :, None] + np.arange(words_each)).reshape(len(first), -1)
-    on = np.repeat(active.reshape(-1, lanes), words_each, axis=1)
-    result: Array = _busiest_bank(words, on).reshape(warps, -1).sum(axis=1)
-    return result
-
-
-def _busiest_bank(words: Array, on: Array) -> Array:
-    """Return, for each row, the largest number of distinct words in one bank."""
-    ordered = np.sort(np.where(on, words, -1), axis=1)
-    distinct = ordered >= 0
-    distinct[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    rows = np.repeat(np.arange(len(words)), words.shape[1])[distinct.reshape(-1)]
-    banks = ordered[distinct] % BANKS
-    counts = np.bincount(rows * BANKS + banks, minlength=len(words) * BANKS)
-    result: Array = counts.reshape(-1, BANKS).max(axis=1)
-    return result
-
-
-def ideal_wavefronts(width: int, active: Array) -> Array:
-    """Return the passes without bank conflicts: one for each phase with an active lane. Arguments as above."""
-    result: Array = active.reshape(len(active), -1, phase_lanes(width)).any(axis=2).sum(axis=1)
-    return result
-
-
-def global_sectors(addresses: Array, width: int, active: Array) -> Array:
-    """Return the distinct 32-byte sectors that each warp's request touches. Arguments as above."""
-    first, last = addresses // SECTOR_BYTES, (addresses + width - 1) // SECTOR_BYTES
-    both = np.concatenate([first, last], axis=1)
-    on = np.concatenate([active, active], axis=1)
-    ordered = np.sort(np.where(on, both, -1), axis=1)
-    distinct = ordered >= 0
-    distinct[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    result: Array = distinct.sum(axis=1)
-    return result
+_FIELDS = len(fields(MemoryCount))
 
 
 class Counters:
@@ -87,7 +40,7 @@ class Counters:
         self.guarded: dict[int, int] = dict.fromkeys(
             (i for i, (_, instruction) in enumerate(program.code) if instruction.predicate), 0
         )
-        self._traffic: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * 5)
+        self._traffic: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * _FIELDS)
         self._patterns: defaultdict[tuple[int, str], list[tuple[Any, ...]]] = defaultdict(list)
 
     def visit(self, block: int, chosen: Array | None, threads: int) -> None:
@@ -113,18 +66,48 @@ class Counters:
             chosen: Threads that take part, ascending, or None for all.
             threads: Threads of the batch.
         """
-        if not len(addresses):
-            return
-        relative = addresses - addresses[0]
-        phase = int(addresses[0]) % (BANKS * BANK_BYTES)
+        if len(addresses):
+            shape = addresses - _line_of(addresses)
+            found = self._known(position, key, chosen, shape)
+            if found is None:
+                found = self._keep(position, key, chosen, shape, _traffic_of(key, addresses, width, chosen, threads))
+            self._add(position, key, found)
+
+    def copy(self, position: int, copy: Copy, chosen: Array | None) -> None:
+        """Note one cp.async of the chosen threads: both its sides come from one look.
+
+        Args:
+            position: Index of the instruction.
+            copy: Flat: one entry a thread of the batch.
+            chosen: Threads that take part, ascending, or None for all.
+        """
+        shape = np.concatenate(
+            [
+                (copy.targets - _line_of(copy.targets[copy.active]))[copy.active],
+                np.where(copy.fetched, copy.sources - _line_of(copy.sources[copy.fetched]), -1)[copy.active],
+            ]
+        )
+        found = self._known(position, "shared.copy", chosen, shape)
+        if found is None:
+            found = self._keep(position, "shared.copy", chosen, shape, _copied(copy))
+        self._add(position, "shared.copy", found[:_FIELDS])
+        self._add(position, "global.copy", found[_FIELDS:])
+
+    def _known(self, position: int, key: str, chosen: Array | None, shape: Array) -> tuple[int, ...] | None:
+        """The traffic of an access of the same shape, of the latest few."""
+        return next((kept[2] for kept in self._patterns[position, key] if _matches(kept, chosen, shape)), None)
+
+    def _keep(
+        self, position: int, key: str, chosen: Array | None, shape: Array, traffic: tuple[int, ...]
+    ) -> tuple[int, ...]:
         kept = self._patterns[position, key]
-        result = next((entry[3] for entry in kept if _matches(entry, phase, chosen, relative)), None)
-        if result is None:
-            result = _traffic_of(key, addresses, width, chosen, threads=threads)
-            kept.insert(0, (phase, chosen, relative, result))
-            del kept[_PATTERNS_KEPT:]
+        kept.insert(0, (chosen, shape, traffic))
+        del kept[_PATTERNS_KEPT:]
+        return traffic
+
+    def _add(self, position: int, key: str, traffic: tuple[int, ...]) -> None:
         tally = self._traffic[position, key]
-        for i, value in enumerate(result):
+        for i, value in enumerate(traffic):
             tally[i] += value
 
     def traffic(self, position: int) -> dict[str, MemoryCount]:
@@ -157,26 +140,40 @@ class Counters:
         return tuple(found)
 
 
-def _matches(entry: tuple[Any, ...], phase: int, chosen: Array | None, relative: Array) -> bool:
-    if entry[0] != phase or (entry[1] is None) != (chosen is None):
+def _line_of(addresses: Array) -> np.int64:
+    """Where the 128-byte line of the first address begins: what an access costs does not depend on it."""
+    return np.int64(addresses[0] & -LINE_BYTES) if len(addresses) else np.int64(0)
+
+
+def _matches(kept: tuple[Any, ...], chosen: Array | None, shape: Array) -> bool:
+    if (kept[0] is None) != (chosen is None):
         return False
-    return (chosen is None or np.array_equal(entry[1], chosen)) and np.array_equal(entry[2], relative)
+    return (chosen is None or np.array_equal(kept[0], chosen)) and np.array_equal(kept[1], shape)
 
 
-def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, *, threads: int) -> tuple[int, ...]:
-    if chosen is None:
-        by_warp, active = addresses.reshape(-1, LANES), np.ones((threads // LANES, LANES), bool)
-    else:
-        full, on = np.zeros(threads, np.int64), np.zeros(threads, bool)
-        full[chosen], on[chosen] = addresses, True
-        by_warp, active = full.reshape(-1, LANES), on.reshape(-1, LANES)
-        used = active.any(axis=1)
-        by_warp, active = by_warp[used], active[used]
+def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, threads: int) -> tuple[int, ...]:
+    active = spread(np.ones(len(addresses), bool), chosen, threads).reshape(-1, LANES)
+    used = active.any(axis=1)
+    by_warp, active = spread(addresses, chosen, threads).reshape(-1, LANES)[used], active[used]
     requests, used_bytes = len(by_warp), width * len(addresses)
     if key.startswith("shared"):
-        waves = shared_wavefronts(by_warp, width, active).sum()
-        return requests, int(waves), 0, used_bytes, int(ideal_wavefronts(width, active).sum())
+        loads = key == "shared.load"
+        waves = int(shared_wavefronts(by_warp, width, active, loads=loads).sum())
+        return requests, waves, 0, used_bytes, int(ideal_wavefronts(by_warp, width, active, loads=loads).sum())
     return requests, 0, int(global_sectors(by_warp, width, active).sum()), used_bytes, 0
+
+
+def _copied(copy: Copy) -> tuple[int, ...]:
+    """The fields of the shared side, then those of the global side."""
+    targets, sources, active, fetched = (
+        values.reshape(-1, LANES) for values in (copy.targets, copy.sources, copy.active, copy.fetched)
+    )
+    by_warp = Copy(targets, sources, copy.width, active, fetched)
+    waves = copy_wavefronts(by_warp)
+    ideal = np.minimum(waves, ideal_wavefronts(targets, copy.width, active, loads=False))
+    shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum()
+    read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0
+    return tuple(int(value) for value in (*shared, *read))
 
 
 def summary(lines: Iterable[LineCount], within: Callable[[int], bool] = lambda _line: True) -> ExecutedCounts:

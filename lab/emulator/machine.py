@@ -49,6 +49,7 @@ class Launch:
         check: Watch for races and uninitialised reads.
         max_steps: Step budget.
         notes: What was left out, in order.
+        cluster: Blocks of a cluster, consecutive along x.
     """
 
     program: Program
@@ -63,6 +64,7 @@ class Launch:
     check: bool
     max_steps: int
     notes: dict[str, None]
+    cluster: int = 1
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -76,6 +78,7 @@ class Machine:
         threads: Threads of the batch, whole warps: a block's last warp is filled up with lanes that never run.
         registers: The register file.
         memory: Loads, stores and their checks.
+        cluster: Blocks of a cluster.
         steps: Instructions issued so far, over all batches.
     """
 
@@ -89,7 +92,7 @@ class Machine:
             steps: Steps that earlier batches took.
         """
         self.launch, self.program = launch, launch.program
-        self.blocks, self.steps = blocks, steps
+        self.blocks, self.steps, self.cluster = blocks, steps, launch.cluster
         size = launch.block[0] * launch.block[1] * launch.block[2]
         self.block_threads = -(-size // WARP) * WARP
         self.threads = blocks * self.block_threads
@@ -115,7 +118,12 @@ class Machine:
         ctaid = (linear % gx, linear // gx % gy, linear // (gx * gy))
         self._tid, self._ctaid = tid, ctaid
         self.special = special_registers(
-            self.launch.grid, self.launch.block, tid, ctaid, (self.launch.shared_bytes, self.launch.dynamic_bytes)
+            self.launch.grid,
+            self.launch.block,
+            tid,
+            ctaid,
+            (self.launch.shared_bytes, self.launch.dynamic_bytes),
+            cluster=self.launch.cluster,
         )
 
     def where(self, thread: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -378,9 +386,9 @@ def run_batches(launch: Launch, batch_threads: int) -> int:
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
     size = launch.block[0] * launch.block[1] * launch.block[2]
     padded = -(-size // WARP) * WARP
-    most = max(1, batch_threads // padded)
-    batches = -(-total // most)
-    share = -(-total // batches)
+    most = max(1, batch_threads // (padded * launch.cluster))  # clusters, which a batch holds whole
+    batches = -(-total // (most * launch.cluster))
+    share = -(-total // (batches * launch.cluster)) * launch.cluster
     steps = 0
     for first in range(0, total, share):
         machine = Machine(launch, first, min(share, total - first), steps)

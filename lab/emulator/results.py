@@ -165,9 +165,10 @@ class ExecutedCounts:
         threads_by_class: Class to thread instructions.
         warps_by_opcode: Opcode to warp instructions.
         threads_by_opcode: Opcode to thread instructions.
-        memory: `shared.load`, `shared.store`, `shared.atomic`, `global.load`, `global.store`, `global.atomic` to
-            traffic; generic accesses count where they fell. A cp.async is a load and a store. The fragments of
-            wmma count as element-wise accesses, which is not how the hardware moves them.
+        memory: `shared.load`, `shared.store`, `shared.atomic`, `shared.copy`, `global.load`, `global.store`,
+            `global.atomic`, `global.copy` to traffic; generic accesses count where they fell. The copies are the two
+            sides of cp.async. The fragments of wmma count as element-wise accesses, which is not how the
+            hardware moves them.
     """
 
     warps: int

@@ -14,8 +14,8 @@ from lab.experiment.schema import ExperimentFile, KernelModel, SearchModel
 from lab.expressions import Scalar, names_in
 from lab.operators import Operator, operator
 
-BASELINES = ("cublas",)
-"""Baselines by name; `lab.gpu.baselines` runs them."""
+BASELINES = ("cublas", "copy", "torch", "triton")
+"""Baselines by name; `lab.gpu` runs them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Experiment:
         problems: The problems, each complete and with its size on the CPU.
         problem_axes: Fields by which the problems differ; empty for a single one.
         kernels: In file order.
-        baselines: Names.
+        baselines: Names; ratios refer to the first.
+        cache: State of the L2 cache: `auto`, `cold` or `warm`.
         toolchains: Names, `auto` unresolved.
         archs: Architectures, `native` unresolved.
         options: Compiler options.
@@ -75,6 +76,7 @@ class Experiment:
     problem_axes: tuple[str, ...]
     kernels: tuple[KernelEntry, ...]
     baselines: tuple[str, ...]
+    cache: str
     toolchains: tuple[str, ...]
     archs: tuple[str, ...]
     options: tuple[str, ...]
@@ -124,7 +126,8 @@ def from_text(text: str, file: Path) -> Experiment:
         problems=wanted,
         problem_axes=problem_axes,
         kernels=_kernels(raw, wanted, document),
-        baselines=tuple(raw.baselines),
+        baselines=tuple(dict.fromkeys(raw.baselines)),
+        cache=raw.cache,
         toolchains=tuple(dict.fromkeys(raw.toolchains)),
         archs=tuple(dict.fromkeys(raw.archs)),
         options=tuple(raw.options),

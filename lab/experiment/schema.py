@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
@@ -93,7 +93,16 @@ class ExperimentFile(_Strict):
     emulate_at_most: int | None = Field(
         None, ge=1, description="Execute only so many variants on the CPU, evenly spread over the sweep; all by default"
     )
-    baselines: list[str] = Field(default_factory=list, max_length=1, description="What to compare with: [cublas]")
+    baselines: list[str] = Field(
+        default_factory=list,
+        description="What to compare with, the first being what ratios refer to: [cublas], or [copy, torch, triton]. "
+        "One that this machine lacks is reported and left out",
+    )
+    cache: Literal["auto", "cold", "warm"] = Field(
+        "auto",
+        description="State of the L2 cache: cold flushes it before each repetition, warm does not; auto is cold except "
+        "for launches so short that they are timed in batches",
+    )
     toolchains: list[str] = Field(
         default_factory=lambda: ["auto"],
         min_length=1,

@@ -51,7 +51,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A library routine that computes the same thing on the same device buffers.
+    """A routine to compare with, on the same device buffers.
 
     Attributes:
         name: ``cublas``.
@@ -59,6 +59,8 @@ class Baseline:
         kernel: Names of the kernels that it launches; empty when they could not be read.
         note: What must be known about it; may be empty.
         launch: Queues one call.
+        computes: It computes what the operator does, so that its output can be checked; a plain copy does not.
+        ptx: PTX of its kernel where it is known, else empty.
     """
 
     name: str
@@ -66,6 +68,8 @@ class Baseline:
     kernel: str
     note: str
     launch: Launch
+    computes: bool = True
+    ptx: str = ""
 
 
 class Backend(Protocol):

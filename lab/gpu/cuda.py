@@ -25,9 +25,11 @@ from lab.gpu.backend import (
 )
 from lab.gpu.baselines import Cublas
 from lab.gpu.compare import Comparer, comparer
+from lab.gpu.copying import copy_baseline
 from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
 from lab.gpu.job import Job
+from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
 from lab.launches import Launch as Step
 from lab.launches import Launches
 from lab.measurement import CardState, GpuDescription
@@ -180,11 +182,26 @@ class CudaBackend:
         return launch
 
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
-        """cuBLAS, for gemm."""
-        if name != "cublas":
-            raise BaselineMissingError(f"there is no baseline {name!r}; accepted: cublas")
-        if operator != "gemm":
-            raise BaselineMissingError(f"the baseline cublas computes gemm, not {operator}")
+        """CuBLAS for gemm; PyTorch and Triton for softmax; a copy for what has one input and one output."""
+        if name == "copy":
+            return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch, self._quick)
+        computed = {"cublas": "gemm", "torch": "softmax", "triton": "softmax"}
+        if name not in computed:
+            raise BaselineMissingError(f"there is no baseline {name!r}; accepted: copy, {', '.join(computed)}")
+        if operator != computed[name]:
+            raise BaselineMissingError(f"the baseline {name} computes {computed[name]}, not {operator}")
+        if name == "torch":
+            return torch_baseline(problem, self._pointers, self._stream.handle)
+        if name == "triton":
+            return triton_baseline(problem, self._pointers, self._stream.handle, self._quick)
+        return self._cublas_gemm(problem)
+
+    def _quick(self, launch: Launch) -> float:
+        """Median of a few timings, in ms: good enough to choose by."""
+        timings = [self.time(launch, batch=1, lead_ms=0.1, rewarm=False).ms for _ in range(5)]
+        return float(np.median(timings))
+
+    def _cublas_gemm(self, problem: Mapping[str, Scalar]) -> Baseline:
         if self._cublas is None:
             self._cublas = Cublas(self._stream.handle)
         cublas = self._cublas
@@ -192,7 +209,7 @@ class CudaBackend:
         launch()  # loads the kernels, which a capture must not
         self._stream.synchronize()
         kernel, note = self._baseline_kernels(cublas, launch)
-        return Baseline(name, cublas.description, kernel, note, launch)
+        return Baseline("cublas", cublas.description, kernel, note, launch)
 
     def outputs(self) -> dict[str, Array]:
         """The outputs, downloaded."""

@@ -66,6 +66,7 @@ class Policy:
         check: Compare the outputs with the reference before timing.
         measure: Time the variant.
         baseline: Name of the baseline to interleave with it, or None.
+        others: Names of further baselines, interleaved too.
         warmup_ms: Warm-up of the first timing in a worker, least wall-clock time.
         rewarm_ms: Warm-up of later timings, least, where the card has idled since the last one.
         warmup_limit_ms: Most that a warm-up may take while the SM clock is not steady.
@@ -85,6 +86,7 @@ class Policy:
     check: bool = True
     measure: bool = True
     baseline: str | None = "cublas"
+    others: tuple[str, ...] = ()
     warmup_ms: float = 300.0
     rewarm_ms: float = 60.0
     warmup_limit_ms: float = 2000.0
@@ -122,6 +124,7 @@ class BaselineResult:
         kernel: Names of the kernels that it launches for this problem; empty when they could not be read.
         verification: Its output against the same reference; None when unchecked or missing.
         note: Why it is missing or what must be known about it; may be empty.
+        ptx: PTX of its kernel where it is known, else empty.
     """
 
     name: str
@@ -129,6 +132,7 @@ class BaselineResult:
     kernel: str = ""
     verification: Verification | None = None
     note: str = ""
+    ptx: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ class JobResult:
         measurement: Where the variant was timed.
         failure: Where anything went wrong, else None.
         baseline: Where the policy asked for one and the job came that far.
+        others: The same for the policy's further baselines.
     """
 
     variant: str
@@ -148,3 +153,4 @@ class JobResult:
     measurement: Measurement | None = None
     failure: Failure | None = None
     baseline: BaselineResult | None = None
+    others: tuple[BaselineResult, ...] = ()

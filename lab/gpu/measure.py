@@ -84,7 +84,7 @@ def measure(
 
     Args:
         backend: The device, with outputs in the state that launches expect.
-        contenders: The variant and, after it, the baseline if there is one.
+        contenders: The variant and, after it, the baselines if there are any.
         policy: Limits.
         clockwork: The worker's memory; updated.
         alive: Called between launches: the parent must know that the worker does not hang.
@@ -124,6 +124,7 @@ def measure(
         before=before,
         after=after,
         notes=notes,
+        others={contender.name: one for contender, one in zip(contenders[2:], samples[2:], strict=True)},
     )
 
 

@@ -209,13 +209,13 @@ class Worker:
                 raise _FailedError(_failed(result, Stage.VERIFY, verification.worst or "the outputs are wrong"))
         if not policy.measure:
             return result
-        baseline, described = self._baseline(job, policy, data)
-        result = replace(result, baseline=described)
+        found = [self._baseline(name, job, policy, data) for name in (policy.baseline, *policy.others)]
+        results = [described for _, described in found]
+        result = replace(result, baseline=results[0], others=tuple(r for r in results[1:] if r))
         self._begin("upload")
         self._backend.upload()
         contenders = [Contender("kernel", launch)]
-        if baseline is not None:
-            contenders.append(Contender(baseline.name, baseline.launch))
+        contenders += [Contender(baseline.name, baseline.launch) for baseline, _ in found if baseline is not None]
         self._begin("measurement")
         measurement = measure(self._backend, contenders, policy, self._clockwork, self._alive)
         return replace(result, measurement=measurement)
@@ -260,9 +260,10 @@ class Worker:
             error, worst = float("inf"), overrun
         return Verification(error <= tolerance, error, tolerance, worst, name)
 
-    def _baseline(self, job: Job, policy: Policy, data: _Data) -> tuple[Baseline | None, BaselineResult | None]:
-        """The baseline for this problem, made and checked once."""
-        name = policy.baseline
+    def _baseline(
+        self, name: str | None, job: Job, policy: Policy, data: _Data
+    ) -> tuple[Baseline | None, BaselineResult | None]:
+        """A baseline for this problem, made and checked once."""
         if name is None:
             return None, None
         if name not in data.baselines:
@@ -276,14 +277,14 @@ class Worker:
         try:
             baseline = self._backend.baseline(name, data.operator.name, job.problem)
             verification = None
-            if policy.check:
+            if policy.check and baseline.computes:
                 self._begin("launch of the baseline")
                 self._backend.upload()
                 self._backend.run((baseline.launch,))
                 verification = self._verify(job, data, "the baseline")
         except (BaselineMissingError, DeviceError) as error:
             return None, BaselineResult(name, note=str(error))
-        described = BaselineResult(name, baseline.library, baseline.kernel, verification, baseline.note)
+        described = BaselineResult(name, baseline.library, baseline.kernel, verification, baseline.note, baseline.ptx)
         if verification is not None and not verification.passed:
             note = f"{name} is left out: its output is wrong: {verification.worst}"
             return None, replace(described, note=note)

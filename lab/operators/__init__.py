@@ -1,6 +1,6 @@
 """Operators by name: what can be computed.
 
-`gemm` is built in. An operator of the user's own is a Python file named explicitly,
+`gemm` and `softmax` are built in. An operator of the user's own is a Python file named explicitly,
 ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary.
 """
 
@@ -15,8 +15,9 @@ from pathlib import Path
 from lab.errors import Location, UserError, did_you_mean
 from lab.operators.base import Inputs, Operator
 from lab.operators.gemm import Gemm
+from lab.operators.softmax import Softmax
 
-BUILT_IN: dict[str, Callable[[], Operator]] = {"gemm": Gemm}
+BUILT_IN: dict[str, Callable[[], Operator]] = {"gemm": Gemm, "softmax": Softmax}
 
 __all__ = ["BUILT_IN", "Inputs", "Operator", "operator"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 from typing import Final
 
@@ -12,6 +13,7 @@ from lab.measurement import Kind
 from lab.report import figures, style
 from lab.report.answer import name_of
 from lab.report.columns import Column
+from lab.report.executed import executed_by_class, threads_of
 from lab.report.figures import Response
 from lab.store import RunRecord, VariantRecord
 
@@ -77,6 +79,21 @@ def names(records: Sequence[VariantRecord]) -> dict[str, str]:
     return {key: name if often[name] == 1 else f"{name} ({key})" for key, name in plain.items()}
 
 
+def row_names(names: Sequence[str]) -> tuple[list[str], str]:
+    """Names for rows beside narrow axes: a sweep's keep the values alone, and a heading names the parameters.
+
+    Returns:
+        The names and the heading. Names without parameters (a baseline's) stay; all names stay, and the heading is
+        empty, where two do not give the same parameters.
+    """
+    split = {name: [word.partition("=") for word in name.split()] for name in names if "=" in name}
+    keys = {tuple(key for key, _, _ in words) for words in split.values()}
+    if len(keys) != 1 or not all(sign for words in split.values() for _, sign, _ in words):
+        return list(names), ""
+    short = {name: " · ".join(value for *_, value in words) for name, words in split.items()}
+    return [short.get(name, name) for name in names], " · ".join(keys.pop())
+
+
 def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
     """One bar a variant, and each problem's baseline where there is one: last in a ladder, by its value in a sweep."""
     shown = shown_records(run, records, response)
@@ -123,35 +140,86 @@ def common_peak(records: Sequence[VariantRecord]) -> float | None:
     return peaks.pop() if len(peaks) == 1 else None
 
 
+MIXES: Final[dict[str, tuple[str, Kind]]] = {
+    "ptx": ("PTX", Kind.STATIC),
+    "executed": ("PTX executed", Kind.EMULATED),
+    "sass": ("SASS", Kind.STATIC),
+}
+"""What a mix is of, in the order they stand side by side: title and kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One class in one variant's hot loop."""
+    """One class in one variant's hot loop or whole kernel.
+
+    Attributes:
+        name: The variant's, unique on the chart.
+        variant: Variant id.
+        mix: A key of `MIXES`.
+        hot: Of the hot loop, else of the whole kernel.
+        cls: Instruction class.
+        count: Instructions of the text, or those that a thread executed, on average.
+        share: Of all instructions there, 0 to 1.
+    """
 
     name: str
     variant: str
-    isa: str
+    mix: str
+    hot: bool
     cls: str
-    count: int
+    count: float
     share: float
-    order: int
 
 
 def mix_slices(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
-    """The hot loops' instructions by class, in the order of the bars; every variant that was read if none ranks."""
+    """Instructions by class, in the order of the bars; every variant that was read if none ranks."""
     shown = shown_records(run, records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
     name = names(shown)
     made: list[Slice] = []
-    for record in shown:
-        for isa, mix in (("ptx", record.ptx), ("sass", record.sass)):
-            counts = figures.hot_counts(mix)
-            if counts is None or not counts.instructions:
-                continue
+    for mix, hot in product(MIXES, (True, False)):
+        for record in shown:
+            by_class = _by_class(record, mix, hot=hot) or {}
+            total = sum(by_class.values())
+            each = threads_of(record.emulation) if mix == "executed" and record.emulation else 1
             made.extend(
-                Slice(name[record.variant], record.variant, isa, cls, count, count / counts.instructions, order)
-                for order, cls in enumerate(style.CLASS_COLOURS)
-                if (count := counts.by_class.get(cls, 0))
+                Slice(name[record.variant], record.variant, mix, hot, cls, count / each, count / total)
+                for cls in style.CLASS_COLOURS
+                if (count := by_class.get(cls, 0))
             )
     return tuple(made)
+
+
+def _by_class(record: VariantRecord, mix: str, *, hot: bool) -> Mapping[str, int] | None:
+    if mix == "executed":
+        return executed_by_class(record, hot=hot)
+    static = record.ptx if mix == "ptx" else record.sass
+    counts = figures.hot_counts(static) if hot or static is None else static.counts
+    return counts.by_class if counts else None
+
+
+def pack_slices(slices: Sequence[Slice]) -> dict[str, object]:
+    """The slices for the page: names once, and a short row for each of what may be thousands.
+
+    Returns:
+        `variants`: (name, id) in order; `classes` and `mixes`: their names; `parts`: rows of indices of these three, 1
+        for the hot loop or 0, count and share, to five digits.
+    """
+    variants = list(dict.fromkeys((part.name, part.variant) for part in slices))
+    place = {key: index for index, key in enumerate(variants)}
+    classes, mixes = list(style.CLASS_COLOURS), list(MIXES)
+    order = {cls: index for index, cls in enumerate(classes)}
+    parts = [
+        (
+            place[part.name, part.variant],
+            order[part.cls],
+            mixes.index(part.mix),
+            int(part.hot),
+            float(f"{part.count:.5g}"),
+            round(part.share, 5),
+        )
+        for part in slices
+    ]
+    return {"variants": variants, "classes": classes, "mixes": mixes, "parts": parts}
 
 
 RATIOS: Final = (

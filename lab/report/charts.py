@@ -14,16 +14,17 @@ import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
 from lab.measurement import Kind
 from lab.report import style
-from lab.report.chartdata import Bar, Slice
+from lab.report.chartdata import MIXES, Bar, Slice
 from lab.report.columns import Column, Value
+from lab.report.curves import Curve
 from lab.report.effects import Effect, Interaction
 from lab.report.figures import Response, column_name
 
 Spec = dict[str, Any]
 alt: Any = typed  # its annotations refuse values that are only known at run time
 OK: Final = "indexof(['verified', 'inspected'], datum.status) >= 0"
-SHORT_NAMES: Final = "containerSize()[0] < 500 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
-"""On a narrow page a sweep's names keep the values alone: `8 true 4`."""
+SHORT_NAMES: Final = "containerSize()[0] < 640 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
+"""Beside a narrow chart a sweep's names keep the values alone: `8 true 4`."""
 _ON_BAR: Final = alt.ExprRef("indexof(['variant', 'baseline', 'issue slots'], datum.group) >= 0 ? 'white' : '#1f2328'")
 """White where the bar is dark enough, else ink."""
 _ROWS: Final = alt.Axis(ticks=False, domain=False, labelExpr=SHORT_NAMES)
@@ -170,6 +171,49 @@ def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:
     return layers
 
 
+def curve_chart(found: Curve, response: Response) -> Chart:
+    """Throughput along a problem axis, and a strip with the fastest kernel at each value."""
+    names = [*found.kernels, *found.baselines]
+    colours = [style.series_colour(i) for i in range(len(found.kernels))]
+    colours += [style.BASELINES[i % len(style.BASELINES)] for i in range(len(found.baselines))]
+    colour = alt.Color(
+        field="name",
+        type="nominal",
+        scale=alt.Scale(domain=names, range=colours),
+        legend=alt.Legend(orient="top", title=None),
+    )
+    scale = alt.Scale(type="log", base=2) if found.wide else alt.Scale(zero=False, nice=False)
+    x_axis = alt.X(field="x", type="quantitative", title=found.axis, scale=scale)
+    dashes = alt.StrokeDash(
+        field="group",
+        type="nominal",
+        scale=alt.Scale(domain=["kernel", "baseline"], range=[[1, 0], [5, 4]]),
+        legend=None,
+    )
+    tooltip = [
+        alt.Tooltip(field="name", type="nominal", title="kernel"),
+        alt.Tooltip(field="x", type="quantitative", title=found.axis),
+        alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} ({response.unit})", format=".2f"),
+        alt.Tooltip(field="label", type="nominal", title="best variant"),
+    ]
+    base = alt.Chart(alt.NamedData("curve"))
+    value = alt.Y(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
+    lines = base.mark_line(point={"size": 24, "cursor": "pointer"}).encode(
+        x=x_axis, y=value, color=colour, strokeDash=dashes, tooltip=tooltip
+    )
+    strip = (
+        base.transform_filter("datum.best")
+        .mark_tick(thickness=6, height=18, opacity=1, cursor="pointer")
+        .encode(x=x_axis, color=colour, tooltip=tooltip)
+        .properties(width="container", height=18, title=alt.TitleParams("fastest kernel", fontSize=11, anchor="start"))
+    )
+    whole = alt.vconcat(lines.properties(width="container", height=HEIGHT), strip).resolve_scale(color="shared")
+    spec: Spec = whole.to_dict(validate=False)
+    for key in ("$schema", "config"):
+        spec.pop(key, None)
+    return Chart("curve", f"{response.axis} against {found.axis}", (Choice("curve", spec),))
+
+
 def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     """One bar a variant with its share of peak, p20 to p80 and predicted ceiling."""
     order = [bar.name for bar in bars]
@@ -230,7 +274,7 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
 
 
 def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
-    """Stacked bars of the PTX and the SASS hot loop: share of the loop, or instructions."""
+    """Stacked bars of the PTX, the executed PTX and the SASS: of the hot loop or the kernel, as shares or counts."""
     order = list(dict.fromkeys(part.name for part in slices))
     used = {part.cls for part in slices}
     classes = [cls for cls in style.CLASS_COLOURS if cls in used]
@@ -238,13 +282,17 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
     tooltip = [
         alt.Tooltip(field="name", type="nominal", title="variant"),
         alt.Tooltip(field="cls", type="nominal", title="class"),
-        alt.Tooltip(field="count", type="quantitative", title="instructions", format=",d"),
-        alt.Tooltip(field="share", type="quantitative", title="of the hot loop", format=".1%"),
+        alt.Tooltip(field="count", type="quantitative", title="instructions", format=",.5~r"),
+        alt.Tooltip(field="share", type="quantitative", title="share", format=".1%"),
     ]
 
-    def spec(isa: str, field: str, title: str, form: str, domain: tuple[float, float] | None) -> Spec:
+    def spec(mix: str, *, hot: bool, field: str) -> Spec:
+        kind = MIXES[mix][1]
+        what = "share" if field == "share" else "instructions per thread" if kind is Kind.EMULATED else "instructions"
+        form, domain = ("~%", (0, 1)) if field == "share" else ("~s", None)
+        title = f"{what} ({kind})"
         scale_x = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
-        chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.isa == '{isa}'")
+        chart = alt.Chart(alt.NamedData("mix")).transform_filter(f"datum.mix == '{mix}' && datum.hot == {int(hot)}")
         bar = chart.mark_bar(cursor="pointer", height={"band": 0.78}).encode(
             y=alt.Y(
                 field="name",
@@ -261,13 +309,17 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
         return _finish(bar, ROW_HEIGHT * len(order))
 
     made = []
-    for isa in dict.fromkeys(part.isa for part in slices):
-        name = isa.upper()
-        choices = (
-            Choice("share", spec(isa, "share", f"share of the {name} hot loop (static)", "~%", (0, 1))),
-            Choice("count", spec(isa, "count", f"instructions in the {name} hot loop (static)", "~s", None)),
+    for mix in dict.fromkeys(part.mix for part in slices):
+        choices = tuple(
+            Choice(label, spec(mix, hot=hot, field=field))
+            for label, hot, field in (
+                ("hot loop, share", True, "share"),
+                ("hot loop, count", True, "count"),
+                ("kernel, share", False, "share"),
+                ("kernel, count", False, "count"),
+            )
         )
-        made.append(Chart(f"mix-{isa}", f"Instruction classes of the {name} hot loop", choices))
+        made.append(Chart(f"mix-{mix}", f"Instruction classes, {MIXES[mix][0]} ({MIXES[mix][1]})", choices))
     return tuple(made)
 
 

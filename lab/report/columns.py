@@ -15,6 +15,7 @@ from lab.isa.mix import Counts
 from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
+from lab.report.executed import executed_by_class
 from lab.store import BuildRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
@@ -130,14 +131,27 @@ def _executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
     return get
 
 
-def _traffic(access: str, getter: Callable[[MemoryCount], float]) -> Getter:
-    """A figure of one kind of memory access of the emulated launch; empty where there was none."""
-    return _executed(lambda e: getter(e.memory[access]) if access in e.memory and e.memory[access].requests else None)
+def _traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -> Getter:
+    """A figure of some kinds of memory access of the emulated launch, together; empty where there was none."""
+
+    def figure(executed: ExecutedCounts) -> float | None:
+        total = sum((executed.memory[access] for access in accesses if access in executed.memory), MemoryCount())
+        return getter(total) if total.requests else None
+
+    return _executed(figure)
 
 
 def _executed_fma_share(record: VariantRecord) -> float | None:
-    loop = record.emulation.hot_loop if record.emulation else None
-    return loop.warps_by_class.get("fma", 0) / loop.warps if loop and loop.warps else None
+    by_class = executed_by_class(record, hot=True)
+    return by_class.get("fma", 0) / sum(by_class.values()) if by_class else None
+
+
+def _moved_per_needed(record: VariantRecord) -> float | None:
+    done = record.emulation
+    if done is None or done.executed is None or not done.bytes_needed:
+        return None
+    moved = sum(count.bytes_moved for access, count in done.executed.memory.items() if access.startswith("global."))
+    return moved / done.bytes_needed
 
 
 S, P, E, M = Kind.STATIC, Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED
@@ -296,7 +310,7 @@ FIGURES: Final = (
         "conflicts_per_shared_load",
         "conflicts per shared load",
         E,
-        _traffic("shared.load", lambda m: m.bank_conflicts / m.requests),
+        _traffic(("shared.load",), lambda m: m.bank_conflicts / m.requests),
         format=".2f",
         shown=True,
         about="wavefronts beyond the conflict-free number, per warp request; whole launch on the CPU",
@@ -305,10 +319,34 @@ FIGURES: Final = (
         "sectors_per_global_load",
         "sectors per global load",
         E,
-        _traffic("global.load", lambda m: m.sectors_per_request),
+        _traffic(("global.load", "global.copy"), lambda m: m.sectors_per_request),
         format=".2f",
         shown=True,
-        about="32-byte sectors per warp request; whole launch on the CPU",
+        about="32-byte sectors per warp request, cp.async included; whole launch on the CPU",
+    ),
+    Column(
+        "moved_per_byte_needed",
+        "bytes moved per byte needed",
+        E,
+        _moved_per_needed,
+        format=".2f",
+        about="32-byte sectors of global memory over the problem's least traffic, as if there were no caches",
+    ),
+    Column(
+        "executed_special_share",
+        "executed special-function share",
+        E,
+        _executed(lambda e: e.warps_by_class.get("special", 0) / e.warps if e.warps else None),
+        format=".1%",
+        about="exponentials, reciprocals and their like over all warp instructions executed",
+    ),
+    Column(
+        "executed_convert_share",
+        "executed conversion share",
+        E,
+        _executed(lambda e: e.warps_by_class.get("convert", 0) / e.warps if e.warps else None),
+        format=".1%",
+        about="conversions between types over all warp instructions executed",
     ),
     Column(
         "executed_fma_share",
@@ -316,7 +354,7 @@ FIGURES: Final = (
         E,
         _executed_fma_share,
         format=".1%",
-        about="fma over all warp instructions executed in the PTX's hot loop",
+        about="fma over all thread instructions executed in the PTX's hot loop",
     ),
     Column(
         "executed_warp_instructions",
@@ -342,6 +380,7 @@ FIGURES: Final = (
         format=",d",
         about="races, bad accesses and divergent barriers that the CPU execution found",
     ),
+    Column("cache", "L2 cache", M, _timed(lambda m: m.cache), about="cold: flushed before each repetition; warm: not"),
     Column("sm_clock_mhz", "SM clock", M, _card(lambda c: c.sm_clock_mhz), "MHz", ",d"),
     Column(
         "ptx_fma_over_fma_plus_ld_shared",
@@ -466,7 +505,31 @@ def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Colum
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
     problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
     bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
-    return (*IDENTITY, *problems, *parameters, *(map(_bandwidth, FIGURES) if bytes_count else FIGURES))
+    others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
+    compared = tuple(column for name in others for column in _compared(name))
+    made = (*IDENTITY, *problems, *parameters, *FIGURES, *compared)
+    return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _compared(name: str) -> tuple[Column, Column]:
+    """What a further baseline did, beside each variant."""
+    return (
+        Column(
+            f"ratio_to_{name}",
+            f"ratio to {name}",
+            M,
+            _timed(lambda m: m.ratio_to(name)),
+            format=".3f",
+            shown=True,
+            about=f"throughput over that of {name}, interleaved; above 1 is faster",
+        ),
+        Column(f"{name}_ms", f"{name} median", M, _timed(lambda m: _median_of(m, name)), "ms", ".4f"),
+    )
+
+
+def _median_of(measurement: Measurement, name: str) -> float | None:
+    other = measurement.others.get(name)
+    return None if other is None else other.median
 
 
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
+from lab.report.executed import difference, executed_loops, line_notes, mix_tables
+from lab.report.faults import findings_of, marked_lines
 from lab.store import LaunchRecord, VariantRecord
 
 
-def _loops(mixes: tuple[KernelMix, ...]) -> list[dict[str, object]]:
-    """Every loop's label, depth, size and the hot ones' listing lines."""
+def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[dict[str, object]]:
+    """Every loop's label, depth, size, warp instructions executed outside loops within, the hot ones' listing lines."""
     return [
         {
             "label": loop.label if len(mixes) == 1 else f"{mix.name} {loop.label}",
@@ -16,6 +20,7 @@ def _loops(mixes: tuple[KernelMix, ...]) -> list[dict[str, object]]:
             "hot": loop.hot,
             "instructions": loop.counts.instructions,
             "lines": loop.lines if loop.hot else (),
+            "executed": executed.get(loop.label),
         }
         for mix in mixes
         for loop in mix.loops
@@ -29,8 +34,16 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
         "label": record.label,
         "status": record.status,
         "reason": record.reason,
-        "hot": {"ptx": _loops(record.mixes("ptx")), "sass": _loops(record.mixes("sass"))},
+        "hot": {
+            "ptx": _loops(record.mixes("ptx"), executed_loops(record)),
+            "sass": _loops(record.mixes("sass"), {}),
+        },
         "sections": _sections(record),
+        "findings": findings_of(record),
+        "marked": marked_lines(record),
+        "mixes": mix_tables(record),
+        "difference": difference(record),
+        "executed": line_notes(record),
     }
 
 
@@ -128,16 +141,13 @@ def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
         rows.append(("entry", f"{step.entry}: {_launch(step.launch)}{counted}"))
     if done.verification:
         check = done.verification
-        rows.append(("result", "passed" if check.passed else f"failed: {check.worst}"))
+        rows.append(("outputs", "agree with NumPy" if check.passed else f"differ from NumPy: {check.worst}"))
         rows.append(("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"))
     if done.executed:
         lanes = f"{done.executed.active_lanes:.1f} active lanes each"
         rows.append(("executed", f"{done.executed.warps:,} warp instructions, {lanes}"))
         rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in done.executed.memory.items()]
     rows.append(("findings", "none" if not done.findings else str(len(done.findings))))
-    for found in done.findings:
-        place = f"block {found.block}, thread {found.thread}" if found.block else ""
-        rows.append((found.kind, f"PTX line {found.line}: {found.detail} {place} {found.text}".strip()))
     return [*rows, *(("note", note) for note in done.notes)]
 
 
@@ -169,6 +179,7 @@ def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
     samples = [
         ("variant", timed.samples),
         (timed.baseline_name or "baseline", timed.baseline),
+        *timed.others.items(),
         ("fresh process", timed.remeasured),
     ]
     rows = [

@@ -24,6 +24,7 @@ from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
 from lab.report import sasstext
 from lab.report.details import variant_detail
+from lab.report.faults import marked_lines
 from lab.store import Store, VariantRecord
 
 BUDGET: Final = 3_000_000
@@ -151,7 +152,8 @@ def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, 
     first = {}
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:
-            texts[name], first[name] = of_kernel(texts[name], mix)
+            needed = _needed(record) if name == "ptx" else ()
+            texts[name], first[name] = of_kernel(texts[name], mix, needed)
     if "sass" in texts:
         texts["sass"] = sasstext.compact(texts["sass"])
     detail = {**variant_detail(record), "provenance": read(folder / "provenance.json") or "", "first": first}
@@ -159,8 +161,20 @@ def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, 
     return texts
 
 
-def of_kernel(text: str, mix: KernelMix) -> tuple[str, int]:
+def _needed(record: VariantRecord) -> tuple[int, ...]:
+    """PTX lines that the page speaks of: those executed on the CPU (perhaps another entry point) and those at fault."""
+    done = record.emulation
+    executed = (line for group in done.lines for line in group.lines) if done else ()
+    return (*executed, *marked_lines(record))
+
+
+def of_kernel(text: str, mix: KernelMix, needed: Iterable[int] = ()) -> tuple[str, int]:
     """The part of a listing that belongs to one kernel: a module may hold entry points that were not launched.
+
+    Args:
+        text: The whole listing.
+        mix: The kernel.
+        needed: Further lines, from 1, that the part must hold, with the functions they are in.
 
     Returns:
         The kernel's lines with its head (PTX: the declaration, SASS: the section), and the number of the first in
@@ -169,9 +183,10 @@ def of_kernel(text: str, mix: KernelMix) -> tuple[str, int]:
     lines = text.splitlines()
     if mix.lines is None or mix.lines[1] > len(lines):
         return text, 1
-    first, last = mix.lines[0] - 1, mix.lines[1] - 1
-    head = ".entry" if mix.isa == "ptx" else ".section"
-    while first > 0 and head not in lines[first]:
+    inside = [line for line in (*mix.lines, *needed) if line <= len(lines)]
+    first, last = min(inside) - 1, max(inside) - 1
+    heads = (".entry", ".func") if mix.isa == "ptx" else (".section",)
+    while first > 0 and not any(head in lines[first] for head in heads):
         first -= 1
     if mix.isa == "ptx":
         while last + 1 < len(lines) and not lines[last].startswith("}"):

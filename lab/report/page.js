@@ -47,9 +47,13 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shownChoice = {};
+  const firstMix = Object.keys(data.charts).find((id) => id.startsWith("mix-"));
+  const mixRows = data.mix.parts.map(([variant, cls, mix, hot, count, share]) => ({
+    name: data.mix.variants[variant][0], variant: data.mix.variants[variant][1], cls: data.mix.classes[cls], order: cls, mix: data.mix.mixes[mix], hot, count, share,
+  }));
 
   function config(id, width) {
-    const beside = id === "mix-sass" && broad.matches && "mix-ptx" in data.charts; // the rows are named by its neighbour
+    const beside = broad.matches && id.startsWith("mix-") && id !== firstMix; // the rows are named by its neighbour
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     const label = { labelColor: ink, titleColor: ink, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
@@ -66,7 +70,7 @@
   async function drawChart(element) {
     const id = element.dataset.chart;
     const { spec } = data.charts[id][shownChoice[id] ?? 0];
-    const datasets = { ...spec.datasets, ...data.datasets, records };
+    const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
       config: config(id, element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
@@ -91,9 +95,11 @@
     const button = event.target.closest("[data-choice]");
     if (!button) return;
     const group = button.closest("[data-switch]");
-    shownChoice[group.dataset.switch] = Number(button.dataset.choice);
     for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
-    drawChart($(`chart-${group.dataset.switch}`));
+    for (const id of group.dataset.switch.split(" ")) {
+      shownChoice[id] = Number(button.dataset.choice);
+      drawChart($(`chart-${id}`));
+    }
   });
   for (const query of [dark, broad]) query.addEventListener("change", drawCharts);
 
@@ -230,9 +236,52 @@
     return line;
   }
 
-  function listing(name, text, loops, from = 1) {
+  /** PTX line to what its execution cost; two instructions on one line are joined. */
+  function costs(groups) {
+    const found = new Map();
+    for (const { lines, ...cost } of groups) {
+      for (const line of lines) {
+        const old = found.get(line);
+        found.set(line, old ? { each: old.each, per: `${old.per} ${cost.per}`.trim(), about: `${old.about}\n${cost.about}`, conflict: old.conflict || cost.conflict } : cost);
+      }
+    }
+    return found;
+  }
+
+  /** Put the executed counts between the line number and the text of a line. */
+  function addCost(line, cost) {
+    line.prepend(make("i", { class: "cost", title: cost?.about ?? "" },
+      make("span", {}, cost?.each ?? ""), make("span", { class: cost?.conflict ? "conflict" : "" }, cost?.per ?? "")));
+  }
+
+  /** Mark a line that a finding names, with the words behind it. */
+  function addMark(line, words, other) {
+    line.classList.add(other ? "other" : "fault");
+    line.append(make("em", {}, `▲ ${words}`));
+  }
+
+  function markFaults(list, from, detail) {
+    const at = (number) => list.children[number - from];
+    for (const number of detail.marked) if (at(number)) at(number).id = `ptx-${number}`;
+    const others = new Map(); // line of the other side to the lines of the findings
+    for (const found of detail.findings) {
+      if (!at(found.line)) continue;
+      addMark(at(found.line), [found.kind, ...found.facts.filter(([name]) => name !== "seen").map((fact) => fact.join(" "))].join(", "), false);
+      const side = found.other;
+      if (side && side.line !== found.line) others.set(side.line, [...(others.get(side.line) ?? []), found]);
+    }
+    for (const [line, found] of others) {
+      if (!at(line)) continue;
+      const lines = found.slice(0, AT_ONCE).map((one) => one.line).join(", ") + (found.length > AT_ONCE ? `, and ${found.length - AT_ONCE} more` : "");
+      addMark(at(line), `${found[0].other.kind}: other side of ${found[0].kind} at line${found.length > 1 ? "s" : ""} ${lines}`, true);
+    }
+  }
+
+  function listing(name, text, detail) {
+    const loops = detail.hot[name], from = detail.first[name] ?? 1;
     const hotLoop = loops?.find((loop) => loop.hot);
     const list = make("ol");
+    const counted = name === "ptx" && detail.executed.length > 0;
     if (name === "source") {
       list.innerHTML = text.replace(/\n$/, "").split("\n").map((line, i) => `<li data-n="${i + 1}">${line}</li>`).join("");
     } else {
@@ -241,11 +290,23 @@
       if (lines.at(-1) === "") lines.pop();
       list.append(...lines.map((line, i) => codeLine(line, name, inside(from + i), from + i, live[i])));
     }
+    if (counted) {
+      const known = costs(detail.executed);
+      list.childNodes.forEach((line, i) => addCost(line, known.get(from + i)));
+    }
+    if (name === "ptx") markFaults(list, from, detail);
+    if (name === "source") [...list.children].forEach((line, i) => { line.id = `source-${i + 1}`; });
+    if (name === "source") for (const found of detail.findings) {
+      const line = inSource(found.source) && list.children[found.source[1] - 1];
+      if (line) line.classList.add("fault");
+    }
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
-    const jump = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 48); };
+    const jump = () => { const first = list.querySelector(".fault") ?? list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
+    const toHot = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
     const note = hotLoop ? ` hot loop ${hotLoop.label}, ${hotLoop.instructions} instructions` : name === "source" ? "" : " no loop";
     const head = make("header", {}, make("strong", {}, TITLES[name], make("span", { title: name === "sass" ? "beside the line number: live registers" : "" }, note)),
-      hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: jump }) : null);
+      hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: toHot }) : null);
+    if (counted) code.prepend(make("p", { class: "key" }, make("span", { class: "chip emulated" }, "emulated"), " executions per warp; w wavefronts, s sectors per request; ", make("span", { class: "conflict" }, "w"), " with bank conflicts"));
     const pane = make("div", { class: "pane", hidden: hidden.has(name) }, head, code);
     pane.dataset.name = name;
     if (hidden.has(name)) pane.style.display = "none";
@@ -260,11 +321,62 @@
     const loops = [...detail.hot.ptx.map((l) => ["PTX", l]), ...detail.hot.sass.map((l) => ["SASS", l])];
     if (!loops.length) return null;
     return make("div", {}, make("h3", {}, "Loops"), facts(loops.map(([isa, loop]) =>
-      [`${isa} ${loop.label}`, `depth ${loop.depth}, ${loop.instructions} instructions${loop.hot ? ", hot" : ""}`])));
+      [`${isa} ${loop.label}`, `depth ${loop.depth}, ${loop.instructions} instructions${loop.hot ? ", hot" : ""}${loop.executed === null ? "" : `; ${number(loop.executed)} warp instructions executed in it${detail.hot.ptx.length > 1 ? ", loops within left out" : ""}`}`])));
   }
 
-  async function open(variant, scroll) {
+  const percent = (share) => `${(share * 100).toFixed(1)} %`;
+  const number = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 2 });
+
+  /** Static and executed instructions by class: two bars in the colours of the charts, and the figures. */
+  function mixTable({ title, rows, static: ofText, executed }) {
+    const bar = (place, name) => make("div", { class: "bar", role: "img", "aria-label": `${name} shares by class` }, ...rows.map((row) => {
+      const part = make("span", { title: `${row[0]}: ${percent(row[place])} (${name})` });
+      Object.assign(part.style, { width: `${row[place] * 100}%`, background: data.colours[row[0]] });
+      return part;
+    }));
+    const key = (cls) => { const box = make("span", { class: "swatch" }); box.style.background = data.colours[cls]; return box; };
+    const cells = (name, values) => make("tr", {}, make("th", { scope: "row" }, ...name), ...values.map((value) => make("td", { class: "num" }, value)));
+    return make("div", { class: "mixtable" }, make("h3", {}, title),
+      make("div", { class: "bars" }, make("small", {}, "text"), bar(2, "static"), make("small", {}, "run"), bar(4, "emulated")),
+      make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "class"),
+        make("th", { scope: "col", class: "num", colSpan: 2 }, "in the text ", make("span", { class: "chip static" }, "static")),
+        make("th", { scope: "col", class: "num", colSpan: 2 }, "executed per thread ", make("span", { class: "chip emulated" }, "emulated")))),
+      make("tbody", {}, ...rows.map(([cls, a, b, c, d]) => cells([key(cls), cls], [number(a), percent(b), number(c), percent(d)])),
+        cells(["all"], [number(ofText), "", number(executed), ""]))));
+  }
+
+  const AT_ONCE = 3; // findings shown without asking: one fault tends to show on many lines
+  const inSource = (place) => Boolean(place) && place[0].split("/").at(-1) === data.files.source;
+
+  function findingList(variant, findings) {
+    const ptx = (line) => (line ? make("a", { href: `#v-${encodeURIComponent(variant)}:ptx-${line}` }, `PTX line ${line}`) : "no PTX line");
+    const source = (place) => (!place ? [] : [", ", inSource(place) ? make("a", { href: `#v-${encodeURIComponent(variant)}:source-${place[1]}` }, `source line ${place[1]}`) : `${place[0]} line ${place[1]}`]);
+    const items = findings.map((found) => make("li", {},
+        make("strong", {}, found.kind), " at ", ptx(found.line), ...source(found.source), `: ${found.detail}`,
+        found.text ? make("code", {}, found.text) : null,
+        make("span", { class: "meta" }, found.facts.map((fact) => fact.join(" ")).join(" · ")),
+        found.other ? make("span", { class: "meta" }, `other side: ${found.other.kind} by thread ${found.other.thread} at `, ptx(found.other.line), ...source(found.other.source)) : null));
+    const rest = items.slice(AT_ONCE);
+    return make("div", { class: "findings" }, make("h3", {}, `${findings.length} finding${findings.length > 1 ? "s" : ""} `, make("span", { class: "chip emulated" }, "emulated")),
+      make("ol", {}, ...items.slice(0, AT_ONCE)),
+      rest.length ? make("details", {}, make("summary", {}, `${rest.length} more`), make("ol", { start: AT_ONCE + 1 }, ...rest)) : null);
+  }
+
+  /** Scroll a listing to one of its lines, and show its pane if it is hidden. */
+  function goTo(place) {
+    const line = $(place);
+    if (!line) return;
+    const pane = line.closest(".pane");
+    if (hidden.has(pane.dataset.name)) document.querySelector(`button[data-pane="${pane.dataset.name}"]`).click();
+    for (const old of document.querySelectorAll(".code .target")) old.classList.remove("target");
+    line.classList.add("target");
+    line.closest(".code").scrollTop = Math.max(0, line.offsetTop - 96);
+    pane.scrollIntoView({ block: "nearest" });
+  }
+
+  async function open(variant, scroll, place = null) {
     if (!byVariant.has(variant)) return;
+    if (variant === opened && place) { goTo(place); return; }
     opened = variant;
     $("pick").value = variant;
     drawBody();
@@ -276,7 +388,7 @@
       $("viewer").replaceChildren(make("p", {}, "The listings of this variant are not embedded."), files);
     } else {
       const detail = JSON.parse(found.detail);
-      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail.hot[name], detail.first[name]));
+      const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail));
       const sections = detail.sections.map(([heading, kind, rows]) =>
         make("div", {}, make("h3", {}, `${heading} `, kind ? make("span", { class: `chip ${kind}` }, kind) : null), facts(rows)));
       const folded = [["Build log", found.log], ["provenance.json", detail.provenance]].filter(([, text]) => text).map(([title, text]) =>
@@ -284,12 +396,16 @@
       $("viewer").replaceChildren(...[
         make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,
+        detail.findings.length ? findingList(variant, detail.findings) : null,
         make("div", { class: "panes" }, ...made.map(({ pane }) => pane)),
+        detail.difference ? make("p", { class: "note" }, detail.difference) : null,
+        detail.mixes.length ? make("div", { class: "facts" }, ...detail.mixes.map(mixTable)) : null,
         make("div", { class: "facts" }, ...sections, ...[loopTable(detail)].filter(Boolean)), ...folded, files,
       ].filter(Boolean));
       made.forEach(({ jump }) => jump());
     }
     if (scroll) $("code").scrollIntoView();
+    if (place) goTo(place);
   }
 
   const nameOf = (row) => [row[at.variant], row[at.kernel], row[at.label] === row[at.kernel] ? "" : row[at.label]].filter(Boolean).join(" · ");
@@ -303,8 +419,16 @@
       for (const pane of document.querySelectorAll(".pane")) pane.style.display = hidden.has(pane.dataset.name) ? "none" : "";
     });
   }
-  const fromHash = () => (location.hash.startsWith("#v-") ? decodeURIComponent(location.hash.slice(3)) : null);
-  addEventListener("hashchange", () => { const variant = fromHash(); if (variant) open(variant, true); });
+  /** The variant and the line of a listing that the address names: `#v-<id>` or `#v-<id>:ptx-<line>`. */
+  const fromHash = () => {
+    const parts = /^#v-(.*?)(?::((?:ptx|source)-\d+))?$/.exec(location.hash);
+    return parts && { variant: decodeURIComponent(parts[1]), place: parts[2] ?? null };
+  };
+  addEventListener("hashchange", () => { const there = fromHash(); if (there) open(there.variant, true, there.place); });
+  document.addEventListener("click", (event) => { // a second click on the same link changes no hash
+    const link = event.target.closest('a[href^="#v-"]');
+    if (link && link.getAttribute("href") === location.hash) { const there = fromHash(); open(there.variant, true, there.place); }
+  });
   $("copy").addEventListener("click", async () => {
     try { await navigator.clipboard.writeText($("command").textContent); $("copy").textContent = "Copied"; }
     catch { getSelection().selectAllChildren($("command")); }
@@ -314,7 +438,7 @@
   drawBody();
   drawCharts();
   const first = fromHash();
-  if (first) open(first, true);
+  if (first) open(first.variant, true, first.place);
   else if (data.rows.length) {
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;

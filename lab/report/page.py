@@ -18,6 +18,8 @@ from lab.measurement import CardState, Kind
 from lab.report import chartdata, style
 from lab.report.charts import Chart
 from lab.report.columns import Column, Value
+from lab.report.executed import difference
+from lab.report.faults import findings_of
 from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
 from lab.store import Store, VariantRecord
@@ -74,6 +76,9 @@ def page(
         provenance=_provenance(analysis.records),
         source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
         kinds=_kinds_shown(analysis),
+        mixes=chartdata.MIXES,
+        heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
+        different=_different(analysis.records),
         most_bars=chartdata.MOST_BARS,
         problems=len(by_problem(analysis.run, analysis.records)),
     )
@@ -83,6 +88,11 @@ def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
     """The kinds of figures that can occur on the page, with what they mean."""
     emulated = any(record.emulation for record in analysis.records)
     return {kind: text for kind, text in style.KIND_MEANING.items() if emulated or kind is not Kind.EMULATED}
+
+
+def _different(records: Iterable[VariantRecord]) -> list[tuple[VariantRecord, str]]:
+    """Variants whose hot loop by execution is not the static one, with the sentence that says so."""
+    return [(record, sentence) for record in records if (sentence := difference(record))]
 
 
 @lru_cache(maxsize=1)
@@ -104,7 +114,11 @@ def _data(
         "response": analysis.response.column,
         "charts": {chart.id: [asdict(choice) for choice in chart.choices] for chart in charts},
         "labels": {chart.id: chart.label for chart in charts},
-        "datasets": {"bars": bars, "mix": [asdict(part) for part in analysis.slices]},
+        "datasets": {
+            "bars": bars,
+            "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
+        },
+        "mix": chartdata.pack_slices(analysis.slices),
         "colours": style.CLASS_COLOURS,
         "opcodes": opcode_classes(analysis.records),
         "variants": packed.variants,
@@ -149,7 +163,8 @@ def _failures(store: Store, records: Iterable[VariantRecord]) -> list[dict[str, 
         if record.status.failed:
             log = read(store.variant_folder(record.variant) / FILES["log"]) if len(made) < MOST_LOGS else None
             lines = (log or "").rstrip().splitlines()
-            made.append({"record": record, "tail": "\n".join(lines[-LOG_LINES:]), "cut": len(lines) > LOG_LINES})
+            tail, cut = "\n".join(lines[-LOG_LINES:]), len(lines) > LOG_LINES
+            made.append({"record": record, "tail": tail, "cut": cut, "findings": findings_of(record)})
     return made
 
 

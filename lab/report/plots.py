@@ -6,6 +6,7 @@ Every title says what is shown, every axis its unit and kind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +19,10 @@ from matplotlib.ticker import PercentFormatter
 from PIL import Image
 
 from lab.measurement import Kind
-from lab.report import style
+from lab.report import chartdata, style
 from lab.report.chartdata import Bar, Slice, labelled_points, point_labels
 from lab.report.columns import Column, Value
+from lab.report.curves import Curve
 from lab.report.effects import Effect
 from lab.report.figures import Response, text
 from lab.store import VariantRecord
@@ -118,6 +120,38 @@ def ratio(
     return _save(figure, path, title)
 
 
+def curve(path: Path, found: Curve, response: Response, *, title: str) -> Path:
+    """Throughput along a problem axis, and below it a strip with the fastest kernel at each value."""
+    figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
+    axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=(12, 1))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(color=FAINT, linewidth=0.5)
+    xs = sorted({point.x for point in found.points})
+    edges = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
+    for i, name in enumerate(found.kernels):
+        mine, colour = [p for p in found.points if p.name == name], style.series_colour(i)
+        axis.plot([p.x for p in mine], [p.value for p in mine], color=colour, linewidth=1.4, label=_short(name))
+        for place in (xs.index(p.x) for p in mine if p.best):
+            strip.axvspan(edges[place], edges[place + 1], color=colour, linewidth=0)
+    for i, name in enumerate(found.baselines):
+        mine = [p for p in found.points if p.name == name and p.group == "baseline"]
+        axis.plot([p.x for p in mine], [p.value for p in mine], color=style.BASELINES[i % len(style.BASELINES)],
+                  linewidth=1.4, linestyle=(0, (5, 3)), label=_short(name))  # fmt: skip
+    if found.wide:
+        axis.set_xscale("log", base=2)
+    axis.set_ylim(bottom=0)
+    axis.margins(x=0.01)
+    axis.set_ylabel(response.axis, fontsize=9, color=INK)
+    axis.tick_params(colors=INK, labelsize=8, color=FAINT)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
+    strip.set_yticks([0.5], ["fastest"])
+    strip.set_ylim(0, 1)
+    strip.spines[:].set_visible(False)
+    strip.tick_params(colors=INK, labelsize=8, color=FAINT)
+    strip.set_xlabel(_plain(f"{found.axis} (problem)"), fontsize=9, color=INK)
+    return _save(figure, path, title)
+
+
 def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None, *, title: str) -> Path:
     """One bar a variant, with its share of peak and its predicted ceiling."""
     figure, (axis,) = _figure(1.4 + 0.26 * len(rows))
@@ -135,7 +169,10 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
         past = max(bar.value, (bar.ceiling or 0.0) if measured else 0.0)  # not across the ceiling's tick
         axis.text(0.01 * top + (0 if inside else past), place, bar.text.replace("%", "% of peak"), va="center",
                   fontsize=8, color="white" if inside and bar.group in _DARK else INK)  # fmt: skip
-    axis.set_yticks(range(len(rows)), [_short(bar.name) for bar in rows])
+    names, heading = chartdata.row_names([bar.name for bar in rows])
+    if heading:
+        axis.set_title(_plain(heading), fontsize=8, color=INK, loc="left")
+    axis.set_yticks(range(len(rows)), [_short(name) for name in names])
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.set_xlim(0, top * 1.05)
@@ -151,27 +188,33 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
 
 
 def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
-    """Stacked shares of the classes in the PTX and the SASS hot loop."""
+    """Stacked shares of the classes in the hot loop: of the PTX, of the PTX as executed, and of the SASS."""
+    slices = [part for part in slices if part.hot]
     names = list(dict.fromkeys(part.name for part in slices))
-    isas = list(dict.fromkeys(part.isa for part in slices))
-    figure, axes = _figure(1.7 + 0.24 * len(names), columns=len(isas), sharey=True)
+    mixes = list(dict.fromkeys(part.mix for part in slices))
+    shown, heading = chartdata.row_names(names)
+    figure, axes = _figure(1.7 + 0.24 * len(names), columns=len(mixes), sharey=True)
     place = {name: index for index, name in enumerate(names)}
     used = [cls for cls in style.CLASS_COLOURS if any(part.cls == cls for part in slices)]
-    for axis, isa in zip(axes, isas, strict=True):
+    for axis, mix_name in zip(axes, mixes, strict=True):
         left = [0.0] * len(names)
         for cls in used:
-            mine = {place[part.name]: part.share for part in slices if part.isa == isa and part.cls == cls}
+            mine = {place[part.name]: part.share for part in slices if part.mix == mix_name and part.cls == cls}
             rows = sorted(mine)
             axis.barh(rows, [mine[r] for r in rows], left=[left[r] for r in rows], height=0.78, linewidth=0,
                       color=style.CLASS_COLOURS[cls])  # fmt: skip
             for r in rows:
                 left[r] += mine[r]
         axis.set_xlim(0, 1)
+        axis.set_xticks([0, 0.5, 1])
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axis.set_xlabel(f"share of the {isa.upper()} hot loop (static)", fontsize=9, color=INK)
-        axis.set_yticks(range(len(names)), [_short(name, 46) for name in names])
+        what, kind = chartdata.MIXES[mix_name]
+        axis.set_xlabel(f"{what} ({kind})", fontsize=9, color=INK)
+        axis.set_yticks(range(len(names)), [_short(name, 46) for name in shown])
         axis.tick_params(axis="y", length=0)
         axis.set_ylim(len(names) - 0.4, -0.6)
+    if heading:
+        axes[0].set_title(_plain(heading), fontsize=8, color=INK, loc="left")
     handles = [Patch(color=style.CLASS_COLOURS[cls], label=cls) for cls in used]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
     return _save(figure, path, title)

@@ -16,6 +16,7 @@ from lab.report import chartdata, charts, plots, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
+from lab.report.curves import Curve, curve
 from lab.report.effects import (
     Effect,
     Interaction,
@@ -47,6 +48,7 @@ class Analysis:
         axes: Ratio columns that have values.
         by: Column that colours the ratio chart and its values, or None.
         baseline: Name and throughput, where one is the same for all variants, else None.
+        curve: Throughput along a problem axis, where the problems differ in one number; else None.
     """
 
     run: RunRecord
@@ -61,6 +63,7 @@ class Analysis:
     axes: tuple[Column, ...]
     by: tuple[Column, tuple[Value, ...]] | None
     baseline: tuple[str, float] | None
+    curve: Curve | None
 
     @property
     def ladder(self) -> bool:
@@ -95,6 +98,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         chartdata.ratio_columns(columns, records) if observed else (),
         by,
         baselines[0] if len(baselines) == 1 else None,
+        curve(run, records, response),
     )
 
 
@@ -168,6 +172,8 @@ def finite(value: Value) -> Value:
 def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
     """The page's charts; those without data are left out."""
     a, made = analysis, []
+    if a.curve:
+        made.append(charts.curve_chart(a.curve, a.response))
     if a.axes:
         points = {axis.name: chartdata.labelled_points(a.records, axis, a.response) for axis in a.axes if a.ladder}
         labels = {name: chartdata.point_labels(rows) for name, rows in points.items()}
@@ -187,6 +193,9 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
     a, made = analysis, []
     name, kind = a.run.experiment, a.response.kind
     what = "throughput" if kind is Kind.MEASURED else "predicted ceiling"
+    if a.curve:
+        title = f"{name}: {what} against {a.curve.axis}"
+        made.append(plots.curve(folder / "curve.png", a.curve, a.response, title=title))
     if a.axes:
         made.append(
             plots.ratio(

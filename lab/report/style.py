@@ -43,6 +43,8 @@ SERIES: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9
 MEASURED: Final = "#0072b2"
 PREDICTED: Final = "#8aa4b8"
 BASELINE: Final = "#5c636b"
+BASELINES: Final = ("#1f2328", "#7d8590", "#b0b7bf")
+"""Greys of several baselines, in the experiment's order."""
 ACCENT: Final = "#d55e00"
 
 BOUND_COLOURS: Final[dict[str, str]] = {

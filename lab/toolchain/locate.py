@@ -52,10 +52,14 @@ def tool(name: str) -> Path | None:
 
 
 def headers() -> Path | None:
-    """The folder of cuda_fp16.h and its like: the wheel nvidia-cuda-runtime, then a toolkit's."""
+    """The folder of cuda_fp16.h and its like: the wheel nvidia-cuda-runtime, then a toolkit's.
+
+    A folder without `crt` (the wheel nvidia-cuda-crt, behind mma.h and more) is taken only where no other is.
+    """
     found = pathfinder.find_nvidia_header_directory("cudart")
     candidates = ([Path(found)] if found else []) + [folder / "include" for folder in toolkits()]
-    return next((folder for folder in candidates if (folder / "cuda_runtime_api.h").is_file()), None)
+    usable = [folder for folder in candidates if (folder / "cuda_runtime_api.h").is_file()]
+    return min(usable, key=lambda folder: not (folder / "crt").is_dir(), default=None)
 
 
 def headers_version(folder: Path) -> str:

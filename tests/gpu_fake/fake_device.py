@@ -1,4 +1,4 @@
-"""A backend without a GPU: the first entry launched names what the "kernel" does, `Job.cubin` its time in ms as text."""
+"""A backend without a GPU: the first entry launched names what the "kernel" does, `Job.cubin` holds its time in ms."""
 
 import os
 import signal
@@ -54,8 +54,10 @@ class FakeDevice:
     def baseline(self, name, operator, problem):
         if name == "missing":
             raise BaselineMissingError("libfake was not found")
-        launch = self._wrong if name == "wrong" else self._double
+        launch = self._wrong if name in {"wrong", "copy"} else self._double
         self.durations[launch] = 2.0
+        if name == "copy":
+            return Baseline(name, "", "copy", "", self._wrong, computes=False, ptx="// copy")
         return Baseline(name, "libfake 1.0", "fake_kernel", "", launch)
 
     def outputs(self):

@@ -154,6 +154,23 @@ def test_a_wrong_baseline_is_left_out_with_the_reason(worker):
     assert result.baseline.note.startswith("wrong is left out: its output is wrong: y[3]")
 
 
+def test_several_baselines_are_interleaved_and_named(worker):
+    policy = Policy(baseline="fake", others=("missing", "second"), warmup_ms=0, warmup_limit_ms=0)
+    result = worker.answer(job(), policy).result
+    assert result.measurement.baseline_name == "fake"
+    assert set(result.measurement.others) == {"second"}
+    assert result.measurement.ratio_to("second") == result.measurement.ratio_to("fake") == 0.5
+    assert result.measurement.ratio_to("missing") is None
+    assert [(one.name, one.note) for one in result.others] == [("missing", "libfake was not found"), ("second", "")]
+
+
+def test_a_baseline_that_computes_nothing_is_not_compared_with_the_reference(worker):
+    result = worker.answer(job(), Policy(baseline="copy", warmup_ms=0, warmup_limit_ms=0)).result
+    assert result.measurement.baseline_name == "copy"
+    assert result.baseline.verification is None
+    assert result.baseline.ptx == "// copy"
+
+
 def test_check_and_measure_can_be_switched_off(worker):
     unchecked = worker.answer(job("wrong"), Policy(check=False, baseline=None, warmup_ms=0, warmup_limit_ms=0)).result
     assert unchecked.verification is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,8 @@ from lab.limits.bounds import Bound, Prediction
 from lab.measurement import CardState, GpuDescription, Measurement, Merit, Samples, Verification
 from lab.store import BuildRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord
 from lab.toolchain.base import Resources
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `planted`
 
 N = 4096
 FLOPS = 2 * N**3
@@ -350,3 +353,13 @@ def counting_bytes() -> Callable[[Store], Store]:
 @pytest.fixture(scope="session")
 def make_at() -> Callable[[Path, str], Store]:
     return make_store
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run directory of kernels with known faults and costs, executed on the CPU."""
+    import planted as kernels  # noqa: PLC0415 - after the path is set
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        return kernels.execute(tmp_path_factory.mktemp("planted"))

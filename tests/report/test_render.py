@@ -251,7 +251,9 @@ def test_missing_files_of_a_variant_do_not_stop_the_report(make):
 
 def test_an_empty_run_has_a_page(make):
     store = make("ladder")
+    run = store.run()
     store.clear()
+    store.write_run(run)
     files = {path.name: path for path in render(store)}
     assert set(files) == {"index.html", "records.csv", "records.json"}
     assert "No variant came far enough" in Page(files["index.html"].read_text(encoding="utf-8")).ids["answer-text"]

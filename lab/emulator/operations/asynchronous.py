@@ -12,6 +12,7 @@ import numpy as np
 
 from lab.emulator import operands
 from lab.emulator.operations.base import Array, Opcode, UnknownForm, system
+from lab.emulator.traffic import Copy
 
 if TYPE_CHECKING:
     from lab.emulator.machine import Machine
@@ -81,13 +82,17 @@ def _copy(machine: Machine, position: int, texts: tuple[str, ...]) -> Run:
         targets, sources = to(chosen), of(chosen)
         values = [np.zeros(len(targets), f"u{width}") for _ in range(elements)]
         if read_size is None:
-            values = memory.load(position, "global", sources, chosen, width=width, vector=elements)
+            values = memory.load(position, "global", sources, chosen, width=width, vector=elements, counted=False)
+            fetched = np.ones(len(targets), bool)
         else:
             wanted = np.broadcast_to(read_size(chosen), targets.shape)
+            fetched = wanted > 0
             threads = machine.members(chosen)
             for amount in np.unique(wanted):
                 at = np.flatnonzero(wanted == amount)
                 _fetch(machine, position, sources[at], threads[at], values, amount=min(int(amount), size), at=at)
+        everyone = np.ones(len(targets), bool)
+        memory.count_copy(position, Copy(targets, sources, size, everyone, fetched), chosen)
         group = memory.groups[slice(None) if chosen is None else chosen] + 1
         memory.store(position, "shared", targets, values, chosen, group=group)
 
@@ -102,10 +107,10 @@ def _fetch(
         return
     width, elements = values[0].itemsize, len(values)
     if amount == width * elements:
-        loaded = machine.memory.load(position, "global", sources, threads, width=width, vector=elements)
+        loaded = machine.memory.load(position, "global", sources, threads, width=width, vector=elements, counted=False)
         for value, part in zip(values, loaded, strict=True):
             value[at] = part
         return
     for byte in range(amount):
-        part = machine.memory.load(position, "global", sources + byte, threads, width=1)[0]
+        part = machine.memory.load(position, "global", sources + byte, threads, width=1, counted=False)[0]
         values[byte // width].view(np.uint8).reshape(-1, width)[at, byte % width] = part

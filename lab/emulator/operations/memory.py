@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lab.emulator import operands
+from lab.emulator.clusters import RANK_SHIFT
 from lab.emulator.memory import FIRST_BUFFER, LOCAL_WINDOW, PARAM_WINDOW, SEGMENT_SHIFT, SHARED_WINDOW
 from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, operation, system
 
@@ -60,6 +61,9 @@ def load(machine: Machine, position: int, op: Opcode) -> Run:
     destination, source, *more = machine.program.code[position][1].operands
     if more:
         raise UnknownForm("a cache policy")
+    peers = op.flag("shared::cluster")
+    if peers:
+        op.parts.append("shared::cta")
     space, vector, t, strong = _form(op, machine, position, source)
     address = machine.memory.address(position, source, space)
     targets = [machine.binder.target(position, text, t) for text in operands.elements(destination)]
@@ -69,7 +73,10 @@ def load(machine: Machine, position: int, op: Opcode) -> Run:
     memory = machine.memory
 
     def run(chosen: Array | None) -> None:
-        values = memory.load(position, space, address(chosen), chosen, width=width, vector=vector, strong=strong)
+        if peers:
+            values = memory.load_peer(position, address(chosen), chosen, width=width, vector=vector)
+        else:
+            values = memory.load(position, space, address(chosen), chosen, width=width, vector=vector, strong=strong)
         for target, value in zip(targets, values, strict=True):
             target(chosen, value.view(dtype))
 
@@ -97,6 +104,24 @@ def store(machine: Machine, position: int, op: Opcode) -> Run:
     def run(chosen: Array | None) -> None:
         values = [read(chosen).view(f"u{width}") for read in reads]
         memory.store(position, space, address(chosen), values, chosen, strong=strong)
+
+    return run
+
+
+@system("mapa")
+def mapa(machine: Machine, position: int, op: Opcode) -> Run:
+    """Build the address of another block's shared memory: mapa.shared::cluster.u32 d, a, rank."""
+    if not op.flag("shared::cluster"):
+        raise UnknownForm("generic addresses")
+    t = op.one_of(("u32",))
+    op.finish()
+    result, source, rank = machine.program.code[position][1].operands
+    read, which = machine.binder.source(position, source, t), machine.binder.source(position, rank, t)
+    write = machine.binder.target(position, result, t)
+    within = np.uint32((1 << RANK_SHIFT) - 1)
+
+    def run(chosen: Array | None) -> None:
+        write(chosen, (read(chosen) & within) | ((which(chosen) + np.uint32(1)) << np.uint32(RANK_SHIFT)))
 
     return run
 

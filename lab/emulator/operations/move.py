@@ -58,7 +58,13 @@ def _element(t: str, count: int) -> str:
 
 
 def special_registers(
-    grid: Sequence[int], block: Sequence[int], tid: Sequence[Array], ctaid: Sequence[Array], shared: tuple[int, int]
+    grid: Sequence[int],
+    block: Sequence[int],
+    tid: Sequence[Array],
+    ctaid: Sequence[Array],
+    shared: tuple[int, int],
+    *,
+    cluster: int = 1,
 ) -> dict[str, Array]:
     """Return the special registers that do not change.
 
@@ -68,6 +74,7 @@ def special_registers(
         tid: Thread indices of every thread of the batch.
         ctaid: Block indices of every thread of the batch.
         shared: All shared bytes of a block, and the dynamic ones.
+        cluster: Blocks of a cluster, consecutive along x.
     """
     linear = tid[0] + block[0] * (tid[1] + block[1] * tid[2])
     lane = (linear % 32).astype(np.uint32)
@@ -81,7 +88,10 @@ def special_registers(
         table[f"%ntid.{axis}"], table[f"%nctaid.{axis}"] = fixed(block[i]), fixed(grid[i])
         table[f"%clusterid.{axis}"], table[f"%nclusterid.{axis}"] = table[f"%ctaid.{axis}"], table[f"%nctaid.{axis}"]
         table[f"%cluster_ctaid.{axis}"], table[f"%cluster_nctaid.{axis}"] = fixed(0), fixed(1)
-    table["%cluster_ctarank"], table["%cluster_nctarank"] = fixed(0), fixed(1)
+    rank = (ctaid[0] % cluster).astype(np.uint32)
+    table["%clusterid.x"], table["%nclusterid.x"] = (ctaid[0] // cluster).astype(np.uint32), fixed(grid[0] // cluster)
+    table["%cluster_ctaid.x"], table["%cluster_nctaid.x"] = rank, fixed(cluster)
+    table["%cluster_ctarank"], table["%cluster_nctarank"] = rank, fixed(cluster)
     table["%laneid"], table["%warpid"] = lane, (linear // 32).astype(np.uint32)
     table["%nwarpid"], table["%smid"], table["%nsmid"] = fixed(64), fixed(0), fixed(1)
     table["%gridid"] = np.array([1], np.uint64)
@@ -90,5 +100,5 @@ def special_registers(
     table["%lanemask_le"] = below | (below - np.uint32(1))
     table["%lanemask_gt"], table["%lanemask_ge"] = ~table["%lanemask_le"], ~table["%lanemask_lt"]
     table["%total_smem_size"], table["%dynamic_smem_size"] = fixed(shared[0]), fixed(shared[1])
-    table["%is_explicit_cluster"] = np.zeros(1, bool)
+    table["%is_explicit_cluster"] = np.array([cluster > 1])
     return table

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from lab.emulator import counters
+from lab.emulator import traffic
 
 LANES = np.arange(32)
 ALL = np.ones((1, 32), bool)
 
 
 def waves(addresses, width, active=ALL):
-    return int(counters.shared_wavefronts(np.asarray(addresses).reshape(1, 32), width, active)[0])
+    return int(traffic.shared_wavefronts(np.asarray(addresses).reshape(1, 32), width, active, loads=True)[0])
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_strided_words(stride, expected):
 def test_wide_accesses_take_a_phase_for_each_part_of_the_warp():
     assert waves(LANES * 8, 8) == 2
     assert waves(LANES * 16, 16) == 4
-    assert waves(LANES * 0, 16) == 4  # each phase broadcasts
+    assert waves(LANES * 0, 16) == 2  # all lanes agree, so two phases share a pass
     assert waves(LANES * 32, 16) == 8  # eight lanes on four groups of banks
     assert waves(LANES * 16, 8) == 4
 
@@ -43,10 +43,10 @@ def test_inactive_lanes_do_not_count():
 
 @pytest.mark.parametrize(("stride", "expected"), [(1, 4), (2, 8), (4, 16), (8, 32), (32, 32), (0, 1)])
 def test_sectors(stride, expected):
-    found = counters.global_sectors((LANES * 4 * stride).reshape(1, 32), 4, ALL)
+    found = traffic.global_sectors((LANES * 4 * stride).reshape(1, 32), 4, ALL)
     assert found[0] == expected
 
 
 def test_sectors_of_an_offset_and_of_vectors():
-    assert counters.global_sectors((LANES * 4 + 4).reshape(1, 32), 4, ALL)[0] == 5
-    assert counters.global_sectors((LANES * 16).reshape(1, 32), 16, ALL)[0] == 16
+    assert traffic.global_sectors((LANES * 4 + 4).reshape(1, 32), 4, ALL)[0] == 5
+    assert traffic.global_sectors((LANES * 16).reshape(1, 32), 16, ALL)[0] == 16

@@ -1,0 +1,33 @@
+"""bfloat16 in NumPy, which has no such type: its bits in uint16.
+
+A bfloat16 is the upper half of a float32: one sign bit, eight exponent bits, seven stored significand bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lab.operators.base import Array
+
+BF16_NAN = 0x7FFF
+"""A quiet NaN."""
+
+
+def from_float32(values: Array) -> Array:
+    """Round to nearest, ties to even.
+
+    Args:
+        values: float32, any shape.
+
+    Returns:
+        uint16 of the same shape; every NaN becomes `BF16_NAN`.
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    # Adding half of the last place kept, less one where that place is even, carries exactly when the value rounds up.
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(values), np.uint16(BF16_NAN), rounded.astype(np.uint16))
+
+
+def to_float32(bits: Array) -> Array:
+    """The values, exactly, as float32 of the same shape."""
+    return (np.ascontiguousarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -1,0 +1,82 @@
+"""Thread-block clusters on small kernels."""
+
+import compiling
+import numpy as np
+import pytest
+
+from lab.emulator import launch
+from lab.errors import UserError
+
+START = """
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) k(unsigned *out) {
+    __shared__ unsigned cell[2];
+    unsigned rank, size, number;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(number));
+    if (threadIdx.x < 2) cell[threadIdx.x] = 100 * blockIdx.x + threadIdx.x;
+"""
+ARRIVE = 'asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");'
+WAIT = 'asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");'
+READ = """
+    const unsigned here = (unsigned)__cvta_generic_to_shared(cell);
+    unsigned there, value;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here + OFFSET), "r"((rank + 1) % size));
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
+    out[blockIdx.x * blockDim.x + threadIdx.x] = value + 10000 * rank + 100000 * number;
+"""
+END = "}"
+
+
+def run(body, cluster=4, grid=8, block=64, offset=4):
+    out = np.zeros(grid * block, np.uint32)
+    source = body.replace("CLUSTER", str(cluster)).replace("OFFSET", str(offset))
+    return launch(compiling.compile_text(source), "k", grid, block, [out]), out.reshape(grid, block)
+
+
+@pytest.mark.parametrize(("cluster", "grid", "block"), [(1, 3, 32), (2, 6, 96), (4, 8, 64), (8, 16, 1024)])
+def test_a_block_reads_its_neighbours_shared_memory(cluster, grid, block):
+    emulation, out = run(START + ARRIVE + WAIT + READ + ARRIVE + WAIT + END, cluster, grid, block)
+    assert emulation.clean
+    blocks = np.arange(grid)
+    neighbour = blocks - blocks % cluster + (blocks + 1) % cluster
+    wanted = 100 * neighbour + 1 + 10000 * (blocks % cluster) + 100000 * (blocks // cluster)
+    np.testing.assert_array_equal(out, np.repeat(wanted[:, None], block, axis=1))
+    assert any("distributed" in note for note in emulation.notes)
+
+
+def test_work_may_lie_between_arriving_and_waiting():
+    late = "for (unsigned i = 0; i < rank; ++i) out[threadIdx.x] += i;"
+    emulation, _ = run(START + ARRIVE + late + WAIT + READ + ARRIVE + WAIT + END)
+    assert emulation.clean
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (START + WAIT + READ + END, "without having arrived"),
+        (START + ARRIVE + ARRIVE + WAIT + READ + END, "arrived already"),
+    ],
+    ids=["wait alone", "arrive twice"],
+)
+def test_misuse_is_found(body, detail):
+    emulation, _ = run(body)
+    assert any(detail in finding.detail for finding in emulation.findings)
+
+
+def test_blocks_that_ended_are_not_waited_for():
+    emulation, _ = run(START + "if (rank == 3) return;" + ARRIVE + WAIT + END)
+    assert emulation.clean
+
+
+def test_reading_beyond_a_peers_shared_memory_is_found():
+    emulation, _ = run(START + ARRIVE + WAIT + READ + ARRIVE + WAIT + END, offset=4096)
+    assert emulation.findings[0].kind == "out-of-bounds"
+    assert "peer" in emulation.findings[0].detail
+
+
+def test_a_grid_is_made_of_whole_clusters():
+    with pytest.raises(UserError, match="whole clusters"):
+        run(START + END, cluster=4, grid=6)
+    with pytest.raises(UserError, match="along y"):
+        run((START + END).replace("(CLUSTER, 1, 1)", "(1, 2, 1)"))
