@@ -79,7 +79,7 @@ def read_experiment(content: bytes, folder: Path) -> object:
 def read_template(content: bytes, folder: Path) -> object:
     """A template, rendered with its defaults."""
     (folder / "fuzz.cu.j2").write_bytes(content)
-    template = kernels.load("fuzz.cu.j2", (folder,))
+    template = kernels.load("fuzz.cu.j2", (folder, ROOT / "kernel_src"))
     problem = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "layout": "nn", "lda": 64, "ldb": 64, "ldc": 64}
     parameters = kernels.complete(template, {})
     launches(template, parameters, problem)

@@ -109,7 +109,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
     """
     if not isinstance(expression, str):
         return expression
-    used, compiled = _compiled(expression, at, key)
+    used, _ = _compiled(expression, at, key)
     for name in sorted(used - names.keys()):
         raise UserError(
             f"unknown name {name!r} in an expression",
@@ -119,11 +119,21 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
             accepted=sorted(names),
             suggestion=did_you_mean(name, names),
         )
+    return _value(expression, at, key, tuple((name, type(names[name]), names[name]) for name in used))
+
+
+@lru_cache(maxsize=65536)
+def _value(expression: str, at: Location, key: str, given: tuple[tuple[str, type, object], ...]) -> Scalar:
+    """The value for these values of the names that it uses; the types are there since 1, 1.0 and true are equal.
+
+    A sweep asks the same few questions for every point: `block_m % thread_m == 0` has a dozen answers in all.
+    """
     try:
-        value = compiled(**names)
+        value = _compiled(expression, at, key)[1](**{name: value for name, _, value in given})
         if isinstance(value, Undefined):
             str(value)  # a strict undefined says what is missing, or what the sandbox refused
-    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
+    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError, NameError) as error:
+        # a NameError is Jinja's own: it writes 1e999 down as `inf`
         raise UserError(f"the expression fails: {error}", at=at, key=key, found=expression) from error
     if not isinstance(value, bool | int | float | str):
         raise UserError(

@@ -258,7 +258,7 @@ def render(template: Template, parameters: Mapping[str, Scalar], problem: Mappin
         names["entry"] = template.declares.entry
     try:
         source = _jinja(template.roots).get_template(template.name).render(**names)
-    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError) as error:
+    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, NameError) as error:
         raise _render_error(error, template) from error
     return source.lstrip("\n")
 

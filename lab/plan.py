@@ -82,9 +82,15 @@ def plan(
                     suggestion="leave the architecture out, or name a toolchain that knows it",
                 )
     planned: list[Planned] = []
+    sources: dict[tuple[object, ...], str] = {}
     for point in points:
         template, problem = point.kernel.template, point.problem.values
-        source = kernels.render(template, point.parameters, problem)
+        # a template knows the words of a problem, not its numbers: sizes share their source
+        words = tuple((name, value) for name, value in problem.items() if isinstance(value, str | bool))
+        key = (point.kernel.name, repr(point.parameters), words)
+        if key not in sources:
+            sources[key] = kernels.render(template, point.parameters, problem)
+        source = sources[key]
         launched = launches(template, point.parameters, problem)
         for tool in toolchains:
             for arch in archs:

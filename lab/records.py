@@ -374,6 +374,7 @@ def conditions_of(
         "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
         "baselines": list(experiment.baselines),
         "seed": experiment.seed,
+        "cache": experiment.cache,
         "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
         "number of emulations": experiment.emulate_at_most if emulated else None,
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,

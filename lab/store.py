@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import platform
 import sqlite3
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -553,10 +554,10 @@ class Store:
 
     def records(self) -> tuple[VariantRecord, ...]:
         """Every finished record, in the experiment's order."""
+        rows = self._read("SELECT json FROM records ORDER BY position")
         try:
-            return tuple(
-                _VARIANT.validate_json(row) for row in self._read("SELECT json FROM records ORDER BY position")
-            )
+            with _uncollected():
+                return tuple(map(_VARIANT.validate_json, rows))
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
 
@@ -627,6 +628,18 @@ class Store:
             return [row[0] for row in self._db.execute(statement, values)]
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles, which would look at every record again and again; records have none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

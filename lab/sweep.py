@@ -124,7 +124,7 @@ class Sweep:
         self._building: dict[Future[Any], list[Planned]] = {}
         self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
         self._emulated: dict[str, tuple[EmulationRecord, Estimate | None]] = {}
-        self._measuring: dict[Future[JobResult], _Item] = {}
+        self._measuring: dict[Future[tuple[JobResult, int]], _Item] = {}
         self._ready: list[tuple[float, int, _Item]] = []
         self._held: dict[int, _Item | VariantRecord] = {}
         self._next = 0
@@ -322,9 +322,9 @@ class Sweep:
                 job = job_of(self.experiment, item.planned, item.cubin)
                 self._measuring[self.line.submit(job, policy_of(self.experiment))] = item
 
-    def _measured(self, item: _Item, future: Future[JobResult]) -> None:
+    def _measured(self, item: _Item, future: Future[tuple[JobResult, int]]) -> None:
         try:
-            result = future.result()
+            result, worker = future.result()
         except MissingToolError as error:  # the worker could not start
             self.line, self.not_measured = None, f"Nothing was measured: {error}"
             for _, _, other in [(0.0, 0, item), *self._ready]:
@@ -332,15 +332,14 @@ class Sweep:
             self._ready.clear()
             return
         for note in records.left_out(result):
-            if note not in self.notes:
-                self.notes.append(note)
+            self.note(note)
         self.store.write_files(item.planned.variant, records.baseline_files(result))
         label = item.planned.point.problem.label
         if result.baseline is not None and label not in self.baselines:
             self.baselines[label] = records.baseline_fact(result.baseline)
             self.store.note("baselines", self.baselines)
-        if result.measurement and result.measurement.baseline and self.line:
-            self._watch_drift(label, self.line.workers, result.measurement.baseline.median)
+        if result.measurement and result.measurement.baseline:
+            self._watch_drift(label, worker, result.measurement.baseline.median)
         self._finish(item, records.measured(item.record, result))
 
     def _watch_drift(self, label: str, worker: int, baseline_ms: float) -> None:

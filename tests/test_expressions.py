@@ -87,3 +87,9 @@ def test_names_in_leaves_functions_out():
 def test_undefined_names_of_a_template_are_errors():
     with pytest.raises(Exception, match="'nothing' is undefined"):
         environment().from_string("{{ nothing }}").render()
+
+
+@pytest.mark.parametrize("expression", ["1e999", "unroll < 1e999 * 0"])
+def test_a_number_beyond_all_numbers_is_an_error_in_words(expression):
+    with pytest.raises(UserError, match="the expression fails"):
+        evaluate(expression, {"unroll": 1}, at=Location("e.yaml", 1), key="constraints[0]")

@@ -30,19 +30,19 @@ class GpuLine:
         self._session.__exit__(kind, error, trace)  # frees the thread from a job that would not end
         self._thread.shutdown()
 
-    @property
-    def workers(self) -> int:
-        """GPU workers so far, the present one included."""
-        return self._session.workers
+    def submit(self, job: Job, policy: Policy) -> Future[tuple[JobResult, int]]:
+        """Put a job in line.
 
-    def submit(self, job: Job, policy: Policy) -> Future[JobResult]:
-        """Put a job in line; its result raises MissingToolError where the worker could not start at all."""
+        Returns:
+            Its result, and the number of the worker that made it, from 1; raises MissingToolError where no worker could
+            start at all.
+        """
         return self._thread.submit(self._run, job, policy)
 
     def ask(self, question: Callable[[GpuSession], JobResult]) -> JobResult:
         """Have the session do something else, after all jobs in line, and wait for it."""
         return self._thread.submit(question, self._session).result()
 
-    def _run(self, job: Job, policy: Policy) -> JobResult:
+    def _run(self, job: Job, policy: Policy) -> tuple[JobResult, int]:
         self._started.result()
-        return self._session.run(job, policy)
+        return self._session.run(job, policy), self._session.workers

@@ -59,9 +59,9 @@ class Packed:
 LARGE = 1000
 """Variants above which only `MOST_EMBEDDED` of them have their texts in the page; the others have links."""
 
-MOST_EMBEDDED = 100
+MOST_EMBEDDED = 60
 
-MOST_COLOURED = 40
+MOST_COLOURED = 30
 """Variants whose source is highlighted: it takes some 50 ms each."""
 
 

@@ -78,7 +78,7 @@ def kernels(cubin: bytes) -> dict[str, CubinKernel]:
             for index, value in [struct.unpack("<II", payload)]
         }
         return {s.name: _kernel(s.name, found, attributes) for s in symbols if s.entry}
-    except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"not a whole cubin: {error}") from error
 
 

@@ -46,7 +46,7 @@ def line_table(cubin: bytes) -> LineTable:
             return LineTable()
         reader = _Reader(found[".debug_line"], _relocations(found, [section.name for section in listed]))
         reader.read()
-    except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"not a whole line table: {error}") from error
     return LineTable(tuple(reader.files), reader.rows)
 
