@@ -19,6 +19,15 @@ def matrix(array: Array, rows: int, columns: int, leading: int) -> Array:
     return as_strided(array, (rows, columns), (item, leading * item))
 
 
+def laid_out(values: Array, leading: int) -> Array:
+    """A rows x columns matrix as float64 in the column-major buffer that holds it, NaN between its columns."""
+    rows, columns = values.shape
+    whole = np.full((columns, leading), np.nan)
+    whole[:, :rows] = values.T
+    result: Array = whole.reshape(-1)
+    return result
+
+
 def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) -> str:
     """Where a kernel wrote between the columns of a matrix that held NaN there; empty where it did not."""
     padding = whole.reshape(columns, leading)[:, rows:]

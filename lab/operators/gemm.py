@@ -16,7 +16,7 @@ from lab.errors import UserError, did_you_mean
 from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import Array, Expected, Inputs
-from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, matrix, stray_write
+from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, laid_out, matrix, stray_write
 
 DTYPES = ("float32", "float64")
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -145,13 +145,8 @@ class Gemm:
         self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
         """C column by column; what pads a column must stay NaN."""
-        m, n, ldc = (int(problem[key]) for key in ("m", "n", "ldc"))
-        laid_out = []
-        for part in (reference["C"].values, reference["C"].scale):
-            columns = np.full((n, ldc), np.nan)
-            columns[:, :m] = part.T
-            laid_out.append(columns.reshape(-1))
-        return {"C": Expected(*laid_out)}, _tolerance(problem)
+        ldc, expected = int(problem["ldc"]), reference["C"]
+        return {"C": Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))}, _tolerance(problem)
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
         """2 m n k: one multiplication and one addition a term, as BLAS benchmarks count."""

@@ -15,7 +15,7 @@ from lab.errors import UserError, did_you_mean
 from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import Array, Expected, Inputs
-from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, matrix, stray_write
+from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, laid_out, matrix, stray_write
 
 DTYPES = ("float32", "float64", "float16")
 _KNOWN = ("m", "n", "dtype", "lda", "ldb")
@@ -95,6 +95,13 @@ class Move:
             return largest, 0.0, f"{where}; {len(wrong)} of {rows * columns} elements are wrong"
         strayed = stray_write("B", outputs["B"], rows, columns, ldb)
         return (float("inf"), 0.0, strayed) if strayed else (0.0, 0.0, "")
+
+    def elementwise(
+        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+    ) -> tuple[Mapping[str, Expected], float]:
+        """B column by column; what pads a column must stay NaN."""
+        ldb, expected = int(problem["ldb"]), reference["B"]
+        return {"B": Expected(laid_out(expected.values, ldb), laid_out(expected.scale, ldb))}, 0.0
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
         """None: nothing is computed."""

@@ -1,6 +1,7 @@
 """nvdisasm: a cubin in, its machine code as a listing and as JSON out.
 
-One call, for the listing with live registers; the JSON is made from it (`lab.toolchain.sass_json`). A call takes about
+One call, for the listing with live registers (without them where nvdisasm refuses them); the JSON is made from it
+(`lab.toolchain.sass_json`). A call takes about
 0.3 s on any cubin: some 0.25 s go into setting up the decoder of one architecture, the rest into data flow
 (which the branch targets need), so that only not calling it saves time; hence `lab.toolchain.cache`.
 """
@@ -21,7 +22,8 @@ from lab.toolchain.sass_json import sass_json
 INSTALL = "python -m pip install nvidia-cuda-nvdisasm"
 TIMEOUT_S = 120.0
 
-_LISTING = ("--print-code", "--print-life-ranges", "--life-range-mode", "count")
+_LISTING = ("--print-code",)
+_LIVE = ("--print-life-ranges", "--life-range-mode", "count")
 
 
 def disassembler_version() -> str:
@@ -44,7 +46,11 @@ def disassemble(cubin: bytes) -> Disassembly:
     with tempfile.TemporaryDirectory(prefix="lab-nvdisasm-") as folder:
         image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input: no pipe
         image.write_bytes(cubin)
-        text = _run(tool, _LISTING, image)
+        try:
+            text = _run(tool, (*_LISTING, *_LIVE), image)
+        except CompileError:
+            # nvdisasm 13.0 refuses live registers of kernels with all 255 registers: "Invalid register count"
+            text = _run(tool, _LISTING, image)
     try:
         table = line_table(cubin)
     except ValueError:  # nvdisasm could read the image: what fails is an extra

@@ -7,6 +7,7 @@ import pytest
 
 import lab.gpu
 from lab import emulator
+from lab.operators import operator
 from lab.operators.base import Elementwise, Expected
 from lab.operators.gemm import Gemm
 from lab.toolchain import CompileRequest, toolchain
@@ -52,6 +53,25 @@ def test_it_finds_what_the_operator_finds(ptx, dtype, layout):
     assert np.isnan([device, host]).all()
     device, host = both(lambda c: c.__setitem__((7, 35), 1.0))  # between two columns
     assert device == host == np.inf
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", ["copy", "transpose"])
+def test_moves_too(ptx, name, dtype):
+    move = operator(name)
+    assert isinstance(move, Elementwise)
+    problem = move.problem({"m": 13, "n": 7, "ldb": 16, "dtype": dtype})
+    reference = move.reference(problem, move.inputs(problem, 0))
+    expected, tolerance = move.elementwise(problem, reference)
+    rows, columns = reference["B"].values.shape
+    right = np.full(16 * columns, np.nan, dtype)
+    right.reshape(columns, 16)[:, :rows] = reference["B"].values.T
+    assert on_device(ptx, right, expected["B"]) == 0.0 == tolerance
+    for place, value in ((rows, 1.0), (3, np.nan), (4, 99.0)):  # between columns; missing; wrong
+        output = right.copy()
+        output[place] = value
+        assert not on_device(ptx, output, expected["B"]) <= tolerance
+        assert not move.verify(problem, reference, {"B": output})[0] <= tolerance
 
 
 def test_halves_are_compared_too(ptx):
