@@ -15,7 +15,8 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from lab.pipeline import machine_of
-from lab.report.model import estimated, loss
+from lab.report.figures import estimated
+from lab.report.model import loss
 from lab.run import Options, run
 from lab.store import VariantRecord
 

@@ -305,8 +305,12 @@ class Sweep:
 
     def _urgency(self, item: _Item) -> float:
         """A search measures what promises most first, which prunes most; a sweep keeps the file's order."""
+        if self.pruner is None:
+            return 0.0
+        if item.record.estimate is not None:
+            return -item.record.estimate.tflops
         ceiling = item.record.prediction.ceiling if item.record.prediction else None
-        return -ceiling.rate if self.pruner is not None and ceiling else 0.0
+        return -ceiling.rate if ceiling else 0.0
 
     def _feed(self) -> None:
         """Hand the GPU what is ready, one problem's variants after another: its worker keeps one problem's data."""

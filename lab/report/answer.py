@@ -14,7 +14,8 @@ from scipy import stats
 from lab.measurement import Kind, Merit
 from lab.report import figures
 from lab.report.effects import factors, main_effects, observations
-from lab.report.figures import Response
+from lab.report.figures import Basis, Response
+from lab.report.model import loss
 from lab.store import RunRecord, SearchRecord, Status, VariantRecord
 
 MOST_WINNERS = 12
@@ -144,8 +145,10 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         headline, sentences = "", ["No variant came far enough to be compared."]
     elif run.problem_axes:
         headline, sentences = _winners(run, records, response)
-    elif response.kind is Kind.MEASURED:
+    elif response.basis is Basis.MEASURED:
         headline, sentences = _measured(run, best, response)
+    elif response.basis is Basis.ESTIMATE:
+        headline, sentences = _estimated(best, response)
     else:
         headline, sentences = _predicted(best, response)
     if best and response.kind is Kind.MEASURED:
@@ -197,7 +200,8 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
     rates = [response.of(winner) or 0.0 for _, winner in winners]
     low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
     span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
-    what = "reach" if response.kind is Kind.MEASURED else "have predicted ceilings of"
+    words = {Basis.MEASURED: "reach", Basis.ESTIMATE: "have estimates of", Basis.CEILING: "have predicted ceilings of"}
+    what = words[response.basis]
     sentences = [f"The best variants of {len(winners)} problems {what} {span}."]
     for label, winner in winners[:MOST_WINNERS]:
         text = f"{label}: {name_of(winner, without=label)} with {response.of(winner) or 0.0:.2f} {response.unit}"
@@ -210,6 +214,23 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
     if len(winners) > MOST_WINNERS:
         sentences.append(f"The table has the other {len(winners) - MOST_WINNERS} problems.")
     return f"{span} over {len(winners)} problems", sentences
+
+
+def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
+    first = best[0]
+    rate, unit, peak = response.of(first) or 0.0, response.unit, figures.peak(first)
+    gpu = first.prediction.gpu if first.prediction else "the GPU"
+    text = f"By the model of the schedulers {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
+    headline = f"≈ {rate:.2f} {unit} estimated"
+    if peak:
+        share = percent(rate / peak)
+        text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
+    sentences = [f"{text}."]
+    if cost := loss(first):
+        sentences.append(f"Besides fma its cycles go most into {cost.rsplit(' ', 1)[0]} ({cost.rsplit(' ', 1)[1]}).")
+    if first.prediction and (bound := first.prediction.ceiling):
+        sentences.append(f"It cannot exceed {bound.rate:.2f} {unit}, bound by {bound.name}.")
+    return headline, sentences
 
 
 def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
@@ -243,7 +264,7 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
     effects = main_effects(factors(run, records), observed)
     if effects:
         most = effects[0]
-        text += f"; {most.factor} explains most of that ({percent(most.share, 0)} of the variance)"
+        text += f"; {most.factor} explains {percent(most.share, 0)} of the variance, more than any other parameter"
     return [f"{text}."]
 
 

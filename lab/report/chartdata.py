@@ -15,7 +15,7 @@ from lab.report import figures, style
 from lab.report.answer import name_of
 from lab.report.columns import Column
 from lab.report.executed import executed_by_class, threads_of
-from lab.report.figures import Response
+from lab.report.figures import Basis, Response
 from lab.store import RunRecord, VariantRecord
 
 MOST_BARS: Final = 40
@@ -40,7 +40,7 @@ class Bar:
         high: Throughput at the 20th percentile of the time, or None.
         ceiling: Predicted ceiling, in the same unit, or None.
         share: `value` over the peak, or None.
-        group: What colours the bar: `variant`, `baseline`, or the binding bound's name where nothing was measured.
+        group: What colours the bar: `variant`, `baseline`, `estimate`, or the binding bound's name of a ceiling.
     """
 
     name: str
@@ -132,7 +132,7 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
                 record.rate(samples.p20) if samples else None,
                 ceiling.rate if ceiling else None,
                 value / peak if peak else None,
-                "variant" if measured or ceiling is None else ceiling.name,
+                _group(response, ceiling.name if ceiling else None),
             )
         )
     peak = common_peak(records)
@@ -145,6 +145,13 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     if not is_ladder(records):
         made.sort(key=lambda bar: -bar.value)
     return tuple(made)
+
+
+def _group(response: Response, bound: str | None) -> str:
+    """What colours a bar: that it was measured, that it is an estimate, or what sets a ceiling."""
+    if response.basis is Basis.CEILING and bound:
+        return bound
+    return "estimate" if response.basis is Basis.ESTIMATE else "variant"
 
 
 def baseline_rate(records: Sequence[VariantRecord]) -> float | None:

@@ -19,7 +19,7 @@ from lab.report.chartdata import MIXES, Bar, Slice
 from lab.report.columns import Column, Value
 from lab.report.curves import Curve
 from lab.report.effects import Effect, Interaction
-from lab.report.figures import Response, column_name
+from lab.report.figures import Basis, Response, column_name
 from lab.report.model import Agreement
 
 Spec = dict[str, Any]
@@ -260,7 +260,7 @@ def model_chart(columns: Sequence[Column], found: Sequence[Agreement], response:
 def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     """One bar a variant with its share of peak, p20 to p80 and predicted ceiling."""
     order = [bar.name for bar in bars]
-    measured = response.kind is Kind.MEASURED
+    ticks = response.basis is not Basis.CEILING  # where the bars are not the ceilings themselves
     base = alt.Chart(alt.NamedData("bars"))
     y_axis = alt.Y(
         field="name",
@@ -281,24 +281,19 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
     groups = list(dict.fromkeys(bar.group for bar in bars))
     known = {"variant": style.MEASURED, "baseline": style.BASELINE, **style.BOUND_COLOURS}
     scale = alt.Scale(domain=groups, range=[known.get(group, style.PREDICTED) for group in groups])
-    legend = None if measured else alt.Legend(orient="top", title="binding bound")
+    legend = None if ticks else alt.Legend(orient="top", title="binding bound")
     colour = alt.Color(field="group", type="nominal", scale=scale, legend=legend)
     mark = {"cursor": "pointer", "cornerRadiusEnd": 2, "height": {"band": 0.7}}
     layers: list[Any] = [base.mark_bar(**mark).encode(y=y_axis, x=x_axis, color=colour, tooltip=tooltip)]
-    if measured:
-        layers += [
-            base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5).encode(
-                y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")
-            ),
-            base.transform_filter("isValid(datum.ceiling)")
-            .mark_tick(thickness=2, opacity=1, color=style.ACCENT)
-            .encode(
-                y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip
-            ),
-        ]  # fmt: skip
+    if any(bar.low is not None for bar in bars):
+        spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+        layers.append(spans.encode(y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")))
+    if ticks:
+        marks = base.transform_filter("isValid(datum.ceiling)").mark_tick(thickness=2, opacity=1, color=style.ACCENT)
+        layers.append(marks.encode(y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip))
     text = alt.Text(field="text", type="nominal")
     wide = f"datum.value > {0.3 * max((bar.value for bar in bars), default=1.0)}"
-    past = "max(datum.value, datum.ceiling || 0)" if measured else "datum.value"  # not across the ceiling's tick
+    past = "max(datum.value, datum.ceiling || 0)" if ticks else "datum.value"  # not across the ceiling's tick
     place = alt.X(field="place", type="quantitative")
     words = base.transform_calculate(place=f"{wide} ? 0 : {past}")
     layers.append(

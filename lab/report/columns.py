@@ -16,7 +16,7 @@ from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
 from lab.report.executed import executed_by_class
-from lab.report.model import estimated, loss
+from lab.report.model import loss
 from lab.store import BuildRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
@@ -238,7 +238,7 @@ FIGURES: Final = (
         "estimated_tflops",
         "estimate",
         P,
-        estimated,
+        figures.estimated,
         "TFLOP/s",
         ".2f",
         shown=True,

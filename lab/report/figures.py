@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from lab.emulator.results import MemoryCount
@@ -50,6 +51,11 @@ def predicted(record: VariantRecord) -> float | None:
 def measured(record: VariantRecord) -> float | None:
     """Median throughput of a variant whose outputs were right, in the unit of its merit; a failed one has none."""
     return None if record.status.failed else record.throughput
+
+
+def estimated(record: VariantRecord) -> float | None:
+    """Throughput by the model of the schedulers; None where it has none."""
+    return record.estimate.tflops if record.estimate is not None and record.merit is Merit.TFLOPS else None
 
 
 def peak(record: VariantRecord) -> float | None:
@@ -99,27 +105,41 @@ def shared_bytes(record: VariantRecord) -> int | None:
     return max(used, default=record.build.resources.shared_bytes)
 
 
+class Basis(StrEnum):
+    """Where the figure comes from that variants are compared by."""
+
+    MEASURED = "measured"
+    ESTIMATE = "estimate"
+    CEILING = "ceiling"
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """What the variants are ranked and compared by: one figure of one kind for the whole page.
 
     Attributes:
-        kind: Measured where any variant was measured, else predicted.
+        basis: Measured where any variant was measured; else the estimate where all have one; else the ceiling.
         column: Name of the column that holds it.
         title: Axis title without the unit.
         unit: What throughput counts.
     """
 
-    kind: Kind
+    basis: Basis
     column: str
     title: str
     unit: Merit = Merit.TFLOPS
+
+    @property
+    def kind(self) -> Kind:
+        """Measured or predicted."""
+        return Kind.MEASURED if self.basis is Basis.MEASURED else Kind.PREDICTED
 
     def of(self, record: VariantRecord) -> float | None:
         """The response of one variant, in `unit`; None where it has none, failed or was pruned."""
         if record.status.failed or record.status is Status.PRUNED:
             return None
-        return measured(record) if self.kind is Kind.MEASURED else predicted(record)
+        figure = {Basis.MEASURED: measured, Basis.ESTIMATE: estimated, Basis.CEILING: predicted}[self.basis]
+        return figure(record)
 
     @property
     def axis(self) -> str:
@@ -128,11 +148,18 @@ class Response:
 
 
 def response_of(records: tuple[VariantRecord, ...]) -> Response:
-    """Measured throughput if any variant has one, else the predicted ceiling; never a mixture."""
+    """Measured throughput if any variant has one; else the estimate if all have one, else the ceiling.
+
+    Never a mixture: variants with different bases cannot be compared.
+    """
     merit = merit_of(records)
     if any(measured(record) is not None for record in records):
-        return Response(Kind.MEASURED, column_name("measured_tflops", merit), "throughput", merit)
-    return Response(Kind.PREDICTED, column_name("predicted_tflops", merit), "throughput ceiling", merit)
+        return Response(Basis.MEASURED, column_name("measured_tflops", merit), "throughput", merit)
+    ceiling = Response(Basis.CEILING, column_name("predicted_tflops", merit), "throughput ceiling", merit)
+    compared = [record for record in records if ceiling.of(record) is not None]
+    if compared and all(estimated(record) is not None for record in compared):
+        return Response(Basis.ESTIMATE, "estimated_tflops", "estimated throughput", merit)
+    return ceiling
 
 
 def column_name(name: str, merit: Merit) -> str:

@@ -8,7 +8,6 @@ from statistics import median
 
 from scipy.stats import spearmanr
 
-from lab.measurement import Merit
 from lab.report import figures
 from lab.store import Status, VariantRecord
 
@@ -46,15 +45,10 @@ class Agreement:
 def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
     """The estimate's agreement and the ceiling's, as far as there are enough measured variants with them."""
     found = (
-        _agreement("estimate", "estimated_tflops", records, estimated),
+        _agreement("estimate", "estimated_tflops", records, figures.estimated),
         _agreement("ceiling", "predicted_tflops", records, figures.predicted),
     )
     return tuple(one for one in found if one is not None)
-
-
-def estimated(record: VariantRecord) -> float | None:
-    """Throughput by the model of the schedulers; None where it has none."""
-    return record.estimate.tflops if record.estimate is not None and record.merit is Merit.TFLOPS else None
 
 
 def loss(record: VariantRecord) -> str | None:

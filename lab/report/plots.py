@@ -25,7 +25,7 @@ from lab.report.charts import axis_title
 from lab.report.columns import Column, Value
 from lab.report.curves import Curve
 from lab.report.effects import Effect
-from lab.report.figures import Response, text
+from lab.report.figures import Basis, Response, text
 from lab.report.model import Agreement
 from lab.store import VariantRecord
 
@@ -176,17 +176,17 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
     """One bar a variant, with its share of peak and its predicted ceiling."""
     figure, (axis,) = _figure(1.4 + 0.26 * len(rows))
     axis.grid(axis="x", color=FAINT, linewidth=0.5)
-    measured = response.kind is Kind.MEASURED
+    ticks = response.basis is not Basis.CEILING
     colours = {"variant": style.MEASURED, "baseline": style.BASELINE, **style.BOUND_COLOURS}
     top = max(max(bar.value, bar.ceiling or 0.0) for bar in rows)
     for place, bar in enumerate(rows):
         axis.barh(place, bar.value, height=0.7, color=colours.get(bar.group, style.PREDICTED))
         if bar.low is not None and bar.high is not None:
             axis.plot([bar.low, bar.high], [place, place], color=INK, linewidth=1.2)
-        if measured and bar.ceiling is not None:
+        if ticks and bar.ceiling is not None:
             axis.plot([bar.ceiling] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
         inside = bar.value > 0.3 * top
-        past = max(bar.value, (bar.ceiling or 0.0) if measured else 0.0)  # not across the ceiling's tick
+        past = max(bar.value, (bar.ceiling or 0.0) if ticks else 0.0)  # not across the ceiling's tick
         axis.text(0.01 * top + (0 if inside else past), place, bar.text.replace("%", "% of peak"), va="center",
                   fontsize=8, color="white" if inside and bar.group in _DARK else INK)  # fmt: skip
     names, heading = chartdata.row_names([bar.name for bar in rows])
@@ -198,7 +198,7 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
     axis.set_xlim(0, top * 1.05)
     peak_words = f"; peak {peak:.1f}" if peak else ""
     axis.set_xlabel(f"{response.axis}{peak_words}", fontsize=9, color=INK)
-    if measured:
+    if ticks:
         axis.plot([], [], color=style.ACCENT, linewidth=2, label="predicted ceiling")
     else:
         for group in dict.fromkeys(bar.group for bar in rows):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import StoreError
-from lab.measurement import Kind, Merit
+from lab.measurement import Merit
 from lab.report import chartdata, charts, plots, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
@@ -25,7 +25,7 @@ from lab.report.effects import (
     observations,
     strongest_interaction,
 )
-from lab.report.figures import Response, response_of
+from lab.report.figures import Basis, Response, response_of
 from lab.report.listings import BUDGET
 from lab.report.model import Agreement, agreements
 from lab.report.page import page
@@ -202,8 +202,9 @@ def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
 def draw(analysis: Analysis, folder: Path) -> list[Path]:
     """Write the PNGs that have data."""
     a, made = analysis, []
-    name, kind = a.run.experiment, a.response.kind
-    what = "throughput" if kind is Kind.MEASURED else "predicted ceiling"
+    name = a.run.experiment
+    words = {Basis.MEASURED: "throughput", Basis.ESTIMATE: "estimated throughput", Basis.CEILING: "predicted ceiling"}
+    what = words[a.response.basis]
     if a.curve:
         title = f"{name}: {what} against {a.curve.axis}"
         made.append(plots.curve(folder / "curve.png", a.curve, a.response, title=title))

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lab.measurement import Samples
+from lab.measurement import Kind, Samples
 from lab.pipeline import Estimate
+from lab.report.answer import answer
 from lab.report.details import variant_detail
-from lab.report.model import agreements, estimated, loss
+from lab.report.figures import Basis, estimated, response_of
+from lab.report.model import agreements, loss
 from lab.report.render import render
 
 
@@ -52,3 +54,22 @@ def test_the_page_says_it(measured):
     record = next(record for record in measured.records() if record.estimate)
     sections = {heading: dict(rows) for heading, _, rows in variant_detail(record)["sections"]}
     assert sections["Where the cycles go"]["register banks"] == "20.0%"
+
+
+def test_without_measurements_the_estimate_ranks(make):
+    store = make("no_gpu")
+    for position, record in enumerate(store.records()):
+        store.write(
+            replace(record, estimate=Estimate(10.0 + position, 100.0, {"fma": 0.6, "busy pipe": 0.4})), position
+        )
+    records = store.records()
+    response = response_of(records)
+    assert (response.basis, response.kind) == (Basis.ESTIMATE, Kind.PREDICTED)
+    best = max(records, key=lambda record: record.estimate.tflops)
+    found = answer(store.run(), records, response)
+    assert f"≈ {best.estimate.tflops:.2f} TFLOP/s estimated" in found.headline
+    assert "go most into busy pipe (40%)" in found.text
+    text = next(path for path in render(store) if path.name == "index.html").read_text()
+    assert "issued on a model" in text
+    store.write(replace(records[0], estimate=None), 0)  # one without: all are compared by their ceilings
+    assert response_of(store.records()).basis is Basis.CEILING
