@@ -1,0 +1,57 @@
+"""Run experiments one after another and publish what a reader needs of each.
+
+python benchmarks/measure_all.py reports/h200 gemm_ladder gemm_unroll [--seconds 120]
+
+Full run directories stay in reports/; the folder named first gets pages, PNGs, tables, records and provenance. An
+experiment that exceeds its seconds is interrupted: what it finished is published, and running the command again goes on
+with the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_GRACE_S = 30
+"""An interrupted run still writes its report."""
+
+
+def main() -> None:
+    """Run and publish; the exit code is 1 where something failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", type=Path, help="where the published results go, a folder each")
+    parser.add_argument("names", nargs="+", help="experiments, as their files are called without .yaml")
+    parser.add_argument("--seconds", type=float, default=None, help="most time for each; unlimited by default")
+    options = parser.parse_args()
+    failed = [name for name in options.names if not once(name, options.target, options.seconds)]
+    if failed:
+        raise SystemExit(f"not all is well with {', '.join(failed)}")
+
+
+def once(name: str, target: Path, seconds: float | None) -> bool:
+    """Run and publish one; whether all its variants came to their end."""
+    start, run = time.monotonic(), ROOT / "reports" / name
+    command = [sys.executable, "-m", "lab", "run", str(ROOT / "experiments" / f"{name}.yaml"), "-o", str(run)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        try:
+            code = process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+    publish = [sys.executable, str(ROOT / "benchmarks" / "publish.py"), str(run), str(target / name)]
+    published = subprocess.run(publish, cwd=ROOT, check=False).returncode
+    print(f"== {name}: exit code {code}, {time.monotonic() - start:.0f} s", flush=True)
+    return code == 0 and published == 0
+
+
+if __name__ == "__main__":
+    main()
