@@ -18,6 +18,8 @@ from lab.report.figures import Basis, Response
 from lab.report.model import loss
 from lab.store import RunRecord, SearchRecord, Status, VariantRecord
 
+_TELLING = 0.1
+"""Share of the variance from which on a parameter is worth a word."""
 MOST_WINNERS = 12
 """Problems whose winners the paragraph names."""
 
@@ -203,6 +205,10 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
     words = {Basis.MEASURED: "reach", Basis.ESTIMATE: "have estimates of", Basis.CEILING: "have predicted ceilings of"}
     what = words[response.basis]
     sentences = [f"The best variants of {len(winners)} problems {what} {span}."]
+    sign = {Basis.MEASURED: "", Basis.ESTIMATE: "≈ ", Basis.CEILING: "≤ "}[response.basis]
+    headline = f"{sign}{span} over {len(winners)} problems"
+    if response.basis is Basis.CEILING and low == high:
+        return headline, sentences  # one limit for all: nobody wins
     for label, winner in winners[:MOST_WINNERS]:
         text = f"{label}: {name_of(winner, without=label)} with {response.of(winner) or 0.0:.2f} {response.unit}"
         measurement = winner.measurement if response.kind is Kind.MEASURED else None
@@ -213,7 +219,7 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
         sentences.append(f"{text}.")
     if len(winners) > MOST_WINNERS:
         sentences.append(f"The table has the other {len(winners) - MOST_WINNERS} problems.")
-    return f"{span} over {len(winners)} problems", sentences
+    return headline, sentences
 
 
 def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
@@ -262,7 +268,7 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
         return [f"{name} is {explanation.text(low)} in all {len(observed)} variants."]
     text = f"{name} runs from {explanation.text(low)} to {explanation.text(high)}"
     effects = main_effects(factors(run, records), observed)
-    if effects:
+    if effects and effects[0].share >= _TELLING:
         most = effects[0]
         text += f"; {most.factor} explains {percent(most.share, 0)} of the variance, more than any other parameter"
     return [f"{text}."]

@@ -67,9 +67,18 @@
     };
   }
 
+  const AXIS_ROOM = 96; // px beside a plot for its axis
+
+  // Vega-Lite fits a single plot to its container, but not those that stand below each other.
+  function sized(choice, width) {
+    if (!choice.spec.vconcat) return choice;
+    const vconcat = choice.spec.vconcat.map((part) => ({ ...part, width: Math.max(width - AXIS_ROOM, 160) }));
+    return { ...choice, spec: { ...choice.spec, vconcat } };
+  }
+
   async function drawChart(element) {
     const id = element.dataset.chart;
-    const { spec } = data.charts[id][shownChoice[id] ?? 0];
+    const { spec } = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
