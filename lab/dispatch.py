@@ -33,9 +33,6 @@ _MOST_REMEMBERED = 1 << 16
 _LEGACY_STREAM = 1
 """The default stream's number in __cuda_array_interface__, version 3."""
 
-_STATIC_SHARED = 48 << 10
-"""Dynamic shared memory above this must be asked for (CUDA C++ Programming Guide, shared memory)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
@@ -138,6 +135,8 @@ class Dispatcher(Picker):
         stream: Any = None,  # noqa: ANN401 - PyCUDA has no types
     ) -> None:
         """``C ← α op(A) op(B) + β C``, queued on a stream of the current context.
+
+        Without a current context of PyCUDA's that is the primary one of the first GPU, which other libraries use too.
 
         Args:
             alpha: α.
@@ -371,7 +370,7 @@ class _Device:
             function.prepare(step.codes)
             self._functions[key] = function
         found = self._functions[key]
-        if step.shared_bytes > _STATIC_SHARED:
+        if step.shared_bytes:  # above 48 KiB, static memory included, a kernel must ask for it
             found.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.shared_bytes)
         return found
 

@@ -312,7 +312,7 @@ def test_c_launches_what_python_launches(folder):
     headers = locate.headers()
     assert headers is not None
     sources = [folder / "main.c", folder / "sgemm.c"]
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-isystem", headers]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", headers]
     subprocess.run([GCC, *flags, "-o", folder / "main", *sources], check=True)
     good = [
         (300, 50, 8, 300, 8, 304),

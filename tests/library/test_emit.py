@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from library_support import invented_grid, invented_library, random_sizes, small_library
 
-from lab import dispatch
+from lab import dispatch, kernels
 from lab.errors import UserError
 from lab.library.emit import to_python, write
 from lab.library.logic import Grid, build
 from lab.library.package import SCHEMA, from_json, to_json
+from lab.library.specialise import kernel
 from lab.toolchain import locate
 
 GCC = shutil.which("gcc")
@@ -39,7 +40,17 @@ int main(void)
 
 def cubins(library):
     """Bytes that are no machine code: nothing here runs them."""
-    return {kernel.name: b"test data" for kernel in library.kernels}
+    return {made.name: b"test data" for made in library.kernels}
+
+
+def compiled(library, folder):
+    """What gcc says of the emitted C with CUDA's own header."""
+    write(library, cubins(library), folder)
+    headers = locate.headers()
+    assert headers is not None
+    command = [GCC, *FLAGS, "-c", "-I", headers, "-o", folder / "sgemm.o", folder / "sgemm.c"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.returncode, run.stderr
 
 
 def asked_of_c(folder, sizes):
@@ -93,12 +104,7 @@ def test_c_refuses_what_is_no_size(tmp_path):
 def test_the_whole_c_compiles_without_warnings(tmp_path, layout, single):
     grid = Grid.of({(1, 1, 1): {"only": 1.0}}) if single else invented_grid((16, 128, 900))
     library = invented_library(build(grid, None if single else invented_grid((5, 9))), grid, layout)
-    write(library, cubins(library), tmp_path)
-    headers = locate.headers()
-    assert headers is not None
-    command = [GCC, *FLAGS, "-c", "-isystem", headers, "-o", tmp_path / "sgemm.o", tmp_path / "sgemm.c"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (0, "")
+    assert compiled(library, tmp_path) == (0, "")
 
 
 def test_json_round_trips():
@@ -155,3 +161,23 @@ def test_a_kernel_that_cannot_be_shipped_is_refused(field, value):
 def test_machine_code_must_be_there(tmp_path):
     with pytest.raises(UserError, match="no machine code"):
         write(small_library(), {}, tmp_path)
+
+
+@needs_gcc
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_kernels_of_real_templates_compile_without_warnings(tmp_path, layout):
+    names = ("sgemm", "tiled", "v4_padded")
+    found = [kernels.load(f"gemm/{name}.cu.j2", kernels.search_path()) for name in names]
+    shipped = tuple(
+        kernel(
+            name, cubin=f"{name}.cubin", template=t, parameters=kernels.complete(t, {}), dtype="float32", layout=layout
+        )
+        for name, t in zip(names, found, strict=True)
+    )
+    grid = Grid.of({(2**i, 1, 1): {name: 1.0 + (i != j) for j, name in enumerate(names)} for i in range(3)})
+    logic = build(grid)
+    library = dataclasses.replace(
+        invented_library(logic, grid, layout), kernels=tuple(shipped[names.index(name)] for name in logic.kernels)
+    )
+    assert set(logic.kernels) == set(names)
+    assert compiled(library, tmp_path) == (0, "")
