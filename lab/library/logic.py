@@ -1,0 +1,380 @@
+"""Which kernel for which size: a tree of thresholds, grown over measured times.
+
+The tree splits the sizes (m, n, k) at one threshold of one dimension at a time. Each node takes the split that loses
+the least time against always picking the best kernel; splitting goes on until nothing is lost over the measured sizes,
+or until a limit that the caller sets. Time lost is relative: a size at which the picked kernel takes 1.1 times as long
+as the best one loses 0.1, whether it runs for a microsecond or a second. Times span six orders of magnitude, and in
+absolute time the largest sizes alone would decide every split.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.errors import UserError
+
+Size = tuple[int, int, int]
+"""m, n, k."""
+
+AXES = ("m", "n", "k")
+LARGEST = 2**31 - 1
+"""The largest dimension: kernels take 32-bit sizes."""
+
+_UNMEASURED = 1e6
+"""Loss of a kernel at a size where it was not measured: beyond any real one, so that no split accepts it willingly."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Times of kernels at sizes.
+
+    Attributes:
+        sizes: Each once.
+        kernels: Names, each once.
+        times: For each size a time in ms for each kernel; NaN where it was not measured.
+    """
+
+    sizes: tuple[Size, ...]
+    kernels: tuple[str, ...]
+    times: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Check.
+
+        Raises:
+            UserError: nothing measured at a size, a size twice, a time that is none.
+        """
+        if not self.sizes or len(set(self.sizes)) != len(self.sizes) or len(set(self.kernels)) != len(self.kernels):
+            accepted = "at least one size, no size and no kernel twice"
+            raise UserError("the grid's sizes or kernels are wrong", key="sizes", accepted=accepted)
+        if len(self.times) != len(self.sizes) or any(len(row) != len(self.kernels) for row in self.times):
+            accepted = f"{len(self.sizes)} rows of {len(self.kernels)} times"
+            raise UserError("the grid's times do not fit its sizes and kernels", key="times", accepted=accepted)
+        for size, row in zip(self.sizes, self.times, strict=True):
+            check_size(*size)
+            if all(map(math.isnan, row)):
+                raise UserError("no kernel was measured at a size", key="times", found=size, accepted="at least one")
+            if any(t <= 0 or math.isinf(t) for t in row):
+                accepted = "ms above 0, or NaN where a kernel was not measured"
+                raise UserError(f"a time at {size} is none", key="times", found=row, accepted=accepted)
+
+    @classmethod
+    def of(cls, times: Mapping[Size, Mapping[str, float]]) -> Grid:
+        """From size → kernel → time in ms; what is missing was not measured."""
+        kernels = tuple(dict.fromkeys(name for row in times.values() for name in row))
+        rows = (tuple(float(row.get(name, math.nan)) for name in kernels) for row in times.values())
+        return cls(tuple(times), kernels, tuple(rows))
+
+    @cached_property
+    def losses(self) -> Floats:
+        """Sizes x kernels: time lost against the size's best kernel, as a share of the best's time; may be NaN."""
+        times = np.array(self.times, dtype=np.float64)
+        lost: Floats = times / np.nanmin(times, axis=1, keepdims=True) - 1
+        return lost
+
+    def fastest(self) -> tuple[str, ...]:
+        """The fastest kernel of each size."""
+        return tuple(self.kernels[i] for i in np.nanargmin(self.losses, axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One inner node of the tree.
+
+    Attributes:
+        axis: 0, 1, 2: m, n, k.
+        threshold: Sizes below it go to `below`, the others to `rest`.
+        below: A split's number, or ``~kernel``, which is negative.
+        rest: The same.
+    """
+
+    axis: int
+    threshold: int
+    below: int
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A size that was measured for itself, and the number of its fastest kernel."""
+
+    m: int
+    n: int
+    k: int
+    kernel: int
+
+
+@dataclass(frozen=True)
+class Logic:
+    """What picks a kernel.
+
+    Attributes:
+        kernels: Names of those that can be picked.
+        root: Where a size starts: a split's number, or ``~kernel``.
+        splits: The tree.
+        exact: Sizes that do not go through the tree, in ascending order.
+    """
+
+    kernels: tuple[str, ...]
+    root: int
+    splits: tuple[Split, ...] = ()
+    exact: tuple[Exact, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what a file could have wrong: numbers out of range, and splits that lead back.
+
+        Raises:
+            UserError: it is so.
+        """
+        for name, node, least in [
+            ("root", self.root, 0),
+            *(("splits", to, i + 1) for i, split in enumerate(self.splits) for to in (split.below, split.rest)),
+            *(("exact", ~exact.kernel, len(self.splits)) for exact in self.exact),
+        ]:
+            if not (least <= node < len(self.splits) or 0 <= ~node < len(self.kernels)):
+                accepted = "a later split, or ~kernel"
+                raise UserError("the selection tree is broken", key=name, found=node, accepted=accepted)
+        if any(split.axis not in (0, 1, 2) for split in self.splits):
+            raise UserError("the selection tree is broken", key="splits.axis", accepted="0, 1, 2: m, n, k")
+        order = [(e.m, e.n, e.k) for e in self.exact]
+        if order != sorted(set(order)):
+            raise UserError("exact sizes are not in order", key="exact", accepted="ascending m, n, k, each once")
+
+    @cached_property
+    def _exact(self) -> dict[Size, int]:
+        return {(e.m, e.n, e.k): e.kernel for e in self.exact}
+
+    def select(self, m: int, n: int, k: int) -> int:
+        """Number of the kernel for a size.
+
+        Raises:
+            UserError: it is no size.
+        """
+        size = check_size(m, n, k)
+        found = self._exact.get(size)
+        if found is not None:
+            return found
+        at = self.root
+        while at >= 0:
+            split = self.splits[at]
+            at = split.below if size[split.axis] < split.threshold else split.rest
+        return ~at
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What picking by logic loses against always picking the best.
+
+    Attributes:
+        mean: Mean over sizes of the time lost, as a share of the best kernel's time.
+        max: The largest.
+        worst: Its size.
+        sizes: How many sizes the figures are over.
+        unmeasured: Sizes, not counted in `sizes`, at which the picked kernel was not measured.
+    """
+
+    mean: float
+    max: float
+    worst: Size
+    sizes: int
+    unmeasured: int = 0
+
+
+def check_size(m: int, n: int, k: int) -> Size:
+    """The size, if all three are integers of 1 to `LARGEST`.
+
+    Raises:
+        UserError: one is not.
+    """
+    for axis, value in zip(AXES, (m, n, k), strict=True):
+        try:
+            fits = value == int(value) and 1 <= value <= LARGEST
+        except (TypeError, ValueError, OverflowError):
+            fits = False
+        if not fits:
+            raise UserError("not a size", key=axis, found=value, accepted=f"an integer of 1 to {LARGEST}")
+    return int(m), int(n), int(k)
+
+
+def build(ranges: Grid | None, exact: Grid | None = None, *, most_leaves: int = 0, tolerance: float = 0.0) -> Logic:
+    """The logic over measured ranges and measured exact sizes.
+
+    Args:
+        ranges: What the tree is grown over; None grows it over the exact sizes, for the sizes between them.
+        exact: Sizes that map to their fastest kernel, whatever the tree says.
+        most_leaves: Leaves of the tree at most; 0 is no limit.
+        tolerance: A node whose mean loss is no more than this share is not split further.
+
+    Returns:
+        Kernels that are never picked are left out.
+
+    Raises:
+        UserError: there is neither a range nor an exact size.
+    """
+    grown_over = ranges or exact
+    if grown_over is None:
+        raise UserError("nothing was measured", accepted="a grid of ranges, of exact sizes, or both")
+    root, splits = _grow(grown_over, most_leaves, tolerance)
+    fastest = dict(zip(exact.sizes, exact.fastest(), strict=True)) if exact else {}
+    names = grown_over.kernels
+    picked = [names[~to] for to in (root, *(to for s in splits for to in (s.below, s.rest))) if to < 0]
+    kernels = tuple(dict.fromkeys([*picked, *fastest.values()]))
+    number = {name: i for i, name in enumerate(kernels)}
+
+    def renumbered(to: int) -> int:
+        return to if to >= 0 else ~number[names[~to]]
+
+    return Logic(
+        kernels,
+        renumbered(root),
+        tuple(Split(s.axis, s.threshold, renumbered(s.below), renumbered(s.rest)) for s in splits),
+        tuple(Exact(*size, number[name]) for size, name in sorted(fastest.items())),
+    )
+
+
+def evaluate(logic: Logic, grid: Grid) -> Loss:
+    """What the logic loses at the sizes of any grid: those that it was grown over, or held-out ones between them."""
+    return _loss(grid, [logic.kernels[logic.select(*size)] for size in grid.sizes])
+
+
+def best_single(grid: Grid) -> tuple[str, Loss]:
+    """The one kernel that loses the least on average, measured at as many sizes as any, and what it loses."""
+    known = np.isfinite(grid.losses).sum(axis=0)
+    mean = np.where(known == known.max(), np.nansum(grid.losses, axis=0), np.inf)
+    name = grid.kernels[int(mean.argmin())]
+    return name, _loss(grid, [name] * len(grid.sizes))
+
+
+def _loss(grid: Grid, picked: Sequence[str]) -> Loss:
+    column = {name: i for i, name in enumerate(grid.kernels)}
+    lost = np.array(
+        [row[column[name]] if name in column else np.nan for row, name in zip(grid.losses, picked, strict=True)]
+    )
+    known = np.isfinite(lost)
+    if not known.any():
+        raise UserError("no size of the grid has a time of the picked kernel", found=sorted(set(picked)))
+    worst = int(np.nanargmax(lost))
+    count = int(known.sum())
+    return Loss(float(lost[known].mean()), float(lost[worst]), grid.sizes[worst], count, len(lost) - count)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A set of sizes while the tree grows; without a cut it is a leaf."""
+
+    points: NDArray[np.intp]
+    kernel: int
+    lost: float
+    cut: tuple[int, int, _Node, _Node] | None = None
+
+
+def _grow(grid: Grid, most_leaves: int, tolerance: float) -> tuple[int, tuple[Split, ...]]:
+    """The tree with kernels numbered as in the grid. Where leaves are limited, those that lose most are split first."""
+    losses = np.nan_to_num(grid.losses, nan=_UNMEASURED)
+    sizes = np.array(grid.sizes, dtype=np.int64)
+    root = _node(np.arange(len(sizes)), losses)
+    heap = [(-root.lost, 0, root)]
+    leaves = pushed = 1
+    while heap and (not most_leaves or leaves < most_leaves):
+        _, _, node = heapq.heappop(heap)
+        if node.lost <= tolerance * len(node.points):
+            continue
+        axis, threshold = _cut(sizes[node.points], losses[node.points])
+        under = sizes[node.points, axis] < threshold
+        parts = _node(node.points[under], losses), _node(node.points[~under], losses)
+        node.cut = (axis, threshold, *parts)
+        leaves += 1
+        for part in parts:
+            pushed += 1  # an order of their own for nodes that lose the same; nodes do not compare
+            heapq.heappush(heap, (-part.lost, pushed, part))
+    return _flatten(root)
+
+
+def _node(points: NDArray[np.intp], losses: Floats) -> _Node:
+    total = losses[points].sum(axis=0)
+    kernel = int(total.argmin())
+    return _Node(points, kernel, float(total[kernel]))
+
+
+def _cut(sizes: NDArray[np.int64], losses: Floats) -> tuple[int, int]:
+    """The axis and the threshold after which the best kernel of either side loses the least.
+
+    Of equal ones the most even cut wins, which keeps the tree flat. The threshold is half way between measured sizes:
+    a size that was not measured follows the nearer one.
+    """
+    best: tuple[float, int, int, int] = (math.inf, 0, 0, 0)
+    for axis in range(len(AXES)):
+        order = np.argsort(sizes[:, axis], kind="stable")
+        along, ordered = sizes[order, axis], losses[order]
+        last = np.flatnonzero(along[:-1] < along[1:])  # of the points below a possible threshold
+        if not last.size:
+            continue
+        below = np.cumsum(ordered, axis=0)[last].min(axis=1)
+        rest = np.cumsum(ordered[::-1], axis=0)[::-1][last + 1].min(axis=1)
+        uneven = np.abs(2 * (last + 1) - len(along))
+        i = _least(below + rest, uneven)
+        found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]] + along[last[i] + 1] + 1) // 2)
+        best = min(best, found)
+    return best[2], best[3]
+
+
+def _least(lost: Floats, uneven: NDArray[Any]) -> int:
+    return int(np.lexsort((uneven, lost))[0])
+
+
+def _flatten(root: _Node) -> tuple[int, tuple[Split, ...]]:
+    """Where the tree begins, and its splits, parents first."""
+    tree = _simplified(root)
+    cuts = [tree] if isinstance(tree, _Cut) else []
+    for cut in cuts:  # grows while it is read
+        cuts.extend(side for side in (cut.below, cut.rest) if isinstance(side, _Cut))
+    number = {id(cut): i for i, cut in enumerate(cuts)}
+
+    def to(side: int | _Cut) -> int:
+        return number[id(side)] if isinstance(side, _Cut) else ~side
+
+    return to(tree), tuple(Split(cut.axis, cut.threshold, to(cut.below), to(cut.rest)) for cut in cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    axis: int
+    threshold: int
+    below: int | _Cut
+    rest: int | _Cut
+
+
+def _simplified(root: _Node) -> int | _Cut:
+    """The tree with kernels as leaves; a cut whose sides pick the same kernel is none, and limits can leave such.
+
+    Without recursion: a tree may be as deep as it has sizes.
+    """
+    done: dict[int, int | _Cut] = {}
+    for node in reversed(list(_walk(root))):
+        if node.cut is None:
+            done[id(node)] = node.kernel
+            continue
+        axis, threshold, below, rest = node.cut
+        left, right = done[id(below)], done[id(rest)]
+        done[id(node)] = left if isinstance(left, int) and left == right else _Cut(axis, threshold, left, right)
+    return done[id(root)]
+
+
+def _walk(root: _Node) -> Iterable[_Node]:
+    """Parents before their children."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        if node.cut:
+            pending.extend(node.cut[2:])

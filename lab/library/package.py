@@ -1,0 +1,202 @@
+"""A library: its kernels, how they are launched, what picks one; and its JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from lab.errors import Location, UserError
+from lab.expressions import Scalar
+from lab.kernels import ELEMENT_BYTES
+from lab.library.logic import Logic, Loss
+
+SCHEMA = 1
+"""Raised when the JSON's shape changes; another version is refused, never misread."""
+
+ALIGNMENT = 256
+"""Bytes between the starts of scratch buffers in the workspace: that of the driver's own allocations."""
+
+SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
+FACTORS = ("alpha", "beta")
+POINTERS = ("A", "B", "C")
+_ARGUMENTS = {"int32", "int64", "uint32", "uint64", "float32", "float64"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+class Kind(StrEnum):
+    """Where the times behind the logic come from."""
+
+    MEASURED = "measured"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryLaunch:
+    """One launch. Its expressions know `SIZES` and `FACTORS`; everything else is a number in them.
+
+    Attributes:
+        entry: Symbol.
+        grid: Blocks in x, y, z.
+        block: Threads in x, y, z.
+        shared_bytes: Dynamic shared memory a block.
+        arguments: Name and type of each, in the kernel's order: ``("A", "float32*")``.
+        when: It is left out where this is false; empty for always.
+    """
+
+    entry: str
+    grid: tuple[str, str, str]
+    block: tuple[str, str, str]
+    shared_bytes: str
+    arguments: tuple[tuple[str, str], ...]
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryBuffer:
+    """Scratch on the device.
+
+    Attributes:
+        name: As arguments refer to it.
+        dtype: Element type by NumPy's name.
+        elements: How many, an expression.
+        zero: Set to zero before every sequence of launches.
+    """
+
+    name: str
+    dtype: str
+    elements: str
+    zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryKernel:
+    """One kernel of a library.
+
+    Attributes:
+        name: As the logic knows it.
+        cubin: Its file beside the JSON.
+        template: Template it was made from.
+        parameters: With these.
+        launches: What computes one product, in order.
+        workspace: Scratch that the launches share.
+    """
+
+    name: str
+    cubin: str
+    template: str
+    parameters: Mapping[str, Scalar]
+    launches: tuple[LibraryLaunch, ...]
+    workspace: tuple[LibraryBuffer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Library:
+    """Everything but the machine code.
+
+    Attributes:
+        name: A C identifier; names of files and functions begin with it.
+        dtype: float32 or float64.
+        layout: BLAS letters of A and B.
+        arch: What the machine code is for: `sm_90`.
+        times: Whether the logic comes from measured or from predicted times.
+        source: Where they come from, one sentence: the GPU, or the model.
+        kernels: In the order of `logic.kernels`.
+        logic: What picks one.
+        loss: What the logic loses over the sizes that it was grown over.
+        held_out: The same over sizes between them; None where there were none.
+        schema: Version of the JSON.
+    """
+
+    name: str
+    dtype: Literal["float32", "float64"]
+    layout: Literal["nn", "nt", "tn", "tt"]
+    arch: str
+    times: Kind
+    source: str
+    kernels: tuple[LibraryKernel, ...]
+    logic: Logic
+    loss: Loss
+    held_out: Loss | None = None
+    schema: int = field(default=SCHEMA)
+
+    def __post_init__(self) -> None:
+        """Check names, which become files and C identifiers, and that kernels and logic fit.
+
+        Raises:
+            UserError: they do not.
+        """
+        if not _NAME.fullmatch(self.name):
+            raise UserError("the library's name is no identifier", key="name", found=self.name)
+        if not _NAME.fullmatch(self.arch):
+            raise UserError("not an architecture", key="arch", found=self.arch, accepted="sm_90 and the like")
+        if tuple(kernel.name for kernel in self.kernels) != self.logic.kernels:
+            raise UserError("the library's kernels are not those of its logic", key="kernels")
+        for i, kernel in enumerate(self.kernels):
+            _check_kernel(kernel, self.dtype, f"kernels[{i}]")
+
+
+Library.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+_LIBRARY = TypeAdapter(Library)
+
+
+def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
+    for name, value in (("name", kernel.name), ("cubin", kernel.cubin)):
+        if not _FILE.fullmatch(value):
+            accepted = "letters, digits and _ . + -"
+            raise UserError("the name cannot be a file's", key=f"{key}.{name}", found=value, accepted=accepted)
+    if not kernel.launches:
+        raise UserError("the kernel launches nothing", key=f"{key}.launches")
+    scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
+    for name, element in scratch.items():
+        if not _NAME.fullmatch(name) or name in (*SIZES, *FACTORS, *POINTERS) or element not in ELEMENT_BYTES:
+            raise UserError("not a workspace buffer", key=f"{key}.workspace", found=f"{element} {name}")
+    pointers = {**dict.fromkeys(POINTERS, dtype), **scratch}
+    for launch in kernel.launches:
+        if not _NAME.fullmatch(launch.entry):
+            raise UserError("not a symbol", key=f"{key}.launches.entry", found=launch.entry)
+        for name, kind in launch.arguments:
+            fits = (
+                pointers.get(name) == kind[:-1].strip()
+                if kind.endswith("*")
+                else name in (*SIZES, *FACTORS) and kind in _ARGUMENTS
+            )
+            if not fits:
+                known = [*SIZES, *FACTORS, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
+                raise UserError(
+                    "a library has no such argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
+                )
+
+
+def to_json(library: Library) -> str:
+    """The library as JSON."""
+    return _LIBRARY.dump_json(library, indent=1).decode() + "\n"
+
+
+def from_json(text: str, file: Path | str = "<json>") -> Library:
+    """A library from its JSON.
+
+    Raises:
+        UserError: it is no library, or one of another version.
+    """
+    try:
+        library = _LIBRARY.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UserError(f"not a library: {first['msg']}", at=Location(file), key=key or None) from error
+    except UserError as error:
+        raise UserError(
+            error.message, at=Location(file), key=error.key, found=error.found, accepted=error.accepted
+        ) from error
+    if library.schema != SCHEMA:
+        raise UserError(
+            "a library of another version", at=Location(file), key="schema", found=library.schema, accepted=str(SCHEMA)
+        )
+    return library

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from library_support import invented_grid, invented_library, random_sizes, small_library
+
+from lab import dispatch, kernels
+from lab.errors import UserError
+from lab.library.emit import to_python, write
+from lab.library.logic import Grid, build
+from lab.library.package import SCHEMA, from_json, to_json
+from lab.library.specialise import kernel
+from lab.toolchain import locate
+
+GCC = shutil.which("gcc")
+FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
+needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc compiles what is emitted")
+
+DRIVER = """
+#include <stdio.h>
+#include "sgemm.h"
+int main(void)
+{
+    long long m, n, k;
+    while (scanf("%lld %lld %lld", &m, &n, &k) == 3) {
+        const int kernel = sgemm_select(m, n, k);
+        printf("%s\\n", kernel < 0 ? "none" : sgemm_kernel_name(kernel));
+    }
+    return sgemm_kernel_name(-1) != 0 || sgemm_kernel_name(SGEMM_KERNELS) != 0;
+}
+"""
+
+
+def cubins(library):
+    """Bytes that are no machine code: nothing here runs them."""
+    return {made.name: b"test data" for made in library.kernels}
+
+
+def compiled(library, folder):
+    """What gcc says of the emitted C with CUDA's own header."""
+    write(library, cubins(library), folder)
+    headers = locate.headers()
+    assert headers is not None
+    command = [GCC, *FLAGS, "-c", "-I", headers, "-o", folder / "sgemm.o", folder / "sgemm.c"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.returncode, run.stderr
+
+
+def asked_of_c(folder, sizes):
+    """What the emitted C answers, compiled without any CUDA header."""
+    (folder / "driver.c").write_text(DRIVER)
+    command = [GCC, *FLAGS, "-DSGEMM_SELECTION_ONLY", "-o", folder / "ask", folder / "driver.c", folder / "sgemm.c"]
+    subprocess.run(command, check=True)
+    text = "\n".join(" ".join(map(str, size)) for size in sizes)
+    return subprocess.run([folder / "ask"], input=text, capture_output=True, text=True, check=True).stdout.split()
+
+
+def asked_of_python(library, sizes):
+    """What the emitted Python answers."""
+    names: dict = {}
+    exec(compile(to_python(library), "emitted.py", "exec"), names)  # noqa: S102 - it is what the test is about
+    return [names["select"](*size) for size in sizes]
+
+
+@needs_gcc
+def test_c_python_and_json_agree_on_100000_sizes(tmp_path):
+    library = small_library()
+    write(library, cubins(library), tmp_path)
+    corners = [
+        (d[0] + e[0], d[1] + e[1], d[2] + e[2])
+        for d in [(x.m, x.n, x.k) for x in library.logic.exact]
+        for e in itertools.product((-1, 0, 1), repeat=3)
+    ]
+    at_thresholds = [
+        tuple(split.threshold + d if axis == split.axis else 777 for axis in range(3))
+        for split in library.logic.splits
+        for d in (-1, 0, 1)
+    ]
+    sizes = [*map(tuple, random_sizes(100_000, seed=7).tolist()), *corners, *at_thresholds, (2**31 - 1,) * 3]
+    loaded = dispatch.load(tmp_path)
+    by_json = [loaded.select(*size) for size in sizes]
+    assert len(set(by_json)) == len(library.kernels) > 3
+    assert asked_of_c(tmp_path, sizes) == by_json
+    assert asked_of_python(library, sizes) == by_json
+
+
+@needs_gcc
+def test_c_refuses_what_is_no_size(tmp_path):
+    library = small_library()
+    write(library, cubins(library), tmp_path)
+    assert asked_of_c(tmp_path, [(0, 1, 1), (1, -4, 1), (1, 1, 2**31), (1, 1, 1)])[:3] == ["none"] * 3
+
+
+@needs_gcc
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+@pytest.mark.parametrize("single", [False, True])
+def test_the_whole_c_compiles_without_warnings(tmp_path, layout, single):
+    grid = Grid.of({(1, 1, 1): {"only": 1.0}}) if single else invented_grid((16, 128, 900))
+    library = invented_library(build(grid, None if single else invented_grid((5, 9))), grid, layout)
+    assert compiled(library, tmp_path) == (0, "")
+
+
+def test_json_round_trips():
+    library = small_library()
+    library = dataclasses.replace(library, held_out=library.loss)
+    assert from_json(to_json(library)) == library
+    assert json.loads(to_json(library))["schema"] == SCHEMA
+
+
+@given(
+    st.dictionaries(
+        st.tuples(*[st.integers(1, 2**31 - 1)] * 3), st.tuples(*[st.sampled_from([1.0, 2.0])] * 3), min_size=1
+    )
+)
+@settings(deadline=None, max_examples=40)
+def test_any_logic_round_trips(times):
+    grid = Grid.of({size: dict(zip("abc", row, strict=True)) for size, row in times.items()})
+    library = invented_library(build(grid, grid), grid)
+    assert from_json(to_json(library)) == library
+    assert asked_of_python(library, grid.sizes) == [library.logic.kernels[library.logic.select(*s)] for s in grid.sizes]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": SCHEMA + 1}, "another version"),
+        ({"name": "not a name"}, "no identifier"),
+        ({"arch": "*/"}, "architecture"),
+        ({"dtype": "int8"}, "not a library"),
+        ({"unknown": 1}, "not a library"),
+        ({"kernels": []}, "not those of its logic"),
+        ({"logic": {"kernels": ["a"], "root": 0}}, "tree is broken"),
+    ],
+)
+def test_json_that_is_no_library_is_refused(change, says):
+    text = json.dumps({**json.loads(to_json(small_library())), **change})
+    with pytest.raises(UserError, match=says) as caught:
+        from_json(text, "shipped/sgemm.json")
+    assert str(caught.value).startswith("shipped/sgemm.json")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("cubin", "../evil"), ("name", 'a"'), ("launches", ())],
+)
+def test_a_kernel_that_cannot_be_shipped_is_refused(field, value):
+    library = small_library()
+    first = dataclasses.replace(library.kernels[0], **{field: value})
+    logic = dataclasses.replace(library.logic, kernels=(first.name, *library.logic.kernels[1:]))
+    with pytest.raises(UserError):
+        dataclasses.replace(library, kernels=(first, *library.kernels[1:]), logic=logic)
+
+
+def test_machine_code_must_be_there(tmp_path):
+    with pytest.raises(UserError, match="no machine code"):
+        write(small_library(), {}, tmp_path)
+
+
+@needs_gcc
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_kernels_of_real_templates_compile_without_warnings(tmp_path, layout):
+    names = ("sgemm", "tiled", "v4_padded")
+    found = [kernels.load(f"gemm/{name}.cu.j2", kernels.search_path()) for name in names]
+    shipped = tuple(
+        kernel(
+            name, cubin=f"{name}.cubin", template=t, parameters=kernels.complete(t, {}), dtype="float32", layout=layout
+        )
+        for name, t in zip(names, found, strict=True)
+    )
+    grid = Grid.of({(2**i, 1, 1): {name: 1.0 + (i != j) for j, name in enumerate(names)} for i in range(3)})
+    logic = build(grid)
+    library = dataclasses.replace(
+        invented_library(logic, grid, layout), kernels=tuple(shipped[names.index(name)] for name in logic.kernels)
+    )
+    assert set(logic.kernels) == set(names)
+    assert compiled(library, tmp_path) == (0, "")

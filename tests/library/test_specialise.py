@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab import kernels
+from lab.errors import Location, UserError
+from lab.expressions import evaluate
+from lab.launches import launches
+from lab.library.package import SIZES
+from lab.library.specialise import kernel, to_c
+
+GCC = shutil.which("gcc")
+HERE = Location("test")
+PROBLEM = {"dtype": "float32", "alpha": 1.0, "beta": 0.5}
+
+
+def at(point, expression):
+    return evaluate(expression, point, at=HERE, key="test")
+
+
+def template(name):
+    return kernels.load(name, kernels.search_path())
+
+
+def made(found, parameters, layout):
+    return kernel("k", cubin="k.cubin", template=found, parameters=parameters, dtype="float32", layout=layout)
+
+
+@pytest.mark.parametrize(
+    "name", ["gemm/tiled.cu.j2", "gemm/sgemm.cu.j2", "gemm/v4_padded.cu.j2", "gemm/v1_coalesced.cu.j2"]
+)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_a_librarys_launch_is_the_templates(name, layout):
+    found = template(name)
+    parameters = kernels.complete(found, {})
+    shipped = made(found, parameters, layout)
+    for m, n, k, odd in itertools.product((4, 255, 256, 1000), (8, 129, 512), (16, 35), (0, 1)):
+        leading = {"lda": 2048 + odd, "ldb": 2048, "ldc": 2048 + 4 * odd}
+        point = {"m": m, "n": n, "k": k, **leading, "alpha": 1.0, "beta": 0.5}
+        wanted = launches(found, parameters, {**PROBLEM, "layout": layout, **point})
+        launched = [x for x in shipped.launches if not x.when or at(point, x.when)]
+        assert [x.entry for x in launched] == [step.entry for step in wanted.steps]
+        for one, step in zip(launched, wanted.steps, strict=True):
+            assert tuple(at(point, e) for e in one.grid) == step.grid
+            assert tuple(at(point, e) for e in one.block) == step.block
+            assert at(point, one.shared_bytes) == step.dynamic_shared_bytes
+            assert one.arguments == step.arguments
+
+
+def written(tmp_path, front):
+    (tmp_path / "t.cu.j2").write_text("{#---\nsummary: test data\noperator: gemm\n" + front + "\n---#}\n")
+    found = kernels.load("t.cu.j2", (tmp_path,))
+    return made(found, kernels.complete(found, {}), "nt")
+
+
+SEQUENCE = """parameters:
+  split: {type: int, default: 4, help: parts of k}
+derived: {parts: split * 2}
+launches:
+  - {entry: never, when: split == 1, grid: [1], block: [32], arguments: {}}
+  - {entry: part, when: "split > 1 and (layout == 'nn' or k % parts == 0)", grid: ["m * parts"], block: [32],
+     shared_bytes: 4 * parts if m > 9 else 0, arguments: {m: int32, partial: T*}}
+  - {entry: sum, when: split > 1, grid: ["max(m, n)", split], block: [32], arguments: {partial: T*, C: T*}}
+workspace:
+  partial: {type: T, elements: m * n * parts, zero: true}
+"""
+
+
+def test_parameters_become_numbers_and_what_they_decide_is_decided(tmp_path):
+    shipped = written(tmp_path, SEQUENCE)
+    part, total = shipped.launches
+    assert (part.entry, part.when, part.grid[0], part.shared_bytes) == (
+        "part",
+        "((k % 8) == 0)",
+        "(m * 8)",
+        "(32 if (m > 9) else 0)",
+    )
+    assert (total.when, total.grid) == ("", ("max(m, n)", "4", "1"))
+    assert shipped.workspace[0].elements == "((m * n) * 8)"
+    assert shipped.workspace[0].dtype == "float32"
+
+
+def test_a_name_that_nobody_knows_is_refused_with_its_line(tmp_path):
+    with pytest.raises(UserError, match="does not know this name") as caught:
+        written(tmp_path, "entry: e\ngrid: [batch]\nblock: [32]\narguments: {}")
+    assert caught.value.found == "batch"
+    assert caught.value.at.line == 5
+
+
+@pytest.mark.parametrize("expression", ["m / 2", "m ** 2", "m in (1, 2)", "min(m, n, k)", "'a' ~ m", "m|abs"])
+def test_c_says_what_it_cannot_compute(expression):
+    with pytest.raises(UserError, match="cannot compute"):
+        to_c(expression)
+
+
+def expressions():
+    leaf = st.sampled_from([*SIZES, "1", "7", "128"])
+    numbers = st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(lambda t: f"({' '.join(t)})"),
+            st.tuples(inner, st.sampled_from(["//", "%"]), st.integers(1, 9)).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+            st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda t: f"{t[0]}({t[1]}, {t[2]})"),
+            st.tuples(inner, st.integers(1, 99)).map(lambda t: f"ceil_div({t[0]}, {t[1]})"),
+            inner.map(lambda e: f"(-{e})"),
+            inner.map(lambda e: f"abs({e})"),
+            st.tuples(inner, inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} < {t[2]} <= 99 else {t[3]})"),
+            st.tuples(inner, inner, inner, inner).map(
+                lambda t: f"({t[0]} if ({t[1]} == 4 or not {t[2]} >= 5) and {t[3]} != 2 else 3)"
+            ),
+        ),
+        max_leaves=6,
+    )
+    return st.lists(numbers, min_size=60, max_size=60)
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc compiles the expressions")
+@given(expressions(), st.lists(st.integers(1, 9), min_size=6, max_size=6))
+@settings(deadline=None, max_examples=5)
+def test_expressions_mean_the_same_in_c(tmp_path_factory, texts, values):
+    folder = tmp_path_factory.mktemp("c")
+    source = (Path(__file__).parents[2] / "lab/library/templates/library.c.j2").read_text()
+    helpers = "\n".join(re.findall(r"^static inline int64_t (?!room).*$", source, re.MULTILINE))
+    lines = "\n".join(f'printf("%lld\\n", (long long)({to_c(text)}));' for text in texts)
+    members = ", ".join(map(str, values))
+    (folder / "x.c").write_text(
+        f"#include <stdint.h>\n#include <stdio.h>\nstruct problem {{ int64_t {', '.join(SIZES)}; }};\n{helpers}\n"
+        f"int main(void) {{ const struct problem it = {{ {members} }}, *p = &it;\n{lines}\nreturn p == 0; }}\n"
+    )
+    subprocess.run([GCC, "-std=c11", "-o", folder / "x", folder / "x.c"], check=True)
+    answers = subprocess.run([folder / "x"], capture_output=True, text=True, check=True).stdout.split()
+    point = dict(zip(SIZES, values, strict=True))
+    assert [int(answer) for answer in answers] == [at(point, text) for text in texts]
