@@ -64,11 +64,11 @@ def executed_loops(record: VariantRecord) -> dict[str, int]:
         for first, last in loop.lines:
             inside = len(innermost[first : last + 1])  # lines past the last executed one have no place
             innermost[first : first + inside] = [loop.label] * inside
-    own = dict.fromkeys(("", *(loop.label for loop in record.ptx.loops)), 0)
+    own = dict.fromkeys((loop.label for loop in record.ptx.loops), 0)
     for group in done.lines:
-        for line in group.lines:
-            own[innermost[line]] += group.warps
-    del own[""]
+        labels = [innermost[line] for line in group.lines]
+        for label in own:
+            own[label] += group.warps * labels.count(label)
     return own
 
 

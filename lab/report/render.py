@@ -89,12 +89,11 @@ def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
     those are read again: of ten thousand records they would take more memory than all the rest.
     """
     records, different = [], {}
-    with uncollected():
-        for record in store.each():
-            if sentence := difference(record):
-                different[record.variant] = sentence
-            lean = replace(record.emulation, lines=()) if record.emulation else None
-            records.append(replace(record, emulation=lean))
+    for record in store.each():
+        if sentence := difference(record):
+            different[record.variant] = sentence
+        lean = replace(record.emulation, lines=()) if record.emulation else None
+        records.append(replace(record, emulation=lean))
     return tuple(records), different
 
 
@@ -131,13 +130,14 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
     )
 
 
-def render(store: Store, *, listing_budget: int = BUDGET) -> tuple[Path, ...]:
-    """Write the report of a run into its directory.
+def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None) -> tuple[Path, ...]:
+    """Write the report of a run.
 
     Args:
         store: The run directory; `run`, `records` and the variants' files are read.
         listing_budget: Bytes of the page that embedded listings may take; the listings of further variants are
             links to their files.
+        folder: Where it goes; the run directory where None.
 
     Returns:
         The files written: `index.html` first, then PNGs, `records.csv` and `records.json`.
@@ -145,13 +145,12 @@ def render(store: Store, *, listing_budget: int = BUDGET) -> tuple[Path, ...]:
     Raises:
         StoreError: the directory cannot be read or written.
     """
-    with store.unchanging():
-        return _render(store, listing_budget)
+    with store.unchanging(), uncollected():
+        return _render(store, listing_budget, folder or store.folder)
 
 
-def _render(store: Store, listing_budget: int) -> tuple[Path, ...]:
+def _render(store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
     analysis = analyse(store.run(), *load(store))
-    folder = store.folder
     rows = [row(record, analysis.columns) for record in analysis.records]
     try:
         pngs = draw(analysis, folder)
