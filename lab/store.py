@@ -554,12 +554,32 @@ class Store:
 
     def records(self) -> tuple[VariantRecord, ...]:
         """Every finished record, in the experiment's order."""
-        rows = self._read("SELECT json FROM records ORDER BY position")
+        with uncollected():
+            return tuple(self.each())
+
+    def each(self) -> Iterator[VariantRecord]:
+        """Every finished record, in the experiment's order, one at a time."""
         try:
-            with _uncollected():
-                return tuple(map(_VARIANT.validate_json, rows))
+            yield from map(_VARIANT.validate_json, self.texts())
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+
+    def texts(self) -> Iterator[str]:
+        """Every finished record as its JSON text, in the experiment's order, one at a time."""
+        try:
+            for row in self._db.execute("SELECT json FROM records ORDER BY position, variant"):
+                yield row[0]
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error
+
+    @contextlib.contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """All that is read within is of one moment, even while another process goes on writing."""
+        self._write("BEGIN", ())
+        try:
+            yield
+        finally:
+            self._write("ROLLBACK", ())  # nothing was written
 
     def whole_records(self) -> dict[str, VariantRecord]:
         """Finished records by variant, without those whose files are missing or cut short."""
@@ -631,7 +651,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Without the collector of cycles, which would look at every record again and again; records have none."""
     enabled = gc.isenabled()
     gc.disable()
@@ -642,12 +662,20 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+def write_atomically(path: Path, content: str | bytes | Iterator[str]) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Args:
+        path: The file.
+        content: All of it, or its parts, so that it need not be in memory at once.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
+            if isinstance(content, bytes):
+                stream.write(content)
+            else:
+                stream.writelines(part.encode() for part in ((content,) if isinstance(content, str) else content))
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -152,10 +153,19 @@ class Sweep:
         self._release()
         self._build_more()
         while pending := [*self._building, *self._emulating, *self._measuring]:
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            for future in wait(pending, return_when=FIRST_COMPLETED).done.difference(self._measuring):
+                self._ended(future)
+            for future in self._from_line():
                 self._ended(future)
             self._feed()
             self._build_more()
+
+    def _from_line(self) -> list[Future[tuple[JobResult, int]]]:
+        """The GPU's finished jobs in the order of its line, which tells a worker's results from its successor's.
+
+        `wait` keeps no order, and while it returns it may name a job and not the one before it.
+        """
+        return list(takewhile(Future.done, self._measuring))
 
     def _ended(self, future: Future[Any]) -> None:
         """Go on with whatever a piece of work was for; what someone killed is done again once."""

@@ -314,9 +314,17 @@ def point_labels(
 def labelled_points(
     records: Sequence[VariantRecord], axis: Column, response: Response
 ) -> tuple[tuple[float, float, str], ...]:
-    """(ratio, response, kernel) of the records that have both."""
-    return tuple(
+    """(ratio, response, kernel) of the records that have both.
+
+    Of more than `MOST_BARS`, each kernel is named at its best point alone, and only the best `MOST_BARS` kernels.
+    """
+    points = tuple(
         (float(x), y, record.kernel)
         for record in records
         if (y := response.of(record)) is not None and isinstance(x := axis.get(record), int | float)
     )
+    if len(points) <= MOST_BARS:
+        return points
+    best = {name: (x, y, name) for x, y, name in sorted(points, key=lambda point: point[1])}
+    chosen = set(sorted(best.values(), key=lambda point: -point[1])[:MOST_BARS])
+    return tuple(point for point in dict.fromkeys(points) if point in chosen)

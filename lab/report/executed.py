@@ -58,15 +58,18 @@ def executed_loops(record: VariantRecord) -> dict[str, int]:
     done = record.emulation
     if done is None or record.ptx is None or not done.lines or not _same_kernel(record, done):
         return {}
-    innermost: dict[int, str] = {}
+    listed = [line for group in done.lines for line in group.lines]
+    innermost = [""] * (max(listed) + 1)
     for loop in sorted(record.ptx.loops, key=lambda loop: loop.depth):
-        innermost.update(dict.fromkeys(_lines(loop), loop.label))
-    own = Counter(dict.fromkeys((loop.label for loop in record.ptx.loops), 0))
+        for first, last in loop.lines:
+            inside = len(innermost[first : last + 1])  # lines past the last executed one have no place
+            innermost[first : first + inside] = [loop.label] * inside
+    own = dict.fromkeys((loop.label for loop in record.ptx.loops), 0)
     for group in done.lines:
-        for line in group.lines:
-            if line in innermost:
-                own[innermost[line]] += group.warps
-    return dict(own)
+        labels = [innermost[line] for line in group.lines]
+        for label in own:
+            own[label] += group.warps * labels.count(label)
+    return own
 
 
 def _lines(loop: LoopMix) -> set[int]:
@@ -75,7 +78,10 @@ def _lines(loop: LoopMix) -> set[int]:
 
 def hot_by_execution(record: VariantRecord) -> LoopMix | None:
     """The loop that executes most outside of loops within it, the static hot loop where they tie."""
-    own = executed_loops(record)
+    return _most(record, executed_loops(record))
+
+
+def _most(record: VariantRecord, own: Mapping[str, int]) -> LoopMix | None:
     if record.ptx is None or not any(own.values()):
         return None
     return max(record.ptx.loops, key=lambda loop: (own[loop.label], loop.hot))
@@ -89,7 +95,8 @@ def difference(record: VariantRecord) -> str:
             f"The CPU executed {done.launches[0].entry}, which the emulated size needs, and not {record.ptx.name}: "
             "there is no executed mix to set beside the static one."
         )
-    most, own = hot_by_execution(record), executed_loops(record)
+    own = executed_loops(record)
+    most = _most(record, own)
     static = record.ptx.hot_loop if record.ptx else None
     if most is None or static is None or most.label == static.label or record.emulation is None:
         return ""

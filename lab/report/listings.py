@@ -110,7 +110,7 @@ def pack_variants(
 
     Args:
         store: Where the files are.
-        records: All records, in the experiment's order.
+        records: All records, in the experiment's order; those that are embedded are read again, complete.
         ranking: Records that come first, best first; the others follow, failed ones before the rest.
         budget: Bytes that the embedded texts may take.
     """
@@ -121,7 +121,7 @@ def pack_variants(
     packer, variants, used = _Packer(), {}, 0
     most = MOST_EMBEDDED if len(records) > LARGE else len(records)
     for place, record in enumerate((*first, *rest)[:most]):
-        texts = _texts(store, record, coloured=place < MOST_COLOURED)
+        texts = _texts(store, store.record(record.variant), coloured=place < MOST_COLOURED)
         ids, new = packer.candidate(texts)
         size = sum(map(len, new.values()))
         if used + size > budget:

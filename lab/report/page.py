@@ -18,7 +18,6 @@ from lab.measurement import CardState, Kind
 from lab.report import chartdata, style
 from lab.report.charts import Chart
 from lab.report.columns import Column, Value
-from lab.report.executed import difference
 from lab.report.faults import findings_of
 from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
@@ -79,7 +78,7 @@ def page(
         kinds=_kinds_shown(analysis),
         mixes=chartdata.MIXES,
         heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
-        different=_different(analysis.records),
+        different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
         most_bars=chartdata.MOST_BARS,
         strays=_strays(analysis),
         problems=len(by_problem(analysis.run, analysis.records)),
@@ -90,11 +89,6 @@ def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
     """The kinds of figures that can occur on the page, with what they mean."""
     emulated = any(record.emulation for record in analysis.records)
     return {kind: text for kind, text in style.KIND_MEANING.items() if emulated or kind is not Kind.EMULATED}
-
-
-def _different(records: Iterable[VariantRecord]) -> list[tuple[VariantRecord, str]]:
-    """Variants whose hot loop by execution is not the static one, with the sentence that says so."""
-    return [(record, sentence) for record in records if (sentence := difference(record))]
 
 
 @lru_cache(maxsize=1)

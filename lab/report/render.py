@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import StoreError
@@ -25,11 +25,12 @@ from lab.report.effects import (
     observations,
     strongest_interaction,
 )
+from lab.report.executed import difference
 from lab.report.figures import Basis, Response, response_of
 from lab.report.listings import BUDGET
 from lab.report.model import Agreement, agreements
 from lab.report.page import page
-from lab.store import RunRecord, Store, VariantRecord, record_to_text, write_atomically
+from lab.store import RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Analysis:
 
     Attributes:
         run: The run's facts.
-        records: Every record, in the experiment's order.
+        records: Every record, in the experiment's order, without `emulation.lines` (see `load`).
         columns: The registry for this run.
         response: What the variants are compared by.
         answer: The opening paragraph.
@@ -51,6 +52,7 @@ class Analysis:
         baseline: Name and throughput, where one is the same for all variants, else None.
         curve: Throughput along a problem axis, where the problems differ in one number; else None.
         agreements: Predictions against measurements, where there are enough of both.
+        different: Variant to a sentence, where its hot loop by execution is not the static one.
     """
 
     run: RunRecord
@@ -67,6 +69,7 @@ class Analysis:
     baseline: tuple[str, float] | None
     curve: Curve | None
     agreements: tuple[Agreement, ...]
+    different: Mapping[str, str]
 
     @property
     def ratio(self) -> str:
@@ -79,7 +82,22 @@ class Analysis:
         return chartdata.is_ladder(self.records)
 
 
-def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
+def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
+    """The records, and by variant the sentence where execution chooses another hot loop than the text.
+
+    The counts of each executed line are half of a record; only the variants whose listings are embedded need them, and
+    those are read again: of ten thousand records they would take more memory than all the rest.
+    """
+    records, different = [], {}
+    for record in store.each():
+        if sentence := difference(record):
+            different[record.variant] = sentence
+        lean = replace(record.emulation, lines=()) if record.emulation else None
+        records.append(replace(record, emulation=lean))
+    return tuple(records), different
+
+
+def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mapping[str, str]) -> Analysis:
     """Everything that is derived from the records."""
     response = response_of(records)
     columns = columns_for(run, records)
@@ -108,16 +126,18 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...]) -> Analysis:
         baselines[0] if len(baselines) == 1 else None,
         curve(run, records, response),
         agreements(records),
+        different,
     )
 
 
-def render(store: Store, *, listing_budget: int = BUDGET) -> tuple[Path, ...]:
-    """Write the report of a run into its directory.
+def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None) -> tuple[Path, ...]:
+    """Write the report of a run.
 
     Args:
         store: The run directory; `run`, `records` and the variants' files are read.
         listing_budget: Bytes of the page that embedded listings may take; the listings of further variants are
             links to their files.
+        folder: Where it goes; the run directory where None.
 
     Returns:
         The files written: `index.html` first, then PNGs, `records.csv` and `records.json`.
@@ -125,8 +145,12 @@ def render(store: Store, *, listing_budget: int = BUDGET) -> tuple[Path, ...]:
     Raises:
         StoreError: the directory cannot be read or written.
     """
-    analysis = analyse(store.run(), store.records())
-    folder = store.folder
+    with store.unchanging(), uncollected():
+        return _render(store, listing_budget, folder or store.folder)
+
+
+def _render(store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
+    analysis = analyse(store.run(), *load(store))
     rows = [row(record, analysis.columns) for record in analysis.records]
     try:
         pngs = draw(analysis, folder)
@@ -138,13 +162,9 @@ def render(store: Store, *, listing_budget: int = BUDGET) -> tuple[Path, ...]:
             pngs=[path.name for path in pngs],
             budget=listing_budget,
         )
-        written = {
-            "index.html": html,
-            "records.csv": to_csv(rows, analysis.columns),
-            "records.json": to_json(analysis, rows),
-        }
-        for name, text in written.items():
-            write_atomically(folder / name, text)
+        write_atomically(folder / "index.html", html)
+        write_atomically(folder / "records.csv", to_csv(rows, analysis.columns))
+        write_atomically(folder / "records.json", to_json(analysis, rows, store.texts()))
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}") from error
     return (folder / "index.html", *pngs, folder / "records.csv", folder / "records.json")
@@ -161,16 +181,20 @@ def to_csv(rows: Sequence[dict[str, Value]], columns: Sequence[Column]) -> str:
     return stream.getvalue()
 
 
-def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]]) -> str:
-    """The run and its records as the store holds them, each record, a line, with its `derived` columns."""
-    kinds = {column.name: column.kind for column in analysis.columns}
-    lines = []
-    for record, cells in zip(analysis.records, rows, strict=True):
-        derived = {name: finite(value) for name, value in cells.items() if kinds[name] is not None}
-        # the record's own text with one more key: ten thousand of them need not become objects again
-        lines.append(f'{record_to_text(record)[:-1]}, "derived": {json.dumps(derived, ensure_ascii=False)}}}')
-    run = record_to_text(analysis.run)
-    return f'{{"run": {run},\n"records": [\n' + ",\n".join(lines) + "\n]}\n"
+def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterable[str]) -> Iterator[str]:
+    """The run and its records as the store holds them, each record, a line, with its `derived` columns; in parts.
+
+    Args:
+        analysis: Everything derived from the records.
+        rows: Cells by column name, one dict a record.
+        texts: The records' own JSON texts: ten thousand of them need not be made again from objects.
+    """
+    derived = [column.name for column in analysis.columns if column.kind is not None]
+    yield f'{{"run": {record_to_text(analysis.run)},\n"records": [\n'
+    for place, (text, cells) in enumerate(zip(texts, rows, strict=True)):
+        values = json.dumps({name: finite(cells[name]) for name in derived}, ensure_ascii=False)
+        yield (",\n" if place else "") + f'{text[:-1]}, "derived": {values}}}'
+    yield "\n]}\n"
 
 
 def finite(value: Value) -> Value:

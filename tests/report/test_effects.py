@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lab.report.chartdata import point_labels
+from lab.report.chartdata import MOST_BARS, labelled_points, point_labels
+from lab.report.columns import columns_for
 from lab.report.effects import MOST_LEVELS, Factor, factors, main_effects, strongest_interaction
+from lab.report.figures import ranked, response_of
 
 A, B = Factor("unroll", parameter=True), Factor("vector_width", parameter=True)
 
@@ -72,3 +76,15 @@ def test_near_points_share_a_label():
 def test_a_label_names_no_more_than_a_line_holds():
     crowd = [(1.0, 10.0, name) for name in ("a", "a", "b", "c", "d", "e")]
     assert point_labels([(0.0, 1.0, "far"), *crowd]) == ((0.0, 1.0, "far"), (1.0, 10.0, "a, b, c and 2 more"))
+
+
+def test_of_many_points_each_kernel_is_named_at_its_best(make):
+    store = make("sweep")
+    records = store.records()
+    axis = next(column for column in columns_for(store.run(), records) if column.name == "ptx_fma_share")
+    assert len(labelled_points(records, axis, response_of(records))) == len(records)
+    many = tuple(replace(record, kernel=f"v{turn}") for turn in range(2) for record in records)
+    assert len(many) > MOST_BARS
+    points = labelled_points(many, axis, response_of(many))
+    best = ranked(records, response_of(records))[0]
+    assert points == tuple((axis.get(best), best.throughput, name) for name in ("v0", "v1"))

@@ -99,3 +99,10 @@ def test_charts_of_executed_instructions_are_marked_as_emulated(page):
     assert titles["ptx"] == titles["sass"] == ["share (static)", "instructions (static)"] * 2
     assert titles["executed"] == ["share (emulated)", "instructions per thread (emulated)"] * 2
     assert re.search(r"<h3>PTX executed <span class=\"chip emulated\"", page[0])
+
+
+def test_an_embedded_variant_has_the_counts_of_its_lines(records, page):
+    record = records["two_loops"]
+    detail = json.loads(page[1](record.variant)["detail"])
+    assert [group["lines"] for group in detail["executed"]] == [list(group.lines) for group in record.emulation.lines]
+    assert record.emulation.lines

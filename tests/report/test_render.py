@@ -7,9 +7,11 @@ import csv
 import gzip
 import json
 import re
+import sqlite3
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pytest
 
@@ -18,6 +20,7 @@ from lab.report import render
 from lab.report.columns import columns_for, row
 from lab.report.figures import ranked, response_of
 from lab.report.listings import pack
+from lab.store import record_to_text
 
 REQUIRED = {
     *("variant", "kernel", "status", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share", "registers"),
@@ -240,6 +243,25 @@ def test_listings_beyond_the_budget_are_links(report):
     assert list(embedded) == [record.variant for record in best[: len(embedded)]]
     assert f"Listings of {len(embedded)} of {len(store.records())} variants are embedded" in page.text
     assert data["files"]["sass"] == "kernel.sass"
+
+
+def test_a_report_is_of_one_moment(make, monkeypatch):
+    store = make("sweep")
+    records = store.records()
+    late = replace(records[0], variant="late")
+    rendering = import_module("lab.report.render")
+    analyse = rendering.analyse
+
+    def while_another_process_writes(*given):
+        with sqlite3.connect(store.folder / "run.sqlite") as other:
+            other.execute("INSERT INTO records VALUES (?, ?, ?)", ("late", 0, record_to_text(late)))
+        return analyse(*given)
+
+    monkeypatch.setattr(rendering, "analyse", while_another_process_writes)
+    render(store)
+    written = json.loads((store.folder / "records.json").read_text())
+    assert [record["variant"] for record in written["records"]] == [record.variant for record in records]
+    assert store.count() == len(records) + 1
 
 
 def test_missing_files_of_a_variant_do_not_stop_the_report(make):
