@@ -12,11 +12,10 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from scipy.stats import spearmanr
 
 from lab.pipeline import machine_of
 from lab.report.figures import estimated
-from lab.report.model import loss
+from lab.report.model import agreement, loss
 from lab.run import Options, run
 from lab.store import VariantRecord
 
@@ -75,9 +74,9 @@ def section(name: str) -> list[str]:
         f"Compiled here by {here}, measured as {theirs.toolchain} {theirs.toolchain_version} made it.\n",
     ]
     for what in ("estimate", "ceiling"):
-        off = (table[what] / table.measured_tflops - 1).abs().median()
-        rank = spearmanr(table[what], table.measured_tflops).statistic
-        lines.append(f"- The {what}: median absolute error {off:.1%}, rank correlation {rank:.2f}, n = {len(table)}.")
+        points = list(zip(table.variant, table.measured_tflops, table[what], strict=True))
+        if found := agreement(what, what, points):
+            lines.append(f"- The {found.sentence}.")
     lines += [
         "",
         "| variant | measured, TFLOP/s | estimate | ceiling | estimate over measured | costs most besides fma |",
@@ -94,6 +93,7 @@ def section(name: str) -> list[str]:
 def _figures(record: VariantRecord) -> dict[str, object]:
     ceiling = record.prediction.ceiling if record.prediction else None
     return {
+        "variant": record.variant,
         "kernel": record.kernel,
         "label": record.label,
         "estimate": estimated(record),

@@ -13,7 +13,7 @@ from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Function, Module
 from lab.isa.ptx import read_ptx
 from lab.isa.sass import read_sass
-from lab.pipeline import MainLoop, main_loop
+from lab.pipeline import MainLoop, machine_of, main_loop
 from lab.plan import Planned
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 from lab.toolchain.cubin import code
@@ -45,7 +45,7 @@ class Built:
         ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
         sass: The same for the SASS.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
-        loops: Symbol to the main loop as the model of the schedulers reads it.
+        loops: Symbol to the main loop as the model of the schedulers reads it; empty where there is no such model.
     """
 
     build: Build
@@ -97,18 +97,18 @@ def build(task: BuildTask) -> Built | BuildFailure:
             ptx=_mixes(read_ptx(result.build.ptx, "kernel.ptx"), task.entries),
             sass=mixes,
             sass_sha256=_code_hash(sass, task.entries),
-            loops=_loops(result.build.cubin, _functions(sass, task.entries), mixes),
+            loops=_loops(result.build, _functions(sass, task.entries), mixes),
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
 
 
-def _loops(cubin: bytes, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
-    """Main loops for the model of the schedulers; none of a kernel whose code is not there."""
-    found = {}
-    for function in functions:
+def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
+    """Main loops, where there is a model for the architecture; none of a kernel whose code is not there."""
+    found: dict[str, MainLoop] = {}
+    for function in functions if machine_of(made.arch) else ():
         with suppress(ValueError):
-            found[function.name] = main_loop(function, code(cubin, function.name), mixes[function.name])
+            found[function.name] = main_loop(function, code(made.cubin, function.name), mixes[function.name])
     return found
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from lab.emulation import EmulationTask, emulate
 from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.isa.mix import KernelMix, LoopMix
+from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass
 from lab.limits import Gpu
+from lab.limits.gpus import WARP
 from lab.pipeline import Estimate, MainLoop, Traffic, estimate
 from lab.store import EmulationRecord, ExecutedLines
-
-_LANES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ def traffic_of(executed: ExecutedCounts) -> Traffic:
     return Traffic(
         load_wavefronts=loads.wavefronts / max(1, loads.requests),
         store_wavefronts=stores.wavefronts / max(1, stores.requests),
-        load_bytes=loads.bytes_used / max(1, loads.requests) / _LANES,
-        store_bytes=stores.bytes_used / max(1, stores.requests) / _LANES,
+        load_bytes=loads.bytes_used / max(1, loads.requests) / WARP,
+        store_bytes=stores.bytes_used / max(1, stores.requests) / WARP,
         sectors=fetched.sectors_per_request,
     )
 
@@ -73,21 +72,12 @@ def trips_of(lines: Sequence[ExecutedLines], ptx: KernelMix, sass_fma: int) -> f
         None where the PTX's hot loop stands alone, or its counts do not say.
     """
     hot = ptx.hot_loop
-    around = next((loop for loop in ptx.loops if hot is not None and loop.label == hot.parent), None)
+    around = ptx.around(hot) if hot else None
     if hot is None or around is None or not sass_fma:
         return None
     counted = {line: group.warps for group in lines for line in group.lines}
-    inner, outer = _turns(hot, ptx, counted), _turns(around, ptx, counted)
+    # warp instructions of the most executed line outside the loops within
+    inner, outer = (max((counted.get(line, 0) for line in ptx.own_lines(loop)), default=0) for loop in (hot, around))
     if not inner or not outer:
         return None
     return inner / outer * hot.counts.by_class.get(InstructionClass.FMA, 0) / sass_fma
-
-
-def _turns(loop: LoopMix, ptx: KernelMix, counted: dict[int, int]) -> int:
-    """Warp instructions of the loop's most executed line outside the loops within it."""
-    nested = {line for other in ptx.loops if other.parent == loop.label for line in _lines(other)}
-    return max((counted.get(line, 0) for line in _lines(loop) if line not in nested), default=0)
-
-
-def _lines(loop: LoopMix) -> list[int]:
-    return [line for first, last in loop.lines for line in range(first, last + 1)]

@@ -24,7 +24,6 @@ from lab.isa.ptx import read_ptx
 from lab.launches import Launch, predictions
 from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
 from lab.limits.gpus import WARP
-from lab.limits.occupancy import occupancy
 from lab.measurement import GpuDescription, Merit
 from lab.pipeline import Estimate
 from lab.plan import Planned
@@ -130,25 +129,16 @@ def inspected(
 
 
 def estimate_task(
-    experiment: Experiment, planned: Planned, outcome: Built | BuildFailure, gpu: GpuDescription | None
+    experiment: Experiment, record: VariantRecord, outcome: Built | BuildFailure, gpu: GpuDescription | None
 ) -> EstimateTask | None:
-    """What the model of the schedulers needs; None where it has nothing to say of the variant."""
-    operator, steps = experiment.operator, planned.launches.steps
-    if isinstance(outcome, BuildFailure) or len(steps) != 1 or operator.merit is not Merit.TFLOPS:
+    """What the model of the schedulers needs besides counts; None where it has nothing to say of the variant."""
+    if isinstance(outcome, BuildFailure) or record.launch is None or record.ptx is None:
         return None
-    (step,) = steps
-    loop = outcome.loops.get(step.entry)
-    if loop is None or not loop.fma:
+    loop, held = outcome.loops.get(record.ptx.name), record.prediction.blocks_per_sm if record.prediction else 0
+    if loop is None or not loop.fma or not held or record.merit is not Merit.TFLOPS:
         return None
-    try:
-        target = _target(experiment, planned.request.arch, gpu)
-    except UserError:
-        return None
-    threads = math.prod(step.block)
-    held = occupancy(
-        target.architecture, outcome.build.resources[step.entry], threads, step.dynamic_shared_bytes
-    ).blocks_per_sm
-    return EstimateTask(target, loop, outcome.ptx[step.entry], -(-threads // WARP), held) if held else None
+    warps = -(-math.prod(record.launch.block) // WARP)
+    return EstimateTask(_target(experiment, record.arch, gpu), loop, record.ptx, warps, held)
 
 
 def _geometry(launch: Launch) -> LaunchRecord:

@@ -254,13 +254,7 @@ def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
 
 
 def _marked(listing: Listing, *, hot_only: bool) -> Text:
-    hot = {
-        line
-        for kernel in listing.kernels
-        if kernel.hot_loop
-        for first, last in kernel.hot_loop.lines
-        for line in range(first, last + 1)
-    }
+    hot = {line for kernel in listing.kernels if kernel.hot_loop for line in kernel.hot_loop.numbers}
     lines = listing.text.splitlines()
     text = Text()
     for number, line in enumerate(lines, 1):

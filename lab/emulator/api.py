@@ -119,12 +119,11 @@ def _run(plan: Launch) -> int:
 
 
 def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
-    found = []
-    for function in program.functions:
-        for loop in kernel_mix("ptx", function).loops:
-            inside = {line for first, last in loop.lines for line in range(first, last + 1)}
-            found.append(LoopCounts(loop.label, loop.depth, summary(lines, inside.__contains__)))
-    return tuple(found)
+    return tuple(
+        LoopCounts(loop.label, loop.depth, summary(lines, loop.numbers.__contains__))
+        for function in program.functions
+        for loop in kernel_mix("ptx", function).loops
+    )
 
 
 def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
 from lab.emulator.traffic import (
-    LANES,
     LINE_BYTES,
     Copy,
     copy_sectors,
@@ -23,6 +22,7 @@ from lab.emulator.traffic import (
     shared_wavefronts,
     spread,
 )
+from lab.isa.constants import WARP_SIZE
 
 Array = NDArray[Any]
 
@@ -47,7 +47,7 @@ class Counters:
         """Note that threads (all `threads` of the batch where None) ran through a block."""
         if chosen is None:
             self.block_threads[block] += threads
-            self.block_warps[block] += threads // LANES
+            self.block_warps[block] += threads // WARP_SIZE
         else:
             warps = chosen >> 5
             self.block_threads[block] += len(chosen)
@@ -152,9 +152,9 @@ def _matches(kept: tuple[Any, ...], chosen: Array | None, shape: Array) -> bool:
 
 
 def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, threads: int) -> tuple[int, ...]:
-    active = spread(np.ones(len(addresses), bool), chosen, threads).reshape(-1, LANES)
+    active = spread(np.ones(len(addresses), bool), chosen, threads).reshape(-1, WARP_SIZE)
     used = active.any(axis=1)
-    by_warp, active = spread(addresses, chosen, threads).reshape(-1, LANES)[used], active[used]
+    by_warp, active = spread(addresses, chosen, threads).reshape(-1, WARP_SIZE)[used], active[used]
     requests, used_bytes = len(by_warp), width * len(addresses)
     if key.startswith("shared"):
         loads = key == "shared.load"
@@ -166,7 +166,7 @@ def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, th
 def _copied(copy: Copy) -> tuple[int, ...]:
     """The fields of the shared side, then those of the global side."""
     targets, sources, active, fetched = (
-        values.reshape(-1, LANES) for values in (copy.targets, copy.sources, copy.active, copy.fetched)
+        values.reshape(-1, WARP_SIZE) for values in (copy.targets, copy.sources, copy.active, copy.fetched)
     )
     by_warp = Copy(targets, sources, copy.width, active, fetched)
     waves = copy_wavefronts(by_warp)

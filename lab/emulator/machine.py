@@ -25,11 +25,11 @@ from lab.emulator.memory import AddressSpace
 from lab.emulator.operations.move import special_registers
 from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee, text_of
 from lab.emulator.registers import RegisterFile
+from lab.isa.constants import WARP_SIZE
 
 Array = NDArray[Any]
 Stack = tuple[int, ...]
 Group = tuple[Stack, int]
-WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Machine:
         self.launch, self.program = launch, launch.program
         self.blocks, self.steps, self.cluster = blocks, steps, launch.cluster
         size = launch.block[0] * launch.block[1] * launch.block[2]
-        self.block_threads = -(-size // WARP) * WARP
+        self.block_threads = -(-size // WARP_SIZE) * WARP_SIZE
         self.threads = blocks * self.block_threads
         self.block_of = np.repeat(np.arange(blocks), self.block_threads)
         within = np.tile(np.arange(self.block_threads), blocks)
@@ -385,7 +385,7 @@ def run_batches(launch: Launch, batch_threads: int) -> int:
     """Run every block of a launch in batches of about `batch_threads` threads; return the steps taken."""
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
     size = launch.block[0] * launch.block[1] * launch.block[2]
-    padded = -(-size // WARP) * WARP
+    padded = -(-size // WARP_SIZE) * WARP_SIZE
     most = max(1, batch_threads // (padded * launch.cluster))  # clusters, which a batch holds whole
     batches = -(-total // (most * launch.cluster))
     share = -(-total // (batches * launch.cluster)) * launch.cluster

@@ -121,27 +121,27 @@ class SharedShadow:
         if not self.written[entry].all():
             bad = np.flatnonzero(~self.written[entry])
             found.append(Conflict("uninitialised-read", bad // pieces, detail="nothing wrote this shared memory"))
-        writer = self.writer[entry]
-        race = (writer != 0) & ((writer - 1) >> 5 != who >> 5)
-        if strong:
-            race &= ~self.strong[entry]
-        if race.any():
-            at = np.flatnonzero(race)
-            found.append(
-                Conflict(
-                    "shared-race",
-                    at // pieces,
-                    writer[at] - 1,
-                    self.writer_at[entry[at]],
-                    "write",
-                    "read of what another warp wrote since the last barrier",
-                )
-            )
+        at = self._written_by_others(entry, who, strong=strong)
+        if len(at):
+            detail = "read of what another warp wrote since the last barrier"
+            found.append(self._race_with_writer(entry, at, pieces, detail))
         if self.any_pending:
             found += self._unwaited(entry, who, pieces)
         if not strong:
             self._note_readers(entry, who, instruction)
         return found
+
+    def _written_by_others(self, entry: Array, who: Array, *, strong: bool) -> Array:
+        """Positions of an access whose memory another warp wrote since the last barrier; two atomics do not race."""
+        writer = self.writer[entry]
+        others = (writer != 0) & ((writer - 1) >> 5 != who >> 5)
+        if strong:
+            others &= ~self.strong[entry]
+        return np.flatnonzero(others)
+
+    def _race_with_writer(self, entry: Array, at: Array, pieces: int, detail: str) -> Conflict:
+        held = entry[at]
+        return Conflict("shared-race", at // pieces, self.writer[held] - 1, self.writer_at[held], "write", detail)
 
     def _unwaited(self, entry: Array, who: Array, pieces: int) -> list[Conflict]:
         group, by = self.pending[entry], self.pending_by[entry]
@@ -197,24 +197,11 @@ class SharedShadow:
         entry, pieces = self._entries(offsets, width)
         who = np.repeat(threads, pieces) if pieces > 1 else threads
         found = []
-        writer = self.writer[entry]
-        race = (writer != 0) & ((writer - 1) >> 5 != who >> 5)
-        if strong:
-            race &= ~self.strong[entry]
-        if race.any():
-            at = np.flatnonzero(race)
+        at = self._written_by_others(entry, who, strong=strong)
+        if len(at):
             at = at[~same(at // pieces)]
-            if len(at):
-                found.append(
-                    Conflict(
-                        "shared-race",
-                        at // pieces,
-                        writer[at] - 1,
-                        self.writer_at[entry[at]],
-                        "write",
-                        "two warps write different values between barriers",
-                    )
-                )
+        if len(at):
+            found.append(self._race_with_writer(entry, at, pieces, "two warps write different values between barriers"))
         found += self._read_before(entry, who, pieces)
         self._note_writers(entry, who, instruction, strong=strong)
         if group is not None:

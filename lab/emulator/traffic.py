@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.isa.constants import WARP_SIZE
+
 Array = NDArray[Any]
 
-BANKS, BANK_BYTES, SECTOR_BYTES, LINE_BYTES, LANES = 32, 4, 32, 128, 32
+BANKS, BANK_BYTES, SECTOR_BYTES, LINE_BYTES = 32, 4, 32, 128
 LARGEST_COPY = 16
 _FAR = np.int64(1) << 20
 """More than any shared address, to put two addresses into one number."""
@@ -41,7 +43,7 @@ class Copy:
 
 def phase_lanes(width: int) -> int:
     """Lanes that shared memory serves together: 32 up to 4 bytes a lane, 16 at 8, 8 at 16."""
-    return {8: 16, 16: 8}.get(width, LANES)
+    return {8: 16, 16: 8}.get(width, WARP_SIZE)
 
 
 def shared_wavefronts(addresses: Array, width: int, active: Array, *, loads: bool) -> Array:
@@ -84,14 +86,14 @@ def ideal_wavefronts(addresses: Array, width: int, active: Array, *, loads: bool
 
 def _paired(addresses: Array, width: int, active: Array, *, loads: bool) -> Array:
     """Return which warps' requests take half the phases."""
-    if not loads or phase_lanes(width) == LANES:
+    if not loads or phase_lanes(width) == WARP_SIZE:
         return np.zeros(len(addresses), bool)
     return _shared_with(addresses, active, 1) | _shared_with(addresses, active, 2)
 
 
 def _shared_with(addresses: Array, active: Array, distance: int) -> Array:
     """Return which warps have every lane at the address of lane xor `distance`, as far as both are active."""
-    partner = np.arange(LANES) ^ distance
+    partner = np.arange(WARP_SIZE) ^ distance
     agree = (addresses == addresses[:, partner]) | ~active | ~active[:, partner]
     result: Array = agree.all(axis=1)
     return result
@@ -146,7 +148,7 @@ def copy_sectors(copy: Copy) -> Array:
 
 def _copied_units(copy: Copy, active: Array) -> tuple[Array, Array, Array]:
     """Return source and target of the unit that each lane's 16 bytes travel in, and whether it is a sector."""
-    targets, sources, partner = copy.targets, copy.sources, np.arange(LANES) ^ 1
+    targets, sources, partner = copy.targets, copy.sources, np.arange(WARP_SIZE) ^ 1
     to, of = targets // SECTOR_BYTES, sources // SECTOR_BYTES
     joint = active[:, partner] & (to == to[:, partner]) & (of == of[:, partner])
     joint &= (targets != targets[:, partner]) & (sources != sources[:, partner])

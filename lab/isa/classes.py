@@ -285,3 +285,11 @@ def _sass_load_bytes(opcode: str) -> int:
     if root not in _SASS_LOADS:
         return 0
     return next((_SASS_WIDTH[modifier] for modifier in modifiers if modifier in _SASS_WIDTH), 4)
+
+
+_BYTES_PER_LANE = {"64": 8, "128": 16, "2": 8, "4": 16}  # the last two: matrices of LDSM and STSM
+
+
+def bytes_per_lane(opcode: str) -> int:
+    """Bytes of a lane's access that a SASS load, store or copy makes: 4, 8 or 16; a byte or two count as 4."""
+    return max((_BYTES_PER_LANE.get(part, 4) for part in opcode.split(".")[1:]), default=4)

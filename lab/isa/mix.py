@@ -93,6 +93,11 @@ class LoopMix:
     lines: tuple[tuple[int, int], ...]
     live_registers: int | None
 
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The listing lines of the body, one by one."""
+        return frozenset(line for first, last in self.lines for line in range(first, last + 1))
+
 
 @dataclass(frozen=True, slots=True)
 class KernelMix:
@@ -118,6 +123,15 @@ class KernelMix:
     def hot_loop(self) -> LoopMix | None:
         """The loop marked hot; None in a kernel without loops."""
         return next((loop for loop in self.loops if loop.hot), None)
+
+    def around(self, loop: LoopMix) -> LoopMix | None:
+        """The loop that another one is nested in, or None."""
+        return next((outer for outer in self.loops if outer.label == loop.parent), None)
+
+    def own_lines(self, loop: LoopMix) -> frozenset[int]:
+        """The listing lines of a loop's body that are in no loop within it."""
+        nested = (inner.numbers for inner in self.loops if inner.parent == loop.label)
+        return loop.numbers.difference(*nested)
 
 
 def _extent(instructions: tuple[Instruction, ...]) -> tuple[int, int] | None:

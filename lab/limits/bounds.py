@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lab.isa.classes import bytes_per_lane
 from lab.isa.model import InstructionClass
 from lab.limits.gpus import WARP
 from lab.limits.occupancy import occupancy
@@ -142,7 +143,6 @@ _ARITHMETIC: dict[str, dict[str, tuple[int, int]]] = {
 }  # fmt: skip
 
 _SHARED_ACCESS = frozenset({"LDS", "LDSM", "STS", "STSM"})
-_BYTES_PER_LANE = {"64": 8, "128": 16, "2": 8, "4": 16}  # the last two: matrices of LDSM and STSM
 _LOAD_STORE = (
     InstructionClass.LD_SHARED, InstructionClass.ST_SHARED, InstructionClass.LD_GLOBAL, InstructionClass.ST_GLOBAL,
     InstructionClass.LD_LOCAL, InstructionClass.ST_LOCAL, InstructionClass.ATOMIC,
@@ -348,7 +348,7 @@ def _arithmetic(counts: Counts, dtype: np.dtype[np.generic]) -> _Arithmetic | No
 def _wavefronts(counts: Counts, wavefronts_per_access: Mapping[int, float]) -> tuple[int, float]:
     """Shared-memory accesses of one pass over the text, and the wavefronts that they take."""
     accesses = [
-        (_bytes_per_lane(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS
+        (bytes_per_lane(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS
     ]
     return sum(n for _, n in accesses), sum(n * wavefronts_per_access[width] for width, n in accesses)
 
@@ -361,11 +361,6 @@ def _memory_instructions(counts: Counts) -> int:
 
 def _root(opcode: str) -> str:
     return opcode.partition(".")[0]
-
-
-def _bytes_per_lane(opcode: str) -> int:
-    """4, 8 or 16; accesses of a byte or two count as 4."""
-    return max((_BYTES_PER_LANE.get(part, 4) for part in opcode.split(".")[1:]), default=4)
 
 
 def _tflops(gpu: Gpu, operations: int, cycles: float) -> float:

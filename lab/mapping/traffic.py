@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.traffic import LANES, global_sectors, ideal_wavefronts, shared_wavefronts
+from lab.emulator.traffic import global_sectors, ideal_wavefronts, shared_wavefronts
+from lab.isa.constants import WARP_SIZE
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -26,9 +27,9 @@ def requests(elements: Integers, vector: int) -> Integers:
         vector: Local indices that one request covers.
     """
     threads, items = elements.shape
-    padded = np.full((-(-threads // LANES) * LANES, items // vector), -1, np.int64)
+    padded = np.full((-(-threads // WARP_SIZE) * WARP_SIZE, items // vector), -1, np.int64)
     padded[:threads] = elements[:, : items // vector * vector : vector]
-    by_warp = padded.reshape(-1, LANES, padded.shape[1]).transpose(0, 2, 1).reshape(-1, LANES)
+    by_warp = padded.reshape(-1, WARP_SIZE, padded.shape[1]).transpose(0, 2, 1).reshape(-1, WARP_SIZE)
     return by_warp[(by_warp >= 0).any(axis=1)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
@@ -36,6 +38,32 @@ def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) 
         return ""
     column, beyond = (int(i) for i in written[0])
     return f"{name}[{rows + beyond}, {column}]: written, but {name} has {rows} rows"
+
+
+def check_known(operator: str, values: Mapping[str, Scalar], known: Sequence[str]) -> None:
+    """Refuse fields that an operator's problems do not have.
+
+    Raises:
+        UserError: it names the first one, and those there are.
+    """
+    for key in values:
+        if key not in known:
+            raise UserError(
+                f"{operator} has no such problem field",
+                key=f"problem.{key}",
+                accepted=known,
+                suggestion=did_you_mean(key, known),
+            )
+
+
+def check_given(operator: str, values: Mapping[str, Scalar], key: str) -> None:
+    """Refuse a problem without a field that has no default.
+
+    Raises:
+        UserError: it names the field.
+    """
+    if key not in values:
+        raise UserError(f"{operator} needs this problem field", key=f"problem.{key}", accepted="an integer ≥ 1")
 
 
 def check_integer(key: str, value: Scalar, *, least: int) -> None:

@@ -12,11 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from lab.errors import UserError, did_you_mean
+from lab.errors import UserError
 from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import Array, Expected, Inputs
-from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, laid_out, matrix, stray_write
+from lab.operators.fields import (
+    MOST_ELEMENTS,
+    check_choice,
+    check_given,
+    check_integer,
+    check_known,
+    laid_out,
+    matrix,
+    stray_write,
+)
 
 DTYPES = ("float32", "float64")
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -39,17 +48,9 @@ class Gemm:
         """
         defaults: dict[str, Scalar] = {"dtype": "float32", "layout": "nn", "alpha": 1.0, "beta": 0.0}
         known = [*_DIMENSIONS, *defaults, *_LEADING]
-        for key in values:
-            if key not in known:
-                raise UserError(
-                    "gemm has no such problem field",
-                    key=f"problem.{key}",
-                    accepted=known,
-                    suggestion=did_you_mean(key, known),
-                )
+        check_known(self.name, values, known)
         for key in _DIMENSIONS:
-            if key not in values:
-                raise UserError("gemm needs this problem field", key=f"problem.{key}", accepted="an integer ≥ 1")
+            check_given(self.name, values, key)
         full = {**defaults, **values}
         for key in (*_DIMENSIONS, *(name for name in _LEADING if name in full)):
             check_integer(key, full[key], least=1)

@@ -11,11 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from lab.errors import UserError, did_you_mean
+from lab.errors import UserError
 from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import Array, Expected, Inputs
-from lab.operators.fields import MOST_ELEMENTS, check_choice, check_integer, laid_out, matrix, stray_write
+from lab.operators.fields import (
+    MOST_ELEMENTS,
+    check_choice,
+    check_given,
+    check_integer,
+    check_known,
+    laid_out,
+    matrix,
+    stray_write,
+)
 
 DTYPES = ("float32", "float64", "float16")
 _KNOWN = ("m", "n", "dtype", "lda", "ldb")
@@ -35,16 +44,8 @@ class Move:
         Raises:
             UserError: an unknown field, a wrong type, a value out of range.
         """
-        for key in values:
-            if key not in _KNOWN:
-                raise UserError(
-                    f"{self.name} has no such problem field",
-                    key=f"problem.{key}",
-                    accepted=_KNOWN,
-                    suggestion=did_you_mean(key, _KNOWN),
-                )
-        if "m" not in values:
-            raise UserError(f"{self.name} needs this problem field", key="problem.m", accepted="an integer ≥ 1")
+        check_known(self.name, values, _KNOWN)
+        check_given(self.name, values, "m")
         full: dict[str, Scalar] = {"m": values["m"], "n": 1, "dtype": "float32", **values}
         check_choice("dtype", full["dtype"], DTYPES)
         for key in ("m", "n"):

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from lab.errors import UserError, did_you_mean
 from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import STORED_AS, Array, Expected, Inputs
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
-from lab.operators.fields import check_choice, check_integer
+from lab.operators.fields import check_choice, check_given, check_integer, check_known
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -48,17 +47,9 @@ class Softmax:
         """
         defaults: dict[str, Scalar] = {"dtype": "float32", "values": "normal"}
         known = ["m", "n", *defaults, "ldx", "ldy"]
-        for key in values:
-            if key not in known:
-                raise UserError(
-                    "softmax has no such problem field",
-                    key=f"problem.{key}",
-                    accepted=known,
-                    suggestion=did_you_mean(key, known),
-                )
+        check_known(self.name, values, known)
         for key in ("m", "n"):
-            if key not in values:
-                raise UserError("softmax needs this problem field", key=f"problem.{key}", accepted="an integer ≥ 1")
+            check_given(self.name, values, key)
             check_integer(key, values[key], least=1)
         full = {**defaults, **values}
         for key in ("ldx", "ldy"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lab.limits.gpus import WARP, Gpu
 from lab.pipeline.machine import machine_of
 from lab.pipeline.simulate import SUB_PARTITIONS, simulate
-from lab.pipeline.trace import MainLoop, Traffic, fma_of
+from lab.pipeline.trace import MainLoop, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def estimate(
     machine = machine_of(gpu.architecture.arch)
     warps = warps_per_block * blocks_per_sm // SUB_PARTITIONS
     path = loop.path(trips)
-    fma = fma_of(path)
+    fma = sum(slot.fma for slot in path)
     if machine is None or not warps or not fma:
         return None
     cycles = simulate(path, warps, blocks_per_sm, machine, traffic)

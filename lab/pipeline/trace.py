@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.isa.classes import bytes_per_lane
 from lab.isa.control import Control, read_control
-from lab.isa.mix import KernelMix, LoopMix
+from lab.isa.mix import KernelMix
 from lab.isa.model import Function, Instruction
 
 
@@ -135,51 +136,63 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
     Raises:
         ValueError: the code is not that of the function.
     """
-    all_slots = slots(function, code)
     hot = mix.hot_loop
     if hot is None:
-        return MainLoop(all_slots, (), (), nested=False, fma=sum(slot.fma > 0 for slot in all_slots))
-    inside = _inside(function, hot)
-    around = next((loop for loop in mix.loops if loop.label == hot.parent), None)
-    own: list[int] = []
-    if around is not None:
-        nested = {i for loop in mix.loops if loop.parent == around.label for i in _inside(function, loop)}
-        own = [i for i in _inside(function, around) if i not in nested]
+        everything = _slots(function, code, range(len(function.instructions)))
+        return MainLoop(everything, (), (), nested=False, fma=sum(slot.fma > 0 for slot in everything))
+    around = mix.around(hot)
+    inside, own = _places(function, hot.numbers), _places(function, mix.own_lines(around) if around else frozenset())
+    body = _slots(function, code, inside)
     return MainLoop(
-        tuple(all_slots[i] for i in inside),
-        tuple(all_slots[i] for i in own if i < inside[0]),
-        tuple(all_slots[i] for i in own if i > inside[0]),
+        body,
+        _slots(function, code, [i for i in own if i < inside[0]]),
+        _slots(function, code, [i for i in own if i > inside[0]]),
         nested=around is not None,
-        fma=sum(all_slots[i].fma > 0 for i in inside),
+        fma=sum(slot.fma > 0 for slot in body),
     )
 
 
-def slots(function: Function, code: bytes) -> tuple[Slot, ...]:
-    """Every instruction of a function as the model issues it.
+def _places(function: Function, lines: frozenset[int]) -> list[int]:
+    """Indices of the instructions on some lines."""
+    return [instruction.index for instruction in function.instructions if instruction.line in lines]
 
-    Raises:
-        ValueError: the code is not that of the function.
-    """
-    made, kept = [], dict[int, int]()
-    for instruction in function.instructions:
-        control = read_control(code, instruction.address or 0)
-        registers = [int(m[1]) if (m := _REGISTER.search(text)) else None for text in instruction.operands[1:4]]
-        root = instruction.opcode.partition(".")[0]
-        clash = 0
-        if root in _ARITHMETIC:
-            fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
-            odd = sum(r % 2 for r in fetched)
-            clash = max(odd, len(fetched) - odd)
-        kept = {place: r for place, r in enumerate(registers) if r is not None and control.reuse[place]}
-        made.append(_slot(instruction, root, control, clash))
+
+def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot, ...]:
+    """Some instructions as the model issues them, each after the one that stands before it in the text."""
+    made: list[Slot] = []
+    previous, kept = -1, dict[int, int]()
+    for place in places:
+        if place != previous + 1:
+            before = function.instructions[place - 1]
+            kept = _kept(_registers(before), read_control(code, before.address or 0))
+        instruction, previous = function.instructions[place], place
+        control, registers = read_control(code, instruction.address or 0), _registers(instruction)
+        made.append(_slot(instruction, control, registers, kept))
+        kept = _kept(registers, control)
     return tuple(made)
 
 
-def _slot(instruction: Instruction, root: str, control: Control, clash: int) -> Slot:
+def _registers(instruction: Instruction) -> list[int | None]:
+    """Register that each source operand reads first."""
+    return [int(m[1]) if (m := _REGISTER.search(text)) else None for text in instruction.operands[1:4]]
+
+
+def _kept(registers: Sequence[int | None], control: Control) -> dict[int, int]:
+    """Operand slots whose registers the operand cache holds after an instruction."""
+    return {place: r for place, r in enumerate(registers) if r is not None and control.reuse[place]}
+
+
+def _slot(instruction: Instruction, control: Control, registers: Sequence[int | None], kept: Mapping[int, int]) -> Slot:
+    root = instruction.opcode.partition(".")[0]
+    clash = 0
+    if root in _ARITHMETIC:
+        fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
+        odd = sum(r % 2 for r in fetched)
+        clash = max(odd, len(fetched) - odd)
     unit, left = _UNITS.get(root, Unit.NONE), 0
     if root == "DEPBAR" and instruction.operands:
         unit, left = Unit.WAIT, _number(instruction.operands[-1])
-    width = 16 if "128" in instruction.opcode else 8 if "64" in instruction.opcode else 4
+    width = bytes_per_lane(instruction.opcode)
     return Slot(unit, width, root.startswith("ST"), clash, left, _FMA.get(root, 0), control)
 
 
@@ -213,12 +226,3 @@ def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
     if width <= bytes_counted:
         return counted
     return max(counted, min(width / _BYTES_A_CYCLE, counted * width / bytes_counted))
-
-
-def _inside(function: Function, loop: LoopMix) -> list[int]:
-    return [i.index for i in function.instructions if any(first <= i.line <= last for first, last in loop.lines)]
-
-
-def fma_of(path: Sequence[Slot]) -> int:
-    """Fused multiply-adds of a lane along a path."""
-    return sum(slot.fma for slot in path)

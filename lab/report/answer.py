@@ -15,7 +15,7 @@ from lab.measurement import Kind, Merit
 from lab.report import figures
 from lab.report.effects import factors, main_effects, observations
 from lab.report.figures import Basis, Response
-from lab.report.model import loss
+from lab.report.model import costliest
 from lab.store import RunRecord, SearchRecord, Status, VariantRecord
 
 _TELLING = 0.1
@@ -232,8 +232,8 @@ def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
         share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     sentences = [f"{text}."]
-    if cost := loss(first):
-        sentences.append(f"Besides fma its cycles go most into {cost.rsplit(' ', 1)[0]} ({cost.rsplit(' ', 1)[1]}).")
+    if cost := costliest(first):
+        sentences.append(f"Besides fma its cycles go most into {cost[0]} ({cost[1]:.0%}).")
     if first.prediction and (bound := first.prediction.ceiling):
         sentences.append(f"It cannot exceed {bound.rate:.2f} {unit}, bound by {bound.name}.")
     return headline, sentences

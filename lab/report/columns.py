@@ -142,6 +142,11 @@ def _traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) 
     return get
 
 
+def _executed_share(cls: str) -> Getter:
+    """A class's share of the warp instructions of the emulated launch; empty where none was executed."""
+    return _executed(lambda e: e.warps_by_class.get(cls, 0) / e.warps if e.warps else None)
+
+
 def _executed_fma_share(record: VariantRecord) -> float | None:
     by_class = executed_by_class(record, hot=True)
     return by_class.get("fma", 0) / sum(by_class.values()) if by_class else None
@@ -410,7 +415,7 @@ FIGURES: Final = (
         "executed_special_share",
         "executed special-function share",
         E,
-        _executed(lambda e: e.warps_by_class.get("special", 0) / e.warps if e.warps else None),
+        _executed_share("special"),
         format=".1%",
         about="exponentials, reciprocals and their like over all warp instructions executed",
     ),
@@ -418,7 +423,7 @@ FIGURES: Final = (
         "executed_convert_share",
         "executed conversion share",
         E,
-        _executed(lambda e: e.warps_by_class.get("convert", 0) / e.warps if e.warps else None),
+        _executed_share("convert"),
         format=".1%",
         about="conversions between types over all warp instructions executed",
     ),

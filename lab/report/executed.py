@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
 
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import LoopMix
+from lab.limits.gpus import WARP
 from lab.report import style
 from lab.report.figures import hot_counts
 from lab.store import EmulationRecord, VariantRecord
-
-LANES: Final = 32
 
 Row = tuple[str, int, float]
 """Class, count, share of all."""
@@ -31,7 +29,7 @@ def threads_of(done: EmulationRecord) -> int:
 def warps_of(done: EmulationRecord) -> int:
     """Warps of the emulated launches, the last one of a block filled or not."""
     sizes = [(math.prod(step.launch.grid), math.prod(step.launch.block)) for step in done.launches]
-    return sum(blocks * math.ceil(threads / LANES) for blocks, threads in sizes)
+    return sum(blocks * math.ceil(threads / WARP) for blocks, threads in sizes)
 
 
 def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] | None:
@@ -70,10 +68,6 @@ def executed_loops(record: VariantRecord) -> dict[str, int]:
         for label in own:
             own[label] += group.warps * labels.count(label)
     return own
-
-
-def _lines(loop: LoopMix) -> set[int]:
-    return {line for first, last in loop.lines for line in range(first, last + 1)}
 
 
 def hot_by_execution(record: VariantRecord) -> LoopMix | None:
@@ -128,7 +122,7 @@ def mix_tables(record: VariantRecord) -> list[dict[str, object]]:
 
 def _within(done: EmulationRecord, loop: LoopMix) -> dict[str, int]:
     """Thread instructions by class within a loop."""
-    inside, found = _lines(loop), Counter[str]()
+    inside, found = loop.numbers, Counter[str]()
     for group in done.lines:
         found[group.cls] += group.threads * sum(line in inside for line in group.lines)
     return dict(found)

@@ -45,34 +45,43 @@ class Agreement:
 def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
     """The estimate's agreement and the ceiling's, as far as there are enough measured variants with them."""
     found = (
-        _agreement("estimate", "estimated_tflops", records, figures.estimated),
-        _agreement("ceiling", "predicted_tflops", records, figures.predicted),
+        agreement("estimate", "estimated_tflops", _points(records, figures.estimated)),
+        agreement("ceiling", "predicted_tflops", _points(records, figures.predicted)),
     )
     return tuple(one for one in found if one is not None)
 
 
+def costliest(record: VariantRecord) -> tuple[str, float] | None:
+    """What the model says costs most besides fma, and its share of the cycles."""
+    shares = record.estimate.shares if record.estimate else {}
+    others = ((cause, share) for cause, share in shares.items() if cause != "fma")
+    return max(others, key=lambda cost: cost[1], default=None)
+
+
 def loss(record: VariantRecord) -> str | None:
-    """What the model says costs most besides fma, with its share of the cycles."""
-    if record.estimate is None:
+    """`costliest` in words."""
+    cost = costliest(record)
+    return f"{cost[0]} {cost[1]:.0%}" if cost else None
+
+
+def agreement(name: str, column: str, points: Sequence[tuple[str, float, float]]) -> Agreement | None:
+    """Compare a prediction with measurements; None where there are too few. Arguments as `Agreement`'s attributes."""
+    if len(points) < _FEWEST:
         return None
-    others = {cause: share for cause, share in record.estimate.shares.items() if cause != "fma"}
-    cause = max(others, key=lambda name: others[name], default=None)
-    return f"{cause} {others[cause]:.0%}" if cause else None
+    errors = {variant: abs(value / measured - 1) for variant, measured, value in points}
+    varied = all(len({point[side] for point in points}) > 1 for side in (1, 2))
+    rank = float(spearmanr([p[1] for p in points], [p[2] for p in points]).statistic) if varied else None
+    worst = max(errors, key=lambda variant: errors[variant])
+    return Agreement(name, column, tuple(points), median(errors.values()), rank, worst)
 
 
-def _agreement(
-    name: str, column: str, records: Sequence[VariantRecord], predicted: Callable[[VariantRecord], float | None]
-) -> Agreement | None:
-    points = [
+def _points(
+    records: Sequence[VariantRecord], predicted: Callable[[VariantRecord], float | None]
+) -> list[tuple[str, float, float]]:
+    return [
         (record.variant, measured, value)
         for record in records
         if record.status is Status.VERIFIED
         and (measured := figures.measured(record)) is not None
         and (value := predicted(record)) is not None
     ]
-    if len(points) < _FEWEST:
-        return None
-    errors = {variant: abs(value / measured - 1) for variant, measured, value in points}
-    varied = all(len({point[side] for point in points}) > 1 for side in (1, 2))
-    rank = float(spearmanr([p[1] for p in points], [p[2] for p in points]).statistic) if varied else None
-    return Agreement(name, column, tuple(points), median(errors.values()), rank, max(errors, key=lambda v: errors[v]))

@@ -15,6 +15,14 @@ _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 _FLOATS = ("f32", "f64", *_HALVES)
 
 
+def _modifiers(op: Opcode, t: str) -> tuple[str, bool, bool]:
+    """Rounding, and whether ftz and sat stand there, of an operation on floats; nothing else may stand there."""
+    mode, ftz, sat = op.one_of(ROUNDINGS, "rn"), op.flag("ftz"), op.flag("sat")
+    op.parts.remove(t)
+    op.finish()
+    return mode, ftz, sat
+
+
 def _float_type(op: Opcode) -> str | None:
     return next((part for part in op.parts if part in _FLOATS), None)
 
@@ -110,10 +118,7 @@ def add_sub(op: Opcode, _n: int) -> Alu:
     subtract = op.family == "sub"
     if t in _HALVES:
         return _half(op, t, (lambda a, b: _odd_add(a, -b)) if subtract else _odd_add, 2)
-    mode = op.one_of(ROUNDINGS, "rn")
-    ftz, sat = op.flag("ftz"), op.flag("sat")
-    op.parts.remove(t)
-    op.finish()
+    mode, ftz, sat = _modifiers(op, t)
     ufunc = np.subtract if subtract else np.add
     if t == "f64":
         if mode == "rn":
@@ -134,10 +139,7 @@ def mul(op: Opcode, _n: int) -> Alu:
         return integer.mul(op)
     if t in _HALVES:
         return _half(op, t, _odd_mul, 2)
-    mode = op.one_of(ROUNDINGS, "rn")
-    ftz, sat = op.flag("ftz"), op.flag("sat")
-    op.parts.remove(t)
-    op.finish()
+    mode, ftz, sat = _modifiers(op, t)
     if t == "f64":
         if mode == "rn":
             return Alu(_double(np.multiply), (t,), (t, t))
@@ -154,10 +156,7 @@ def fma(op: Opcode, _n: int) -> Alu:
         return integer.mad(op)
     if t in _HALVES:
         return _half(op, t, floats.narrow_fma, 3)
-    mode = op.one_of(ROUNDINGS, "rn")
-    ftz, sat = op.flag("ftz"), op.flag("sat")
-    op.parts.remove(t)
-    op.finish()
+    mode, ftz, sat = _modifiers(op, t)
     if t == "f64":
         if mode == "rn":
             return Alu(floats.fma64, (t,), (t, t, t))

@@ -179,6 +179,10 @@ def _matrix_form(machine: Machine, position: int, op: Opcode) -> tuple[int, bool
     return count, trans, space
 
 
+_PAIRS = np.arange(32) // 4, 2 * (np.arange(32) % 4)
+"""Row of an 8 x 8 matrix, and first of two columns, that each lane holds (PTX ISA, "ldmatrix")."""
+
+
 @system("ldmatrix")
 def ldmatrix(machine: Machine, position: int, op: Opcode) -> Run:
     """Build the load of 8 x 8 matrices of 16-bit elements: lanes 8 i to 8 i + 7 give the rows of matrix i."""
@@ -186,8 +190,7 @@ def ldmatrix(machine: Machine, position: int, op: Opcode) -> Run:
     destination, source = machine.program.code[position][1].operands
     address = machine.memory.address(position, source, space)
     writes = [machine.binder.target(position, name, "b32") for name in operands.elements(destination)]
-    lane = np.arange(32)
-    row, col = lane // 4, 2 * (lane % 4)
+    row, col = _PAIRS
 
     def run(chosen: Array | None) -> None:
         threads = machine.members(chosen)
@@ -212,8 +215,7 @@ def stmatrix(machine: Machine, position: int, op: Opcode) -> Run:
     destination, source = machine.program.code[position][1].operands
     address = machine.memory.address(position, destination, space)
     reads = [machine.binder.source(position, name, "b32") for name in operands.elements(source)]
-    lane = np.arange(32)
-    row, col = lane // 4, 2 * (lane % 4)
+    row, col = _PAIRS
 
     def run(chosen: Array | None) -> None:
         matrices = np.zeros((machine.threads // 32, 4, 8, 8), np.uint16)
