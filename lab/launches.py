@@ -3,18 +3,18 @@
 A variant is a sequence of launches on one stream, mostly of one. Launches of a sequence may share scratch buffers,
 the workspace. A workspace buffer holds NaN bytes (0xFF) when the variant's data is uploaded and whatever the last
 launch left there afterwards; one declared with `zero` is set to zero bytes before every sequence, and that memset is
-part of what is timed.
+part of what is timed. A buffer of no elements does not exist: arguments that name it are left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from lab import yamlfile
 from lab.errors import UserError
-from lab.expressions import Scalar, evaluate
+from lab.expressions import Scalar, evaluate, names_in
 from lab.kernels import ELEMENT_BYTES, FrontMatter, LaunchDeclaration, Template, compile_time_names
 
 _MOST_GRID = (2**31 - 1, 65535, 65535)
@@ -49,6 +49,10 @@ class Launch:
     dynamic_shared_bytes: int
     arguments: tuple[tuple[str, str], ...]
     bytes_moved: int | None = None
+
+    def without(self, names: Collection[str]) -> Launch:
+        """The launch without arguments of these names."""
+        return replace(self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def launches(template: Template, parameters: Mapping[str, Scalar], problem: Mapp
         UserError: an expression of the front matter fails, or its result is no legal launch.
     """
     names = {**problem, **compile_time_names(template, parameters, problem)}
-    context = _Context(template, names, str(problem.get("dtype", "")))
+    context = _Context(template, names, problem)
     steps = tuple(
         context.launch(declared, path)
         for path, declared in _declared(template.declares, context)
@@ -118,7 +122,10 @@ def launches(template: Template, parameters: Mapping[str, Scalar], problem: Mapp
             accepted="at least one whose `when` holds",
         )
     workspace = tuple(context.workspace(name) for name in template.declares.workspace)
-    return Launches(steps, workspace)
+    absent = {buffer.name for buffer in workspace if buffer.elements == 0}
+    return Launches(
+        tuple(step.without(absent) for step in steps), tuple(buffer for buffer in workspace if buffer.elements)
+    )
 
 
 def predictions(
@@ -135,7 +142,7 @@ def predictions(
     if not template.declares.predicts:
         return {}
     names = {**problem, **compile_time_names(template, parameters, problem)}
-    context = _Context(template, names, str(problem.get("dtype", "")))
+    context = _Context(template, names, problem)
     if template.declares.launches is None:
         context = replace(context, names={**names, "entry": context.entry()})
     found: dict[str, float] = {}
@@ -168,7 +175,12 @@ class _Context:
 
     template: Template
     names: Mapping[str, object]
-    dtype: str
+    problem: Mapping[str, Scalar]
+
+    @property
+    def dtype(self) -> str:
+        """The problem's element type, empty where it has none."""
+        return str(self.problem.get("dtype", ""))
 
     def launch(self, declared: LaunchDeclaration, path: Key) -> Launch:
         grid = self._dimensions(declared.grid, (*path, "grid"), _MOST_GRID)
@@ -190,10 +202,20 @@ class _Context:
         declared, path = self.template.declares.workspace[name], ("workspace", name, "elements")
         dtype = declared.type.replace("T", self.dtype)
         made = Workspace(name, dtype, self._size(declared.elements, path, most=_MOST_WORKSPACE), declared.zero)
-        if made.elements < 1 or name in self.names:
-            accepted = "at least one element, under a name that the problem and the parameters do not have"
-            raise self.error("this workspace buffer cannot be made", path, found=made.elements, accepted=accepted)
+        if name in self.names:
+            accepted = "a name that the problem and the parameters do not have"
+            raise self.error("this workspace buffer cannot be made", path, found=name, accepted=accepted)
+        if made.elements == 0 and self._depends_on_sizes(declared.elements, path):
+            accepted = "at least one element; only the parameters, which the compiled kernel knows too, may say 0"
+            raise self.error("this workspace buffer cannot be made", path, found=0, accepted=accepted)
         return made
+
+    def _depends_on_sizes(self, expression: str | int, path: Key) -> bool:
+        """Whether its value may change from one launch of the compiled kernel to another."""
+        if isinstance(expression, int):
+            return False
+        used = names_in(expression, at=self.template.document.at(*path), key=yamlfile.dotted(path))
+        return any(not isinstance(self.problem.get(name, ""), str | bool) for name in used)
 
     def entry(self) -> str:
         """The entry point of the short form: the first whose `when` holds."""

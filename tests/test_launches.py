@@ -95,7 +95,7 @@ def test_when_chooses_launches(tmp_path):
         ("block: [width]", "block: [2048]", "launches[0].block"),
         ("block: [64]", "block: [64, 64]", "launches[2].block"),
         ("grid: [1], block: [64]", "grid: [0], block: [64]", "launches[2].grid"),
-        ("elements: n + 1", "elements: 0", "workspace.half.elements"),
+        ("elements: n + 1", "elements: n - n", "workspace.half.elements"),
         ("elements: n + 1", "elements: x", "workspace.half.elements"),
         ("  half: {", "  n: {", "workspace.n.elements"),
         ("shared_bytes: 4 * width", "shared_bytes: width / 3", "launches[2].shared_bytes"),
@@ -106,6 +106,13 @@ def test_illegal_geometry_is_named(tmp_path, old, new, key):
         sequence(tmp_path, FRONT.replace(old, new))
     assert caught.value.key == key
     assert caught.value.at.line is not None
+
+
+def test_a_buffer_of_no_elements_does_not_exist_and_nobody_is_handed_it(tmp_path):
+    _, made = sequence(tmp_path, FRONT.replace("elements: n + 1", "elements: 0 * width"))
+    assert "half" not in {buffer.name for buffer in made.workspace}
+    assert "half" not in {name for step in made.steps for name, _ in step.arguments}
+    assert "half" in {name for step in sequence(tmp_path)[1].steps for name, _ in step.arguments}
 
 
 @pytest.mark.parametrize(

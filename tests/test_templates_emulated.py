@@ -58,6 +58,18 @@ SGEMM = {
         "streaming": True,
         "branches": False,
     },
+    "sgemm split-k": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "split_k": 3, "stages": 3},
+    "sgemm through shared memory": {"block_m": 32, "block_n": 64, "thread_m": 4, "thread_n": 8, "epilogue": "shared"},
+    "sgemm stream-k": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "workers": 7, "group": 2},
+    "sgemm stream-k shared": {
+        "block_m": 32,
+        "block_n": 32,
+        "thread_m": 8,
+        "thread_n": 4,
+        "workers": 32,
+        "epilogue": "shared",
+        "branches": False,
+    },
 }
 VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]

@@ -8,7 +8,7 @@ what depends on them alone is computed. What is left is Jinja text again, which 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jinja2 import nodes
 
@@ -65,12 +65,18 @@ def kernel(
     problem = {"dtype": dtype, "layout": layout}
     names = compile_time_names(template, parameters, problem)
     fixed = _Specialiser({k: v for k, v in names.items() if isinstance(v, bool | int | float | str)}, template)
-    launches = tuple(launch for launch in _launches(template, fixed, dtype) if launch is not None)
     workspace = tuple(
         LibraryBuffer(key, buffer.type.replace("T", dtype), fixed(buffer.elements, ("workspace", key)), buffer.zero)
         for key, buffer in template.declares.workspace.items()
     )
-    return LibraryKernel(name, cubin, template.name, dict(parameters), launches, workspace)
+    absent = {buffer.name for buffer in workspace if buffer.elements == "0"}  # as `lab.launches` has it
+    launches = tuple(
+        replace(launch, arguments=tuple(pair for pair in launch.arguments if pair[0] not in absent))
+        for launch in _launches(template, fixed, dtype)
+        if launch is not None
+    )
+    made = tuple(buffer for buffer in workspace if buffer.name not in absent)
+    return LibraryKernel(name, cubin, template.name, dict(parameters), launches, made)
 
 
 def _launches(template: Template, fixed: _Specialiser, dtype: str) -> list[LibraryLaunch | None]:
