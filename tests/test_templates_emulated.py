@@ -71,11 +71,19 @@ SGEMM = {
         "branches": False,
     },
 }
-VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name]
+VECTOR = "gemm/vector.cu.j2"
+VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
 VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
 IDS += SGEMM
+VECTORS = {
+    "vector": {},
+    "vector, one element a block": {"threads": 64, "elements": 1, "unroll": 2},
+    "vector, many elements a block": {"threads": 128, "elements": 64, "unroll": 1},
+}
+VARIANTS += [(VECTOR, given) for given in VECTORS.values()]
+IDS += VECTORS
 TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
 MOVES = [
     ("copy/linear.cu.j2", {}),
@@ -97,6 +105,7 @@ MOVES = [
 
 SHAPES = [(1, 1), (31, 33), (32, 64), (64, 5), (129, 68), (1000, 1), (3, 257)]
 SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
+VECTOR_SIZES = [(1, 1, 1), (1, 37, 5), (129, 1, 64), (1, 64, 257), (65, 1, 1031)]
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 
@@ -123,7 +132,8 @@ def ptx_of(source):
 @pytest.mark.parametrize(("name", "given"), VARIANTS, ids=IDS)
 def test_every_template_is_right_and_clean(name, given, layout, dtype):
     gemm = operator("gemm")
-    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(SIZES, FACTORS)):
+    sizes = VECTOR_SIZES if name == VECTOR else SIZES
+    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
         if i % 4 != ["nn", "nt", "tn", "tt"].index(layout) and i >= 3:
             continue  # every layout sees the smallest size whole and a quarter of the others
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
