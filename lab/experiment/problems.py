@@ -53,7 +53,7 @@ def problems(
         complete = _complete(computed, values, document, place)
         emulate = None
         if raw.emulate is not None:
-            emulate = _complete(computed, {**values, **raw.emulate}, document, ("emulate",))
+            emulate = _complete(computed, _smaller(values, raw.emulate), document, ("emulate",))
         label = " ".join(f"{name}={show(complete[name])}" for name in axes if name in complete)
         made.setdefault(repr(sorted(complete.items())), Problem(complete, emulate, label))
     return tuple(made.values()), axes
@@ -94,6 +94,18 @@ def _given(problem: object, document: Document) -> Iterator[tuple[dict[str, obje
             raise _error("too many problems", document, place, count, f"at most {_MOST_PROBLEMS}")
         for values in itertools.product(*axes.values()):
             yield dict(zip(axes, values, strict=True)), place
+
+
+def _smaller(values: Mapping[str, object], emulate: Mapping[str, object]) -> dict[str, object]:
+    """The problem with the fields of `emulate`; a size that is smaller already stays: of a row, a row is executed."""
+    chosen = {**values, **emulate}
+    for name, size in emulate.items():
+        match values.get(name), size:
+            case (bool(), _) | (_, bool()):
+                pass
+            case int(own), int(wanted):
+                chosen[name] = min(own, wanted)
+    return chosen
 
 
 def _range(given: dict[str, object], document: Document, place: Key) -> list[object]:

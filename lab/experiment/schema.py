@@ -91,7 +91,9 @@ class ExperimentFile(_Strict):
     )
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(
-        None, description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}"
+        None,
+        description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}. A size "
+        "that the problem has smaller stays",
     )
     emulate_at_most: int | None = Field(
         None, ge=1, description="Execute only so many variants on the CPU, evenly spread over the sweep; all by default"

@@ -35,6 +35,14 @@ def read(text, file="folder/exp.yaml"):
     return from_text(text, Path(file))
 
 
+def test_of_a_small_problem_no_larger_one_is_executed():
+    text = GOOD.replace("{m: 64, n: 32, k: 16}", "[{m: 64, n: 32, k: 16}, {m: 1, n: 32, k: 2}]").replace(
+        "  k: 8", "  {m: 9, k: 8}"
+    )
+    found = [(one.emulate["m"], one.emulate["n"], one.emulate["k"]) for one in read(text).problems]
+    assert found == [(9, 32, 8), (1, 32, 2)]
+
+
 def test_a_good_experiment():
     experiment = read(GOOD)
     assert experiment.name == "exp"
