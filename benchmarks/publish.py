@@ -2,8 +2,9 @@
 
 python benchmarks/publish.py reports/gemm_ladder reports/h200/gemm_ladder
 
-What is too large to commit gets smaller in two steps: records.json is compressed, then the page embeds the listings of
-fewer variants, the best ones. What was left out is printed, and stands in provenance.json.
+What is too large to commit gets smaller step by step: records.json is compressed, then loses the executions of every
+PTX line, the page embeds the listings of fewer variants, the best ones, and at last records.json is left out:
+records.csv has every variant's figures. What was left out is printed, and stands in provenance.json.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from lab.report import render
 from lab.store import Store, record_to_json
 
 MOST_BYTES = 4 * 2**20
+
+COMPRESSED = "records.json.gz"
 
 MARGIN = 0.95
 """Share of the room that listings may take: the page also names the texts of every variant that it embeds."""
@@ -36,7 +39,7 @@ def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str,
         What was changed or left out, as sentences.
 
     Raises:
-        SystemExit: It is too large even without listings.
+        SystemExit: It is too large even without listings and records.json.
     """
     with Store(run) as store, tempfile.TemporaryDirectory() as made:
         folder, said = Path(made), []
@@ -46,11 +49,14 @@ def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str,
             _compress(folder)
             said.append("records.json is compressed.")
         if _size(folder) > most_bytes:
-            said.append(_fewer_listings(store, folder, most_bytes))
+            _without_lines(folder)
+            said.append("The records do not say how often each PTX line was executed.")
+        if _size(folder) > most_bytes:
+            said += _fewer_listings(store, folder, most_bytes)
         provenance = {**record_to_json(store.run()), "published": said}
         (folder / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
         target.mkdir(parents=True, exist_ok=True)
-        for name in ("records.json", "records.json.gz"):
+        for name in ("records.json", COMPRESSED):
             (target / name).unlink(missing_ok=True)
         for file in folder.iterdir():
             shutil.copyfile(file, target / file.name)
@@ -62,25 +68,58 @@ def _size(folder: Path) -> int:
 
 
 def _compress(folder: Path) -> None:
-    """Replace records.json by its compressed form, the same bytes for the same records, and mend the page's link."""
-    records, page = folder / "records.json", folder / "index.html"
-    (folder / "records.json.gz").write_bytes(gzip.compress(records.read_bytes(), mtime=0))
+    """Replace records.json by its compressed form and mend the page's link."""
+    records = folder / "records.json"
+    _write_compressed(folder, records.read_bytes())
     records.unlink()
+    _link(folder, COMPRESSED)
+
+
+def _without_lines(folder: Path) -> None:
+    """Leave what was counted a PTX line, most of a record's bytes, out of the compressed records."""
+    made = json.loads(gzip.decompress((folder / COMPRESSED).read_bytes()))
+    for record in made["records"]:
+        if record["emulation"]:
+            record["emulation"]["lines"] = []
+    _write_compressed(folder, json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def _fewer_listings(store: Store, folder: Path, most_bytes: int) -> list[str]:
+    """Render the report again with as many listings as there is room for; without records.json where there is none."""
+    said = []
+    _render(store, folder, 0)
+    if _size(folder) > most_bytes:
+        (folder / COMPRESSED).unlink()
+        said.append("There was no room for records.json; records.csv has every variant's figures.")
+    size = _size(folder)
+    if size > most_bytes:
+        raise SystemExit(f"{size} bytes are too many to commit; the limit is {most_bytes}")
+    room = int((most_bytes - size) * MARGIN)
+    _render(store, folder, room)
+    if _size(folder) > most_bytes:  # the names of what is embedded took what little room there was
+        room = 0
+        _render(store, folder, room)
+    return [*said, f"Of the page's listings, those of the best variants are embedded, up to {room / 1e6:.2f} MB."]
+
+
+def _render(store: Store, folder: Path, listing_budget: int) -> None:
+    """The report beside the compressed records, if they are still there."""
+    render(store, listing_budget=listing_budget, folder=folder)
+    (folder / "records.json").unlink()
+    _link(folder, COMPRESSED if (folder / COMPRESSED).exists() else "")
+
+
+def _write_compressed(folder: Path, text: bytes) -> None:
+    """The same bytes for the same records."""
+    (folder / COMPRESSED).write_bytes(gzip.compress(text, mtime=0))
+
+
+def _link(folder: Path, name: str) -> None:
+    """Let the page's link to the records name this file; without a name it is left out."""
+    page = folder / "index.html"
     text = page.read_text(encoding="utf-8")
-    link = '<a href="{0}">{0}</a>'
-    page.write_text(text.replace(link.format("records.json"), link.format("records.json.gz")), encoding="utf-8")
-
-
-def _fewer_listings(store: Store, folder: Path, most_bytes: int) -> str:
-    """Render the report again with as many listings as there is room for."""
-    for listings in (False, True):
-        room = int((most_bytes - _size(folder)) * MARGIN) if listings else 0
-        render(store, listing_budget=room, folder=folder)
-        _compress(folder)
-        size = _size(folder)
-        if size > most_bytes:
-            raise SystemExit(f"{size} bytes are too many to commit; the limit is {most_bytes}")
-    return f"Of the page's listings, those of the best variants are embedded, up to {room / 1e6:.2f} MB."
+    link = f'<a href="{name}">{name}</a>' if name else "no records.json"
+    page.write_text(text.replace('<a href="records.json">records.json</a>', link), encoding="utf-8")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import json
 import re
+import shutil
 
 import pytest
 
@@ -55,20 +56,53 @@ def test_records_are_compressed_first(script, run, tmp_path):
     assert len(embedded(tmp_path / "out" / "index.html")) == len(embedded(run / "index.html"))
 
 
+def test_then_the_records_lose_what_was_counted_a_line(script, run, tmp_path):
+    counted = shutil.copytree(run, tmp_path / "counted")
+    given = json.loads((run / "records.json").read_bytes())
+    for place, record in enumerate(given["records"]):
+        record["emulation"]["lines"] = [{"cls": "fma", "threads": place, "lines": list(range(place, 900))}]
+    (counted / "records.json").write_text(json.dumps(given))
+    limit = sizes_at(run) + len(gzip.compress((run / "records.json").read_bytes())) + 500
+    said = script.publish(counted, tmp_path / "out", limit)
+    assert [sentence.split()[:2] for sentence in said] == [["records.json", "is"], ["The", "records"]]
+    left = json.loads(gzip.decompress((tmp_path / "out" / "records.json.gz").read_bytes()))
+    for record in given["records"]:
+        record["emulation"]["lines"] = []
+    assert left == given
+
+
+def sizes_at(run, *more):
+    """Bytes of the files that every published report has."""
+    files = ("index.html", "records.csv", *(file.name for file in run.glob("*.png")), *more)
+    return sum((run / name).stat().st_size for name in files)
+
+
 def test_then_the_page_has_fewer_listings(script, run, tmp_path):
     before = {
         file.name: file.read_bytes() for file in run.glob("*.*") if file.suffix in (".html", ".csv", ".json", ".png")
     }
-    files = ("index.html", "records.csv", *(file.name for file in run.glob("*.png")))
-    limit = sum((run / name).stat().st_size for name in files)  # with the compressed records it is too much
+    limit = sizes_at(run)  # with the compressed records it is too much
     said = script.publish(run, tmp_path / "out", limit)
-    assert [sentence.split()[0] for sentence in said] == ["records.json", "Of"]
+    assert [sentence.split()[0] for sentence in said] == ["records.json", "The", "Of"]
     assert size(tmp_path / "out") <= limit
     page = tmp_path / "out" / "index.html"
     assert 0 < len(embedded(page)) < len(embedded(run / "index.html"))
     assert 'href="records.json.gz"' in page.read_text()
     assert json.loads((tmp_path / "out" / "provenance.json").read_text())["published"] == list(said)
     assert {name: (run / name).read_bytes() for name in before} == before
+
+
+def test_at_last_the_records_are_left_out(script, run, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    with script.Store(run) as store:
+        render(store, listing_budget=0, folder=bare)
+    limit = sizes_at(bare) + 500
+    said = script.publish(run, tmp_path / "out", limit)
+    assert any("no room for records.json" in sentence for sentence in said)
+    assert size(tmp_path / "out") <= limit
+    assert not list((tmp_path / "out").glob("records.json*"))
+    assert "records.json<" not in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_what_does_not_fit_at_all_is_refused(script, run, tmp_path):
