@@ -60,13 +60,14 @@ def test_then_the_records_lose_what_was_counted_a_line(script, run, tmp_path):
     counted = shutil.copytree(run, tmp_path / "counted")
     given = json.loads((run / "records.json").read_bytes())
     for place, record in enumerate(given["records"]):
-        record["emulation"]["lines"] = [{"cls": "fma", "threads": place, "lines": list(range(place, 900))}]
+        record["emulation"] = {"lines": [{"cls": "fma", "threads": place, "lines": list(range(place, 900))}]}
+    given["records"][0]["emulation"] = None  # it failed before
     (counted / "records.json").write_text(json.dumps(given))
     limit = sizes_at(run) + len(gzip.compress((run / "records.json").read_bytes())) + 500
     said = script.publish(counted, tmp_path / "out", limit)
     assert [sentence.split()[:2] for sentence in said] == [["records.json", "is"], ["The", "records"]]
     left = json.loads(gzip.decompress((tmp_path / "out" / "records.json.gz").read_bytes()))
-    for record in given["records"]:
+    for record in given["records"][1:]:
         record["emulation"]["lines"] = []
     assert left == given
 
