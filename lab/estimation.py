@@ -25,6 +25,7 @@ class EstimateTask:
         ptx: Static mix of its PTX, which the counts are of.
         warps_per_block: Warps of a block.
         blocks_per_sm: Resident blocks.
+        overhead_s: Least time of the launches before it.
     """
 
     gpu: Gpu
@@ -32,19 +33,21 @@ class EstimateTask:
     ptx: KernelMix
     warps_per_block: int
     blocks_per_sm: int
+    overhead_s: float = 0.0
 
 
 def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Estimate | None]:
     """Execute, and estimate where there is a model and the counts are of its kernel."""
     done = emulate(task, ptx)
-    if model is None or done.executed is None or [step.entry for step in done.launches] != [model.ptx.name]:
+    executed = [step.executed for step in done.launches if model and step.entry == model.ptx.name and step.executed]
+    if model is None or len(executed) != 1:
         return done, None
     found = estimate(
         model.gpu,
         model.loop,
         warps_per_block=model.warps_per_block,
         blocks_per_sm=model.blocks_per_sm,
-        traffic=traffic_of(done.executed),
+        traffic=traffic_of(executed[0]),
         trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
     )
     return done, found

@@ -104,7 +104,7 @@ class Entry(_Strict):
 
 
 class LaunchDeclaration(_Strict):
-    """One launch of a sequence."""
+    """One launch of a sequence; the `main` one does all of the problem's operations, what others do is overhead."""
 
     entry: str
     grid: list[str | int] = Field(min_length=1, max_length=3)
@@ -113,6 +113,7 @@ class LaunchDeclaration(_Strict):
     shared_bytes: str | int = 0
     bytes_moved: str | int | None = None
     when: str | None = None
+    main: bool = False
 
 
 class WorkspaceDeclaration(_Strict):

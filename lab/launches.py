@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from lab import yamlfile
 from lab.errors import UserError
-from lab.expressions import Scalar, evaluate, names_in
+from lab.expressions import Scalar, evaluate
 from lab.kernels import ELEMENT_BYTES, FrontMatter, LaunchDeclaration, Template, compile_time_names
 
 _MOST_GRID = (2**31 - 1, 65535, 65535)
@@ -41,6 +41,7 @@ class Launch:
             ``("A", "float32*")``.
         bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
             does not.
+        main: Of a sequence, the launch that does all of the problem's operations.
     """
 
     entry: str
@@ -49,6 +50,7 @@ class Launch:
     dynamic_shared_bytes: int
     arguments: tuple[tuple[str, str], ...]
     bytes_moved: int | None = None
+    main: bool = False
 
     def without(self, names: Collection[str]) -> Launch:
         """The launch without arguments of these names."""
@@ -93,6 +95,12 @@ class Launches:
     def entries(self) -> tuple[str, ...]:
         """Symbols that are launched, each once, in order."""
         return tuple(dict.fromkeys(step.entry for step in self.steps))
+
+    @property
+    def main(self) -> Launch | None:
+        """The only launch, or the one that does all of the problem's operations; None where several share them."""
+        found = self.steps if len(self.steps) == 1 else [step for step in self.steps if step.main]
+        return found[0] if len(found) == 1 else None
 
     @property
     def bytes_moved(self) -> int | None:
@@ -196,6 +204,7 @@ class _Context:
             self._size(declared.shared_bytes, (*path, "shared_bytes"), most=2**31 - 1),
             tuple((name, kind.replace("T", self.dtype)) for name, kind in declared.arguments.items()),
             None if moved is None else self._size(moved, (*path, "bytes_moved"), most=2**63 - 1),
+            declared.main,
         )
 
     def workspace(self, name: str) -> Workspace:
@@ -205,17 +214,19 @@ class _Context:
         if name in self.names:
             accepted = "a name that the problem and the parameters do not have"
             raise self.error("this workspace buffer cannot be made", path, found=name, accepted=accepted)
-        if made.elements == 0 and self._depends_on_sizes(declared.elements, path):
+        if made.elements == 0 and self._parameters_say(declared.elements, path) != 0:
             accepted = "at least one element; only the parameters, which the compiled kernel knows too, may say 0"
             raise self.error("this workspace buffer cannot be made", path, found=0, accepted=accepted)
         return made
 
-    def _depends_on_sizes(self, expression: str | int, path: Key) -> bool:
-        """Whether its value may change from one launch of the compiled kernel to another."""
-        if isinstance(expression, int):
-            return False
-        used = names_in(expression, at=self.template.document.at(*path), key=yamlfile.dotted(path))
-        return any(not isinstance(self.problem.get(name, ""), str | bool) for name in used)
+    def _parameters_say(self, expression: str | int, path: Key) -> Scalar | None:
+        """Its value if no size of the problem has a part in it, so that the compiled kernel knows it too; else None."""
+        unknown = {name: object() for name, value in self.problem.items() if not isinstance(value, bool | str)}
+        try:
+            names = {**self.names, **unknown}
+            return evaluate(expression, names, at=self.template.document.at(*path), key=yamlfile.dotted(path))
+        except UserError:
+            return None
 
     def entry(self) -> str:
         """The entry point of the short form: the first whose `when` holds."""

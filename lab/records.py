@@ -21,8 +21,8 @@ from lab.expressions import Scalar
 from lab.gpu.job import BaselineResult, JobResult, Stage
 from lab.isa.mix import module_mix, to_json
 from lab.isa.ptx import read_ptx
-from lab.launches import Launch, predictions
-from lab.limits import Gpu, LaunchFacts, Prediction, from_description, gpu_for, predict, predict_sequence
+from lab.launches import Launch, Launches, predictions
+from lab.limits import Gpu, LaunchFacts, Prediction, delayed, from_description, gpu_for, predict, predict_sequence
 from lab.limits.gpus import WARP
 from lab.measurement import GpuDescription, Merit
 from lab.pipeline import Estimate
@@ -57,7 +57,8 @@ def judged(
     """
     record = replace(record, emulation=emulation)
     if estimate is not None and model is not None and record.launch is not None:
-        record = replace(record, estimate=estimate.on(model.gpu, math.prod(record.launch.grid), model.blocks_per_sm))
+        full = estimate.on(model.gpu, math.prod(record.launch.grid), model.blocks_per_sm)
+        record = replace(record, estimate=full.delayed(record.flops, model.overhead_s))
     if emulation.fault:
         return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
@@ -76,7 +77,7 @@ def inspected(
     searched: int | None = None,
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be; `searched` is the round of a search."""
-    steps, problem = planned.launches.steps, planned.point.problem.values
+    steps, main, problem = planned.launches.steps, planned.launches.main, planned.point.problem.values
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
@@ -90,7 +91,7 @@ def inspected(
         flops=experiment.operator.flops(problem),
         bytes_moved=experiment.operator.bytes_moved(problem),
         merit=experiment.operator.merit,
-        launch=_geometry(steps[0]) if len(steps) == 1 else None,
+        launch=_geometry(main) if main else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
         round=searched,
         mappings=kernels.mappings(planned.point.kernel.template),
@@ -111,10 +112,11 @@ def inspected(
             disassembler=outcome.disassembly.version,
         ),
     )
+    if main is not None:
+        prediction = _prediction(experiment, planned, outcome, gpu, main)
+        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=prediction)
     if len(steps) == 1:
-        entry = steps[0].entry
-        prediction = _prediction(experiment, planned, outcome, gpu, steps[0])
-        return replace(record, ptx=outcome.ptx[entry], sass=outcome.sass[entry], prediction=prediction)
+        return record
     described = tuple(
         replace(
             step,
@@ -129,7 +131,11 @@ def inspected(
 
 
 def estimate_task(
-    experiment: Experiment, record: VariantRecord, outcome: Built | BuildFailure, gpu: GpuDescription | None
+    experiment: Experiment,
+    planned: Planned,
+    record: VariantRecord,
+    outcome: Built | BuildFailure,
+    gpu: GpuDescription | None,
 ) -> EstimateTask | None:
     """What the model of the schedulers needs besides counts; None where it has nothing to say of the variant."""
     if isinstance(outcome, BuildFailure) or record.launch is None or record.ptx is None:
@@ -138,7 +144,14 @@ def estimate_task(
     if loop is None or not loop.fma or not held or record.merit is not Merit.TFLOPS:
         return None
     warps = -(-math.prod(record.launch.block) // WARP)
-    return EstimateTask(_target(experiment, record.arch, gpu), loop, record.ptx, warps, held)
+    target = _target(experiment, record.arch, gpu)
+    return EstimateTask(target, loop, record.ptx, warps, held, _overhead_seconds(planned.launches, target))
+
+
+def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
+    """Least time of the launches beside the main one: that of their traffic, as their template declares it."""
+    moved = sum(step.bytes_moved or 0 for step in launches.steps if step is not launches.main)
+    return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
 def _geometry(launch: Launch) -> LaunchRecord:
@@ -155,19 +168,19 @@ def _prediction(
 ) -> Prediction | None:
     """None where the GPU table has no product for the architecture, or no rate for the arithmetic type.
 
-    A launch of a sequence does an unknown part of the problem's operations: of it only the occupancy is known, and
-    the time of the traffic that its template declares.
+    A launch of a sequence does all of the problem's operations if its template says so; else it does an unknown part of
+    them, and only its occupancy is known, and the time of the traffic that its template declares.
     """
     operator, problem = experiment.operator, planned.point.problem.values
-    alone = len(planned.launches.steps) == 1
+    main = launch is planned.launches.main
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
             outcome.sass[launch.entry],
             outcome.build.resources[launch.entry],
             LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
-            flops=operator.flops(problem) if alone else 0,
-            bytes_moved=operator.bytes_moved(problem) if alone else launch.bytes_moved or 0,
+            flops=operator.flops(problem) if main else 0,
+            bytes_moved=operator.bytes_moved(problem) if main and not launch.bytes_moved else launch.bytes_moved or 0,
             dtype=str(operator.fma_dtype(problem)),
             merit=operator.merit,
         )
@@ -183,8 +196,12 @@ def _together(
     if len(parts) < len(steps):
         return None
     operator, problem = experiment.operator, planned.point.problem.values
+    main, target = planned.launches.main, _target(experiment, planned.request.arch, gpu)
+    if main is not None:
+        before = parts[planned.launches.steps.index(main)]
+        return delayed(before, operator.flops(problem), _overhead_seconds(planned.launches, target))
     return predict_sequence(
-        _target(experiment, planned.request.arch, gpu),
+        target,
         parts,
         flops=operator.flops(problem),
         bytes_needed=operator.bytes_moved(problem),

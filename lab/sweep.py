@@ -234,7 +234,7 @@ class Sweep:
             record = records.inspected(self.experiment, one, outcome, self.gpu, self.round)
             self.store.write_files(one.variant, records.files_of(one, outcome, record))
             code = (outcome.build.ptx, outcome.build.cubin) if isinstance(outcome, Built) else ("", b"")
-            model = records.estimate_task(self.experiment, record, outcome, self.gpu)
+            model = records.estimate_task(self.experiment, one, record, outcome, self.gpu)
             self._held[one.position] = _Item(one, record, *code, model)
         self._release()
 

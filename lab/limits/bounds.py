@@ -264,6 +264,21 @@ def predict_sequence(
     return replace(least, bounds=tuple(bounds))
 
 
+def delayed(prediction: Prediction, flops: int, seconds: float) -> Prediction:
+    """The ceiling of a kernel with other launches before it that do none of the operations.
+
+    Args:
+        prediction: Of the kernel alone.
+        flops: Floating-point operations of the problem.
+        seconds: Least time of the other launches.
+    """
+    bounds = tuple(
+        replace(bound, tflops=flops / (flops / bound.tflops + seconds * 1e12)) if bound.tflops else bound
+        for bound in prediction.bounds
+    )
+    return replace(prediction, bounds=bounds)
+
+
 def _hot(mix: KernelMix) -> Counts:
     """Counts of the hot loop, or of the whole kernel where it has no loop."""
     return next((loop.counts for loop in mix.loops if loop.hot), mix.counts)

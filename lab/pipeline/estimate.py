@@ -30,6 +30,10 @@ class Estimate:
         at_once = gpu.sms * blocks_per_sm
         return replace(self, tflops=self.tflops * blocks / (at_once * -(-blocks // at_once)))
 
+    def delayed(self, flops: int, seconds: float) -> Estimate:
+        """The same with other launches before it, which take so long and do none of the operations."""
+        return replace(self, tflops=flops / (flops / self.tflops + seconds * 1e12)) if seconds else self
+
 
 def estimate(
     gpu: Gpu, loop: MainLoop, *, warps_per_block: int, blocks_per_sm: int, traffic: Traffic, trips: float | None = None
