@@ -12,7 +12,7 @@ from typing import Final
 from scipy import stats
 
 from lab.measurement import Kind, Merit
-from lab.report import figures
+from lab.report import counted, figures
 from lab.report.effects import factors, main_effects, observations
 from lab.report.figures import Basis, Response
 from lab.report.model import costliest
@@ -192,6 +192,8 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
     if measurement and measurement.remeasured:
         again = first.rate(measurement.remeasured.median)
         sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
+    if said := counted.sentence(first):
+        sentences.append(said)
     return headline, sentences
 
 

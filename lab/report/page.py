@@ -81,6 +81,7 @@ def page(
         different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
         most_bars=chartdata.MOST_BARS,
         strays=_strays(analysis),
+        profiled=[(one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays],
         problems=len(by_problem(analysis.run, analysis.records)),
     )
 
@@ -113,6 +114,7 @@ def _data(
         "datasets": {
             "bars": bars,
             "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
+            "explain": [asdict(point) for point in analysis.explanation.points] if analysis.explanation else [],
         },
         "mix": chartdata.pack_slices(analysis.slices),
         "colours": style.CLASS_COLOURS,
@@ -188,6 +190,7 @@ def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
 def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
     """Compilers, disassemblers and the card's state over all variants."""
     builds = [record.build for record in records if record.build]
+    profilers = dict.fromkeys(record.profile.profiler for record in records if record.profile)
     cards: list[CardState] = [
         card for r in records if r.measurement for card in (r.measurement.before, r.measurement.after)
     ]
@@ -205,5 +208,6 @@ def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
         ("temperature", _span((card.temperature_c for card in cards), "°C")),
         ("throttle reasons", ", ".join(throttles) or ("none" if cards else "")),
         ("L2 cache", ", ".join(caches)),
+        ("profiler", ", ".join(profilers)),
     ]
     return [(name, text) for name, text in rows if text]
