@@ -189,7 +189,12 @@ def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:
 
 
 def curve_chart(found: Curve, response: Response) -> Chart:
-    """Throughput along a problem axis, and a strip with the fastest kernel at each value."""
+    """Throughput along a problem axis, and a strip with the fastest kernel at each value; a choice for each part."""
+    choices = tuple(Choice(part or "curve", _curve(found, part, response)) for part in found.parts)
+    return Chart("curve", f"{response.axis} against {found.axis}", choices)
+
+
+def _curve(found: Curve, part: str, response: Response) -> Spec:
     names = [*found.kernels, *found.baselines]
     colours = [style.series_colour(i) for i in range(len(found.kernels))]
     colours += [style.BASELINES[i % len(style.BASELINES)] for i in range(len(found.baselines))]
@@ -213,7 +218,7 @@ def curve_chart(found: Curve, response: Response) -> Chart:
         alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} ({response.unit})", format=".2f"),
         alt.Tooltip(field="label", type="nominal", title="best variant"),
     ]
-    base = alt.Chart(alt.NamedData("curve"))
+    base = alt.Chart(alt.NamedData("curve")).transform_filter(alt.FieldEqualPredicate(field="part", equal=part))
     value = alt.Y(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
     lines = base.mark_line(point={"size": 24, "cursor": "pointer"}).encode(
         x=x_axis, y=value, color=colour, strokeDash=dashes, tooltip=tooltip
@@ -228,7 +233,7 @@ def curve_chart(found: Curve, response: Response) -> Chart:
     spec: Spec = whole.to_dict(validate=False)
     for key in ("$schema", "config"):
         spec.pop(key, None)
-    return Chart("curve", f"{response.axis} against {found.axis}", (Choice("curve", spec),))
+    return spec
 
 
 def model_chart(columns: Sequence[Column], found: Sequence[Agreement], response: Response) -> Chart:

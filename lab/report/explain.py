@@ -49,6 +49,7 @@ class Explained:
         value: The figure.
         label: What tells the variant from its siblings.
         variant: Its id.
+        part: `Point.part`.
     """
 
     x: float
@@ -58,6 +59,7 @@ class Explained:
     value: float
     label: str
     variant: str
+    part: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,14 @@ class Family:
     """One kernel over the whole axis, in words.
 
     Attributes:
+        part: `Point.part`.
         name: The kernel's name.
         wins: Values of the axis where it is the fastest; empty where it never is.
         figures: By column name the range of a figure, as its column shows it; columns without a value are absent.
         waits: What its profiled variants wait for most, each reason once.
     """
 
+    part: str
     name: str
     wins: str
     figures: Mapping[str, str]
@@ -102,7 +106,7 @@ def explain(
         return None
     named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
     points = [
-        Explained(point.x, point.name, figure.id, kind, float(value), point.label, point.variant)
+        Explained(point.x, point.name, figure.id, kind, float(value), point.label, point.variant, point.part)
         for point in found.points
         if point.variant
         for figure in FIGURES
@@ -114,7 +118,11 @@ def explain(
     if not any(point.kind in (Kind.EMULATED, Kind.MEASURED) for point in points):
         return None
     shown = {name: named[name] for figure in figures for name in figure.columns}
-    families = tuple(_family(name, found, by_id, shown, named) for name in found.kernels)
+    families = tuple(
+        _family(name, found.only(part), by_id, shown, named)
+        for part in found.parts
+        for name in found.only(part).kernels
+    )
     return Explanation(figures, shown, tuple(point for point in points if point.figure in telling), families)
 
 
@@ -130,6 +138,7 @@ def _family(
     figures = {key: _range(column, records) for key, column in shown.items()}
     waits = [str(value).rpartition(" ")[0] for r in records if (value := named["counted_wait"].get(r)) is not None]
     return Family(
+        best[0].part,
         name,
         ranges(sorted({point.x for point in found.points}), {point.x for point in best if point.best}),
         {key: words for key, words in figures.items() if words},

@@ -17,14 +17,21 @@ _HEIGHT: Final = 190
 
 
 def explain_charts(explanation: Explanation, found: Curve) -> tuple[Chart, ...]:
-    """One small chart a figure along the curve's axis: lines are predicted or emulated, dots measured."""
+    """One small chart a figure along the curve's axis, a choice for each part as the curve has it.
+
+    Lines are predicted or emulated, dots measured.
+    """
     return tuple(
-        Chart(f"explain-{figure.id}", f"{figure.title} against {found.axis}", (Choice("", _spec(figure, found)),))
+        Chart(
+            f"explain-{figure.id}",
+            f"{figure.title} against {found.axis}",
+            tuple(Choice(part or "curve", _spec(figure, found, part)) for part in found.parts),
+        )
         for figure in explanation.figures
     )
 
 
-def _spec(figure: Figure, found: Curve) -> Spec:
+def _spec(figure: Figure, found: Curve, part: str) -> Spec:
     colours = [style.series_colour(i) for i in range(len(found.kernels))]
     colour = alt.Color(
         field="name", type="nominal", scale=alt.Scale(domain=list(found.kernels), range=colours), legend=None
@@ -43,9 +50,11 @@ def _spec(figure: Figure, found: Curve) -> Spec:
         alt.Tooltip(field="kind", type="nominal", title="kind"),
         alt.Tooltip(field="label", type="nominal", title="variant"),
     ]
-    base = alt.Chart(alt.NamedData("explain")).encode(x=x_axis, y=value, color=colour, tooltip=tooltip)
-    mine = f"datum.figure === '{figure.id}'"
+    mine = alt.Chart(alt.NamedData("explain")).transform_filter(alt.FieldEqualPredicate(field="part", equal=part))
+    base = mine.transform_filter(alt.FieldEqualPredicate(field="figure", equal=figure.id)).encode(
+        x=x_axis, y=value, color=colour, tooltip=tooltip
+    )
     measured = f"datum.kind === '{Kind.MEASURED}'"
-    lines = base.transform_filter(f"{mine} && !({measured})").mark_line(strokeWidth=1.4)
-    dots = base.transform_filter(f"{mine} && {measured}").mark_point(filled=True, size=42, opacity=1, cursor="pointer")
+    lines = base.transform_filter(f"!({measured})").mark_line(strokeWidth=1.4)
+    dots = base.transform_filter(measured).mark_point(filled=True, size=42, opacity=1, cursor="pointer")
     return finish(alt.layer(lines, dots), _HEIGHT)

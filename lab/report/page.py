@@ -81,6 +81,7 @@ def page(
         different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
         most_bars=chartdata.MOST_BARS,
         strays=_strays(analysis),
+        curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
         profiled=[(one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays],
         problems=len(by_problem(analysis.run, analysis.records)),
     )

@@ -53,7 +53,7 @@ class Analysis:
         axes: Ratio columns that have values.
         by: Column that colours the ratio chart and its values, or None.
         baseline: Name and throughput, where one is the same for all variants, else None.
-        curve: Throughput along a problem axis, where the problems differ in one number; else None.
+        curve: Throughput along a problem axis, where the problems differ in one number (and in words); else None.
         explanation: What explains the curve, where its figures are known.
         agreements: Predictions against measurements, where there are enough of both.
         strays: Profiled variants that their prediction misses most, and what the counters say of them.
@@ -242,8 +242,10 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
     words = {Basis.MEASURED: "throughput", Basis.ESTIMATE: "estimated throughput", Basis.CEILING: "predicted ceiling"}
     what = words[a.response.basis]
     if a.curve:
-        title = f"{name}: {what} against {a.curve.axis}"
-        made.append(plots.curve(folder / "curve.png", a.curve, a.response, title=title))
+        for number, part in enumerate(a.curve.parts):
+            file = "curve.png" if not number else f"curve-{number + 1}.png"
+            title = f"{name}: {what} against {a.curve.axis}{f', {part}' if part else ''}"
+            made.append(plots.curve(folder / file, a.curve.only(part), a.response, title=title))
     if a.axes:
         made.append(
             plots.ratio(

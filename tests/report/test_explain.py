@@ -107,6 +107,33 @@ def test_the_page_and_the_tables_have_it(run):
     assert [line.split(",")[place] for line in lines] == ["1.0", "2.0", "", "", "", "", "1.0", "2.0"]
 
 
+def test_several_curves_are_explained_one_by_one(run):
+    records, facts = run.records(), replace(run.run(), problem_axes=("n", "dtype"))
+    both = tuple(
+        replace(record, variant=f"{record.variant}-{dtype}", problem={**record.problem, "dtype": dtype})
+        for dtype in ("float16", "bfloat16")
+        for record in records
+    )
+    along = curve(facts, both, response_of(both))
+    explained = explain(along, both, columns_for(facts, both), Merit.BANDWIDTH)
+    assert [(f.part, f.name, f.wins) for f in explained.families] == [
+        (f"dtype={dtype}", name, wins)
+        for dtype in ("float16", "bfloat16")
+        for name, wins in (("a", "256 to 512"), ("b", "1024 to 2048"))
+    ]
+    for chart in explain_charts(explained, along):
+        assert [choice.label for choice in chart.choices] == ["dtype=float16", "dtype=bfloat16"]
+    run.clear()
+    run.write_run(replace(facts, variants=len(both)))
+    for position, record in enumerate(both):
+        run.write(record, position)
+    files = {path.name: path for path in render(run)}
+    assert {"curve.png", "curve-2.png"} <= set(files)
+    text = files["index.html"].read_text()
+    assert 'data-switch="curve explain-bytes explain-occupancy explain-special"' in text
+    assert "<td>dtype=bfloat16</td>" in text
+
+
 def test_without_counters_the_emulated_part_stands_alone(run):
     for position, record in enumerate(run.records()):
         run.write(replace(record, profile=None), position)
