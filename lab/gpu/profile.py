@@ -138,13 +138,21 @@ class _Found:
 def _chunk(orders: Sequence[Order], profiler: _Profiler) -> Counted:
     name = f"Nsight Compute {ncu.version(profiler.command)}".strip()
     simple, others = [o for o in orders if o.simple], [o for o in orders if not o.simple]
-    parts, remarks = [], []
-    if simple:
-        parts.append(_profile(simple, {**TRAFFIC, **EXECUTION}, profiler, flush=True))
-    if others:
-        traffic = _profile(others, TRAFFIC, profiler, flush=False)
-        parts += [traffic, _profile(others, EXECUTION, profiler, flush=False)]
-        remarks = [NOT_FLUSHED, *([REPLAYED] if traffic.passes > 1 else [])]
+    wanted = [(simple, {**TRAFFIC, **EXECUTION}, True), (others, TRAFFIC, False), (others, EXECUTION, False)]
+    parts, failures, remarks = [], [], [NOT_FLUSHED]
+    for some, fields, flush in wanted:
+        if not some:
+            continue
+        try:
+            part = _profile(some, fields, profiler, flush=flush)
+        except ncu.ProfilerError as error:
+            failures.append(error)
+            continue
+        parts.append(part)
+        if fields is TRAFFIC and part.passes > 1:
+            remarks.append(REPLAYED)
+    if not parts:
+        raise failures[0]
     made = {}
     for order in orders:
         halves = [part.launches[order.job.variant] for part in parts if order.job.variant in part.launches]
@@ -153,7 +161,9 @@ def _chunk(orders: Sequence[Order], profiler: _Profiler) -> Counted:
             steps = zip(order.job.launches.steps, each, strict=True)
             launches = tuple(counters(step.entry, values) for step, values in steps)
             made[order.job.variant] = Profile(name, order.cache, launches, () if order.simple else tuple(remarks))
-    return Counted(made, tuple(dict.fromkeys(note for part in parts for note in part.notes)))
+    notes = [note for part in parts for note in part.notes]
+    notes += [f"Some hardware counters were not read: {error}." for error in failures]
+    return Counted(made, tuple(dict.fromkeys(notes)))
 
 
 def counters(kernel: str, values: Mapping[str, float]) -> LaunchCounters:

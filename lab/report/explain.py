@@ -47,9 +47,7 @@ class Explained:
         figure: `Figure.id`.
         kind: Kind of the figure.
         value: The figure.
-        label: What tells the variant from its siblings.
         variant: Its id.
-        part: `Point.part`.
     """
 
     x: float
@@ -57,9 +55,7 @@ class Explained:
     figure: str
     kind: Kind
     value: float
-    label: str
     variant: str
-    part: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ def explain(
         return None
     named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
     points = [
-        Explained(point.x, point.name, figure.id, kind, float(value), point.label, point.variant, point.part)
+        Explained(point.x, point.name, figure.id, kind, float(value), point.variant)
         for point in found.points
         if point.variant
         for figure in FIGURES

@@ -115,8 +115,8 @@ def _data(
         "datasets": {
             "bars": bars,
             "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
-            "explain": [asdict(point) for point in analysis.explanation.points] if analysis.explanation else [],
         },
+        "explain": _explained(analysis),
         "mix": chartdata.pack_slices(analysis.slices),
         "colours": style.CLASS_COLOURS,
         "opcodes": opcode_classes(analysis.records),
@@ -124,6 +124,14 @@ def _data(
         "files": {**FILES, "provenance": "provenance.json"},
         "first": next((bar.variant for bar in ranked_bars(analysis) if bar.variant), None),
     }
+
+
+def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
+    """What explains the curve: the place of the curve's point, the figure, its kind and its value."""
+    if analysis.curve is None or analysis.explanation is None:
+        return []
+    places = {point.variant: place for place, point in enumerate(analysis.curve.points) if point.variant}
+    return [(places[p.variant], p.figure, p.kind, _number(p.value)) for p in analysis.explanation.points]
 
 
 def ranked_bars(analysis: Analysis) -> list[chartdata.Bar]:

@@ -97,6 +97,21 @@ def test_what_hinders_it_altogether_is_one_note(count, how, said):
     assert said in notes[0]
 
 
+def test_a_part_that_fails_takes_nothing_from_the_others(count, monkeypatch):
+    whole = profile._profile
+
+    def without_sequences(orders, fields, profiler, *, flush):
+        if fields is profile.TRAFFIC:
+            raise ProfilerError("it broke")
+        return whole(orders, fields, profiler, flush=flush)
+
+    monkeypatch.setattr(profile, "_profile", without_sequences)
+    made, notes = count(order("v1", "double"), order("v2", "double", "double"))
+    assert notes == ["Some hardware counters were not read: it broke."]
+    assert made["v1"].dram_bytes == 1536.0
+    assert (made["v2"].dram_bytes, made["v2"].occupancy) == (None, 0.75)
+
+
 def test_no_profiler_is_one_note(monkeypatch):
     monkeypatch.setattr(profile.locate, "tool", lambda name: None)
     (found,) = profiles([order("v1", "double")], seconds=60.0)
