@@ -72,6 +72,10 @@ def run(
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
     emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    profile: Annotated[
+        bool | None,
+        typer.Option(help="Read hardware counters of the best variants.", show_default="where the experiment says so"),
+    ] = None,
     resume: Annotated[
         bool | None,
         typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
@@ -93,6 +97,7 @@ def run(
         emulate=emulate,
         archs=tuple(arch or ()),
         toolchains=tuple(toolchain or ()),
+        profile=profile,
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
     )

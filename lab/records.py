@@ -374,7 +374,10 @@ def baseline_text(found: Mapping[str, str]) -> str:
 def conditions_of(
     experiment: Experiment, gpu: GpuDescription | None, *, emulated: bool, measured: bool
 ) -> dict[str, object]:
-    """What decides a record besides its variant's id: records made under equal conditions are as good as new ones."""
+    """What decides a record besides its variant's id: records made under equal conditions are as good as new ones.
+
+    Which variants are profiled is none of it: a profile is added to a record that is there, and changes nothing in it.
+    """
     source = experiment.operator_reference.rpartition(":")[0]
     return {
         "operator": experiment.operator_reference,

@@ -14,7 +14,7 @@ from typing import Protocol
 from lab import records, report, workers
 from lab.building import BuildFailure, Built
 from lab.errors import StoreError, UserError
-from lab.experiment import Expansion, Experiment, expand, load, neighbours
+from lab.experiment import Expansion, Experiment, ProfileModel, expand, load, neighbours
 from lab.gpu.describe import probe
 from lab.gpu.job import JobResult
 from lab.gpu.line import GpuLine
@@ -22,6 +22,7 @@ from lab.gpu.session import GpuSession, remeasure
 from lab.limits import gpu_for
 from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
+from lab.profiling import count
 from lab.search import Pruner, leaders
 from lab.store import RunRecord, Store, VariantRecord
 from lab.sweep import Sweep, job_of, policy_of
@@ -40,6 +41,7 @@ class Options:
         emulate: Execute every variant on the CPU, where the experiment gives a size for it.
         archs: In place of the experiment's, unless empty.
         toolchains: In place of the experiment's, unless empty.
+        profile: Read hardware counters of the best variants; by default where the experiment says so.
         resume: Go on with the run that is in the directory; by default where it is unfinished.
         command: The command that repeats the run, for the record.
     """
@@ -51,6 +53,7 @@ class Options:
     emulate: bool = True
     archs: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
+    profile: bool | None = None
     resume: bool | None = None
     command: str = ""
 
@@ -69,6 +72,12 @@ class Observer(Protocol):
 
     def recorded(self, record: VariantRecord) -> None:
         """One variant is finished."""
+
+    def counting(self, variants: int) -> None:
+        """Hardware counters of so many variants are to be read."""
+
+    def counted(self, variants: int) -> None:
+        """Those of so many more were."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         experiment,
         archs=options.archs or experiment.archs,
         toolchains=options.toolchains or experiment.toolchains,
+        profile=_profile_rules(experiment, asked=options.profile),
     )
     if experiment.gpu:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is told of before anything is built
@@ -158,6 +168,8 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
                 facts = _rounds(sweep, planned, tools, archs, facts)
             store.drop_others({one.variant for one in planned})
             _remeasure_winners(sweep, planned)
+            if experiment.profile:
+                count(sweep, planned, experiment.profile)
         except KeyboardInterrupt:
             interrupted = True
             left = f"The run was interrupted; {store.count()} of {facts.variants} variants are here."
@@ -169,6 +181,12 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         pages = report.render(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted})
         return Outcome(folder, facts, store.records(), pages, interrupted)
+
+
+def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileModel | None:
+    if asked is None:
+        return experiment.profile
+    return experiment.profile or ProfileModel.model_validate({}) if asked else None
 
 
 def _earlier(

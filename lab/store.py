@@ -34,6 +34,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from lab.counters import Profile
 from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
 from lab.errors import StoreError
 from lab.expressions import Scalar
@@ -47,8 +48,11 @@ from lab.toolchain.base import Resources
 PROVENANCE = "provenance.json"
 """The file of a variant that is written last; it holds the sizes of the others."""
 
-SCHEMA = 7
+SCHEMA = 8
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
+
+READ_TOO = (7,)
+"""Older schemas whose records are those of this one without some optional field: 7 had no `profile`."""
 
 
 class Status(StrEnum):
@@ -247,6 +251,7 @@ class VariantRecord:
             request to global memory, bank conflicts a request to shared memory.
         estimate: Throughput by the model of the schedulers; None where it does not apply, or nothing was executed on
             the CPU.
+        profile: What hardware counters said; None where they were not read.
     """
 
     variant: str
@@ -274,6 +279,7 @@ class VariantRecord:
     mappings: tuple[str, ...] = ()
     accesses: Mapping[str, float] = field(default_factory=dict)
     estimate: Estimate | None = None
+    profile: Profile | None = None
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""
@@ -465,9 +471,10 @@ class Store:
         if state != "ok":
             raise sqlite3.DatabaseError(state)
         found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if found == 0:
+        if found == 0 or (found in READ_TOO and self._lock is not None):  # what is written from now on is of this one
             self._db.execute(f"PRAGMA user_version={SCHEMA}")
-        return found or SCHEMA
+            return SCHEMA
+        return SCHEMA if found in READ_TOO else found
 
     def _set_aside(self, path: Path, error: sqlite3.DatabaseError) -> None:
         """Rename a database that is damaged: what it holds cannot be trusted, and all of it can be made again."""

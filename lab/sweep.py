@@ -63,6 +63,12 @@ class Watcher(Protocol):
     def recorded(self, record: VariantRecord) -> None:
         """One variant is finished."""
 
+    def counting(self, variants: int) -> None:
+        """Hardware counters of so many variants are to be read."""
+
+    def counted(self, variants: int) -> None:
+        """Those of so many more were."""
+
 
 @dataclass(slots=True)
 class _Item:

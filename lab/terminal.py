@@ -87,6 +87,14 @@ class RunProgress:
             self._best = record
             self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
 
+    def counting(self, variants: int) -> None:
+        """A bar of its own for the profiler's work."""
+        self._counters = self._bar.add_task("read counters", total=variants, best="")
+
+    def counted(self, variants: int) -> None:
+        """Move it."""
+        self._bar.advance(self._counters, variants)
+
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """Where the report is, and how the variants fared."""

@@ -9,12 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from lab import records
+from lab import profiling, records
 from lab import run as pipeline
 from lab import sweep as sweeping
 from lab.building import BuildFailure, Built
+from lab.counters import LaunchCounters, Profile
 from lab.errors import MissingToolError, UserError
 from lab.gpu.job import BaselineResult, Failure, JobResult, Stage
+from lab.gpu.profile import Counted
 from lab.measurement import CardState, GpuDescription, Measurement, Samples, Verification
 from lab.run import Options, run
 from lab.search import Pruner
@@ -65,6 +67,12 @@ class Watcher:
 
     def recorded(self, record):
         self.records.append(record)
+
+    def counting(self, variants):
+        self.added.append(f"counting {variants}")
+
+    def counted(self, variants):
+        self.added.append(f"counted {variants}")
 
 
 @pytest.fixture
@@ -213,6 +221,52 @@ def test_with_a_gpu_the_winner_is_measured_again(experiment, tmp_path, played):
     job = played.jobs[0]
     assert job.launches.steps[0].arguments == (("m", "int32"), ("A", "float32*"), ("C", "float32*"))
     assert (job.launches.steps[0].grid, job.launches.steps[0].block) == ((2, 1, 1), (32, 1, 1))
+
+
+@pytest.fixture
+def counters(played, monkeypatch):
+    """A profiler that is played; the variants that it was asked for."""
+    asked = []
+
+    def profiles(orders, *, seconds):
+        assert seconds == 300.0
+        for order in orders:
+            asked.append(order.job.variant)
+            assert order.cache == "cold"
+            assert order.job.cubin
+            made = Profile("Nsight Compute", order.cache, (LaunchCounters("k", dram_read_bytes=1.0),))
+            yield Counted({order.job.variant: made}, ("one metric is not known",))
+
+    monkeypatch.setattr(profiling, "profiles", profiles)
+    monkeypatch.setattr(played, "close", lambda self: asked.append("closed"), raising=False)
+    return asked
+
+
+def test_counters_of_the_winner_are_read_when_the_experiment_says_so(experiment, tmp_path, counters):
+    experiment.write_text(EXPERIMENT + "profile: {strays: 0}\n")
+    watcher = Watcher()
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=1), watcher)
+    best = max((r for r in outcome.records if r.tflops), key=lambda r: r.tflops)
+    assert counters == ["closed", best.variant]
+    assert [r.variant for r in outcome.records if r.profile] == [best.variant]
+    assert best.measurement.remeasured is not None
+    assert "one metric is not known" in outcome.run.notes
+    assert watcher.added == ["counting 1", "counted 1"]
+
+
+def test_counters_are_read_only_where_they_are_asked_for_and_once(experiment, tmp_path, counters):
+    run(experiment, Options(output=tmp_path / "out", jobs=1), Watcher())
+    assert counters == []
+    first = run(experiment, Options(output=tmp_path / "out", jobs=1, profile=True, resume=True), Watcher())
+    measured = [r.variant for r in first.records if r.profile]
+    assert counters == ["closed", *measured]
+    assert len(measured) == 2  # the winner, and the one that is furthest from its ceiling
+    again = run(experiment, Options(output=tmp_path / "out", jobs=1, profile=True, resume=True), Watcher())
+    assert counters == ["closed", *measured]
+    assert again.records == first.records
+    experiment.write_text(EXPERIMENT + "profile: {}\n")
+    run(experiment, Options(output=tmp_path / "other", jobs=1, profile=False), Watcher())
+    assert counters == ["closed", *measured]
 
 
 SEQUENCE = """{#---

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sqlite3
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lab.counters import LaunchCounters, Profile
 from lab.errors import StoreError
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.limits.bounds import Bound, Prediction
 from lab.measurement import CardState, Measurement, Samples, Verification
-from lab.store import BuildRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord, record_to_json
+from lab.store import SCHEMA, BuildRecord, LaunchRecord, RunRecord, Status, Store, VariantRecord, record_to_json
 from lab.toolchain.base import Resources
 
 COUNTS = Counts(10, {"fma": 4, "ld.shared": 2}, {"FFMA": 4}, 32, 0)
@@ -111,6 +113,29 @@ def test_what_is_no_run_directory_is_refused(tmp_path):
     (tmp_path / "run.sqlite").write_bytes(b"not a database at all" * 100)
     with pytest.raises(StoreError, match="cannot be opened"):
         Store(tmp_path)
+
+
+def test_records_of_the_schema_before_are_read_and_a_writer_makes_them_its_own(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        store.write(RECORD, 0)
+        text = json.loads(next(store.texts()))
+        del text["profile"]
+        store._write("UPDATE records SET json=?", (json.dumps(text),))
+        store._write("PRAGMA user_version=7", ())
+    with Store(tmp_path) as reader:
+        assert reader.records() == (RECORD,)
+        assert reader._db.execute("PRAGMA user_version").fetchone() == (7,)
+    with Store(tmp_path, create=True) as writer:
+        assert writer.records() == (RECORD,)
+        assert writer._db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def test_a_profile_comes_back_as_it_was(tmp_path):
+    launch = LaunchCounters("k", 1.0, None, occupancy=0.5, pipes={"fma": 0.25}, stalls={"wait": 1.5})
+    record = dataclasses.replace(RECORD, profile=Profile("Nsight Compute 2025.3.1.0", "cold", (launch,), ("note",)))
+    with Store(tmp_path, create=True) as store:
+        store.write(record, 0)
+        assert store.record(record.variant) == record
 
 
 def test_another_schema_is_refused_not_misread(tmp_path):

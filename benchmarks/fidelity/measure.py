@@ -7,8 +7,6 @@ itself (or the file named), which ``write.py`` turns into docs/fidelity.md. Cloc
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import pickle
 import subprocess
@@ -24,6 +22,7 @@ from lab import emulation, emulator
 from lab.emulator import Buffer, Emulation
 from lab.emulator.results import MemoryCount
 from lab.experiment import expand, load
+from lab.gpu.ncu import ProfilerError, collect, version
 from lab.isa.model import Module
 from lab.launches import launches
 from lab.plan import plan, toolchains
@@ -209,32 +208,31 @@ def _profile(launches: Sequence[Prepared], metrics: dict[str, str], ncu: str) ->
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "launches.pickle"
         file.write_bytes(pickle.dumps(tuple(launches)))
-        command = [ncu, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
-        command += ["--metrics", ",".join(metrics.values()), sys.executable, str(HERE / "hardware.py"), str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    start = done.stdout.find('"ID"')
-    if done.returncode or start < 0:
-        raise SystemExit(f"{' '.join(command[:-2])} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    rows = [row for row in csv.DictReader(io.StringIO(done.stdout[start:])) if row["ID"]]
-    if len(rows) != len(launches):
-        raise SystemExit(f"ncu saw {len(rows)} launches of {len(launches)}")
+        target = [sys.executable, str(HERE / "hardware.py"), str(file)]
+        try:
+            found = collect(ncu, list(metrics.values()), target, flush=True)
+        except ProfilerError as error:
+            raise SystemExit(str(error)) from error
+    if found.unknown:
+        raise SystemExit(f"ncu does not know {', '.join(found.unknown)}")
+    if len(found.rows) != len(launches):
+        raise SystemExit(f"ncu saw {len(found.rows)} launches of {len(launches)}")
     strange = [
-        row for row, launch in zip(rows, launches, strict=True) if not row["Kernel Name"].startswith(launch.kernel)
+        row for row, launch in zip(found.rows, launches, strict=True) if not row.kernel.startswith(launch.kernel)
     ]
     if strange:
-        raise SystemExit(f"ncu saw another order of kernels: {strange[0]['Kernel Name']}")
-    return [{name: int(float(row[metric].replace(",", ""))) for name, metric in metrics.items()} for row in rows]
+        raise SystemExit(f"ncu saw another order of kernels: {strange[0].kernel}")
+    return [{name: int(row.values[metric]) for name, metric in metrics.items()} for row in found.rows]
 
 
 def _machine(ncu: str) -> dict[str, str]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     gpu, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
-    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=True).stdout.split("Version")[-1]
     ours = toolchain("auto")
     return {
         "gpu": gpu,
         "driver": driver,
-        "ncu": version.strip().split()[0],
+        "ncu": version(ncu),
         "ladder compiler": f"{ours.name} {ours.version}",
         "pattern compiler": f"nvrtc {toolchain('nvrtc').version}",
     }

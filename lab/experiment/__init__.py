@@ -2,7 +2,7 @@
 
 from lab.experiment.load import Experiment, KernelEntry, load
 from lab.experiment.problems import Problem
-from lab.experiment.schema import ExperimentFile, PruneModel, SearchModel, json_schema
+from lab.experiment.schema import ExperimentFile, ProfileModel, PruneModel, SearchModel, json_schema
 from lab.experiment.space import DEFAULT_MAX_VARIANTS, Expansion, Point, expand, neighbours
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "KernelEntry",
     "Point",
     "Problem",
+    "ProfileModel",
     "PruneModel",
     "SearchModel",
     "expand",

@@ -10,7 +10,7 @@ from typing import Any
 from lab import kernels, yamlfile
 from lab.errors import Location, UserError, did_you_mean
 from lab.experiment.problems import Problem, problems, values_of
-from lab.experiment.schema import ExperimentFile, KernelModel, SearchModel
+from lab.experiment.schema import ExperimentFile, KernelModel, ProfileModel, SearchModel
 from lab.expressions import Scalar, names_in
 from lab.operators import Operator, operator
 
@@ -64,6 +64,7 @@ class Experiment:
         seed: Of the inputs.
         search: How the space is searched; None where every point is run.
         emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
+        profile: Which variants' hardware counters are read; None for none.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Experiment:
     seed: int
     search: SearchModel | None = None
     emulate_at_most: int | None = None
+    profile: ProfileModel | None = None
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -135,6 +137,7 @@ def from_text(text: str, file: Path) -> Experiment:
         seed=raw.seed,
         search=raw.search,
         emulate_at_most=raw.emulate_at_most,
+        profile=raw.profile,
     )
 
 

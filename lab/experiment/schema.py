@@ -77,6 +77,19 @@ class SearchModel(_Strict):
     refine: RefineModel | None = Field(None, description="Rounds of neighbours after the sample; none by default")
 
 
+class ProfileModel(_Strict):
+    """Which variants are launched once more under Nsight Compute, for what hardware counters say of them."""
+
+    top: int = Field(1, ge=0, description="The fastest so many of each kernel, for each problem")
+    strays: int = Field(
+        3, ge=0, description="Beside them, those whose estimate, or else ceiling, is furthest from what was measured"
+    )
+    at_most: int = Field(
+        48, ge=1, description="Variants in all; where there are more, those of problems evenly spread over the sweep"
+    )
+    seconds: float = Field(300.0, gt=0, description="Time after which no more are begun")
+
+
 class ExperimentFile(_Strict):
     """An experiment: one question, the problem, and the kernels that answer it."""
 
@@ -123,6 +136,9 @@ class ExperimentFile(_Strict):
     seed: int = Field(0, ge=0, description="Of the random inputs")
     search: SearchModel | None = Field(
         None, description="For spaces too large to run whole: {sample: 400, seed: 0, refine: {top: 10, rounds: 2}}"
+    )
+    profile: ProfileModel | None = Field(
+        None, description="Read hardware counters of the best variants after they were timed: {} or {top: 2, strays: 3}"
     )
 
 

@@ -126,6 +126,9 @@ class Backend(Protocol):
     def run(self, launches: tuple[Launch, ...]) -> None:
         """Queue these, untimed, and wait for them."""
 
+    def evict(self) -> None:
+        """Queue reads of more than twice the L2 cache: what it held is written back and gone."""
+
     def calibrate(self) -> None:
         """Measure what `time` needs to know of the device at its present clocks."""
 

@@ -28,6 +28,7 @@ from lab.gpu.compare import Comparer, comparer
 from lab.gpu.copying import copy_baseline
 from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
+from lab.gpu.evict import reader
 from lab.gpu.job import Job
 from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
 from lab.launches import Launch as Step
@@ -89,6 +90,7 @@ class CudaBackend:
         self._comparer: Comparer | None = None
         self._compare: tuple[object, Callable[[Mapping[str, int]], float] | None] = (None, None)
         self._cublas: Cublas | None = None
+        self._read: Launch | None = None
         self.calibrate()
 
     def describe(self) -> GpuDescription:
@@ -249,6 +251,12 @@ class CudaBackend:
         for launch in launches:
             launch()
         self._stream.synchronize()
+
+    def evict(self) -> None:
+        """Read the scratch buffer."""
+        if self._read is None:
+            self._read = reader(self._description.arch, int(self._scratch), self._scratch_bytes, self._stream)
+        self._read()
 
     def calibrate(self) -> None:
         """Time the memset."""

@@ -65,6 +65,8 @@ class Policy:
     Attributes:
         check: Compare the outputs with the reference before timing.
         measure: Time the variant.
+        launches: Without checking or timing, launch the variant's sequence so often, as a profiler watches it: from the
+            state that `flush` asks for, on fresh data.
         baseline: Name of the baseline to interleave with it, or None.
         others: Names of further baselines, interleaved too.
         warmup_ms: Warm-up of the first timing in a worker, least wall-clock time.
@@ -85,6 +87,7 @@ class Policy:
 
     check: bool = True
     measure: bool = True
+    launches: int = 0
     baseline: str | None = "cublas"
     others: tuple[str, ...] = ()
     warmup_ms: float = 300.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from lab.gpu.job import Job, JobResult, Policy
 from lab.gpu.session import GpuSession
+
+Answer = TypeVar("Answer")
 
 
 class GpuLine:
@@ -39,7 +41,7 @@ class GpuLine:
         """
         return self._thread.submit(self._run, job, policy)
 
-    def ask(self, question: Callable[[GpuSession], JobResult]) -> JobResult:
+    def ask(self, question: Callable[[GpuSession], Answer]) -> Answer:
         """Have the session do something else, after all jobs in line, and wait for it."""
         return self._thread.submit(question, self._session).result()
 

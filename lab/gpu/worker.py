@@ -23,7 +23,7 @@ from lab.errors import MissingToolError
 from lab.gpu.backend import Backend, Baseline, BaselineMissingError, DeviceError, Launch, RefusedError
 from lab.gpu.baselines import PLAIN_ARITHMETIC
 from lab.gpu.describe import probe
-from lab.gpu.job import BaselineResult, Failure, Job, JobResult, Policy, Stage
+from lab.gpu.job import BaselineResult, Failure, Flush, Job, JobResult, Policy, Stage
 from lab.gpu.measure import Clockwork, Contender, measure
 from lab.measurement import GpuDescription, Verification
 from lab.operators.base import Array, Elementwise, Expected, Inputs, Operator
@@ -207,6 +207,8 @@ class Worker:
             result = replace(result, verification=verification)
             if not verification.passed:
                 raise _FailedError(_failed(result, Stage.VERIFY, verification.worst or "the outputs are wrong"))
+        if policy.launches:
+            self._launch_alone(launch, policy)
         if not policy.measure:
             return result
         found = [self._baseline(name, job, policy, data) for name in (policy.baseline, *policy.others)]
@@ -219,6 +221,15 @@ class Worker:
         self._begin("measurement")
         measurement = measure(self._backend, contenders, policy, self._clockwork, self._alive)
         return replace(result, measurement=measurement)
+
+    def _launch_alone(self, launch: Launch, policy: Policy) -> None:
+        """Launch the sequence and nothing else that is a kernel."""
+        self._begin("upload")
+        self._backend.upload()
+        if policy.flush is not Flush.OFF:
+            self._backend.evict()
+        self._begin("launch")
+        self._backend.run((launch,) * policy.launches)
 
     def _checked(self, job: Job, data: _Data, launch: Launch) -> Verification:
         """Launch once and verify; a failure is looked at twice, with everything on the device made anew.

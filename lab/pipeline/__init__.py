@@ -7,6 +7,7 @@ the machine code alone: it is shown as predicted, and measured figures stand bes
 
 from lab.pipeline.estimate import Estimate, estimate
 from lab.pipeline.machine import Machine, machine_of
+from lab.pipeline.simulate import Cause
 from lab.pipeline.trace import MainLoop, Traffic, main_loop
 
-__all__ = ["Estimate", "Machine", "MainLoop", "Traffic", "estimate", "machine_of", "main_loop"]
+__all__ = ["Cause", "Estimate", "Machine", "MainLoop", "Traffic", "estimate", "machine_of", "main_loop"]

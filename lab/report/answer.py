@@ -12,7 +12,7 @@ from typing import Final
 from scipy import stats
 
 from lab.measurement import Kind, Merit
-from lab.report import figures
+from lab.report import counted, figures
 from lab.report.effects import factors, main_effects, observations
 from lab.report.figures import Basis, Response
 from lab.report.model import costliest
@@ -157,12 +157,39 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         sentences += [correlate(records, response, one).sentence for one in explained]
     elif best:
         sentences += [sentence for one in explained for sentence in _spread(run, records, one)]
+    if said := mapped(records):
+        sentences.append(said)
     if run.not_measured:
         sentences.append(_not_measured(run.not_measured))
     if run.search:
         sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))
     return Answer(headline, tuple(sentences))
+
+
+def mapped(records: Sequence[VariantRecord]) -> str:
+    """How what the mappings predict of accesses agrees with what was counted; empty where nothing is predicted."""
+    pairs = [(record, figures.predicted_accesses(record)) for record in records]
+    known = [(record, both) for record, both in pairs if both]
+    if not known:
+        return ""
+    spaces = {name.partition(".")[0] for _, both in known for name in both}
+    words = [text for space, text in (("global", "sectors"), ("shared", "bank conflicts")) if space in spaces]
+    what = f"{' and '.join(words).capitalize()} a request, as the mappings predict them,"
+    off = [
+        (record, name, *values)
+        for record, both in known
+        for name, values in both.items()
+        if not math.isclose(*values, rel_tol=1e-6, abs_tol=1e-9)
+    ]
+    if not off:
+        return f"{what} are those counted on the CPU in all {len(known)} variants."
+    variants = len({record.variant for record, *_ in off})
+    record, name, predicted, counted = max(off, key=lambda one: abs(one[2] - one[3]))
+    return (
+        f"{what} are those counted on the CPU in {len(known) - variants} of {len(known)} variants; furthest off is "
+        f"{name_of(record)}, {name.replace('.', ' ')} {predicted:.2f} predicted, {counted:.2f} counted."
+    )
 
 
 def _not_measured(reason: str) -> str:
@@ -192,6 +219,8 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
     if measurement and measurement.remeasured:
         again = first.rate(measurement.remeasured.median)
         sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
+    if said := counted.sentence(first):
+        sentences.append(said)
     return headline, sentences
 
 

@@ -57,7 +57,8 @@ class Chart:
     choices: tuple[Choice, ...]
 
 
-def _finish(chart: Any, height: int = HEIGHT) -> Spec:  # noqa: ANN401 - altair's classes share no base that types well
+def finish(chart: Any, height: int = HEIGHT) -> Spec:  # noqa: ANN401 - altair's classes share no base that types well
+    """The specification of a chart that fills its box."""
     spec: Spec = chart.properties(width="container", height=height).to_dict(validate=False)
     for key in ("$schema", "config"):
         spec.pop(key, None)
@@ -101,7 +102,7 @@ def axis_title(axis: Column) -> str:
     return f"{axis.header}{' of the hot loop' if axis.kind is Kind.STATIC else ''} ({axis.kind})"
 
 
-def _colour(by: Column | None, values: Sequence[Value]) -> Any:  # noqa: ANN401 - as in _finish
+def _colour(by: Column | None, values: Sequence[Value]) -> Any:  # noqa: ANN401 - as in finish
     if by is None or len(values) > len(style.SERIES):
         return alt.value(style.MEASURED)
     scale = alt.Scale(domain=list(values), range=list(style.SERIES[: len(values)]))
@@ -160,7 +161,7 @@ def ratio_chart(
             )
         )
         layers += _beside(labels.get(axis.name, ()))
-        return _finish(alt.layer(*layers))
+        return finish(alt.layer(*layers))
 
     often = Counter(axis.title for axis in axes)
     choices = tuple(
@@ -188,7 +189,12 @@ def _beside(labels: Sequence[tuple[float, float, str]]) -> list[Any]:
 
 
 def curve_chart(found: Curve, response: Response) -> Chart:
-    """Throughput along a problem axis, and a strip with the fastest kernel at each value."""
+    """Throughput along a problem axis, and a strip with the fastest kernel at each value; a choice for each part."""
+    choices = tuple(Choice(part or "curve", _curve(found, part, response)) for part in found.parts)
+    return Chart("curve", f"{response.axis} against {found.axis}", choices)
+
+
+def _curve(found: Curve, part: str, response: Response) -> Spec:
     names = [*found.kernels, *found.baselines]
     colours = [style.series_colour(i) for i in range(len(found.kernels))]
     colours += [style.BASELINES[i % len(style.BASELINES)] for i in range(len(found.baselines))]
@@ -212,7 +218,7 @@ def curve_chart(found: Curve, response: Response) -> Chart:
         alt.Tooltip(field="value", type="quantitative", title=f"{response.kind} ({response.unit})", format=".2f"),
         alt.Tooltip(field="label", type="nominal", title="best variant"),
     ]
-    base = alt.Chart(alt.NamedData("curve"))
+    base = alt.Chart(alt.NamedData("curve")).transform_filter(alt.FieldEqualPredicate(field="part", equal=part))
     value = alt.Y(field="value", type="quantitative", title=response.axis, scale=alt.Scale(zero=True))
     lines = base.mark_line(point={"size": 24, "cursor": "pointer"}).encode(
         x=x_axis, y=value, color=colour, strokeDash=dashes, tooltip=tooltip
@@ -227,7 +233,7 @@ def curve_chart(found: Curve, response: Response) -> Chart:
     spec: Spec = whole.to_dict(validate=False)
     for key in ("$schema", "config"):
         spec.pop(key, None)
-    return Chart("curve", f"{response.axis} against {found.axis}", (Choice("curve", spec),))
+    return spec
 
 
 def model_chart(columns: Sequence[Column], found: Sequence[Agreement], response: Response) -> Chart:
@@ -252,7 +258,7 @@ def model_chart(columns: Sequence[Column], found: Sequence[Agreement], response:
         points = points.mark_circle(size=60, color=style.MEASURED, cursor="pointer")
         tooltip = _tooltip(columns, [*hover_names(columns, response), predicted.name])
         layers = diagonal.encode(x=x_axis, y=y_axis), points.encode(x=x_axis, y=y_axis, tooltip=tooltip)
-        return _finish(alt.layer(*layers))
+        return finish(alt.layer(*layers))
 
     return Chart("model", "predicted against measured throughput", tuple(Choice(one.name, spec(one)) for one in found))
 
@@ -307,7 +313,7 @@ def bars_chart(bars: Sequence[Bar], response: Response) -> Chart:
             .mark_text(align="left", dx=6, fontSize=11)
             .encode(y=y_axis, x=place, text=text)
         )
-    spec = _finish(alt.layer(*layers), ROW_HEIGHT * len(bars))
+    spec = finish(alt.layer(*layers), ROW_HEIGHT * len(bars))
     return Chart("bars", f"{response.kind} {response.title} of each variant", (Choice("", spec),))
 
 
@@ -344,7 +350,7 @@ def mix_charts(slices: Sequence[Slice]) -> tuple[Chart, ...]:
             order=alt.Order(field="order", type="quantitative"),
             tooltip=tooltip,
         )
-        return _finish(bar, ROW_HEIGHT * len(order))
+        return finish(bar, ROW_HEIGHT * len(order))
 
     made = []
     for mix in dict.fromkeys(part.mix for part in slices):
@@ -412,7 +418,7 @@ def effect_charts(effects: Sequence[Effect], columns: dict[str, Column], respons
             base.mark_line(color=style.MEASURED, strokeWidth=2).encode(x=x_level, y=y_mean),
             base.mark_circle(color=style.MEASURED, size=110, opacity=1).encode(x=x_level, y=y_mean, tooltip=tooltip),
         )
-        made.append(Chart(f"effect-{index}", f"Main effect of {effect.factor}", (Choice("", _finish(chart, 220)),)))
+        made.append(Chart(f"effect-{index}", f"Main effect of {effect.factor}", (Choice("", finish(chart, 220)),)))
     return tuple(made)
 
 
@@ -440,4 +446,4 @@ def interaction_chart(interaction: Interaction, response: Response) -> Chart:
     base = alt.Chart(alt.InlineData(rows)).encode(x=x_axis, y=y_axis, color=colour)
     chart = alt.layer(base.mark_line(strokeWidth=2), base.mark_circle(size=80, opacity=1).encode(tooltip=tooltip))
     label = f"Interaction of {interaction.first} and {interaction.second}"
-    return Chart("interaction", label, (Choice("", _finish(chart, 240)),))
+    return Chart("interaction", label, (Choice("", finish(chart, 240)),))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lab.counters import PIPES, Profile
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts
 from lab.isa.model import Isa
 from lab.measurement import CardState, Kind, Measurement, Merit
-from lab.report import figures
+from lab.report import counted, figures
 from lab.report.executed import executed_by_class
 from lab.report.model import loss
 from lab.store import BuildRecord, RunRecord, VariantRecord
@@ -70,6 +71,11 @@ class Column:
 
 def _build(getter: Callable[[BuildRecord], Value]) -> Getter:
     return lambda record: None if record.build is None else getter(record.build)
+
+
+def _counted(getter: Callable[[Profile], Value]) -> Getter:
+    """A figure of the hardware counters."""
+    return lambda record: None if record.profile is None else getter(record.profile)
 
 
 def _timed(getter: Callable[[Measurement], Value]) -> Getter:
@@ -412,6 +418,68 @@ FIGURES: Final = (
         about="32-byte sectors of global memory over the problem's least traffic, as if there were no caches",
     ),
     Column(
+        "counted_per_byte_needed",
+        "DRAM bytes per byte needed",
+        M,
+        counted.dram_per_needed,
+        format=".2f",
+        shown=True,
+        about="bytes that DRAM read and wrote, by its counters, over the problem's least traffic; below 1 where L2 "
+        "still holds what was written",
+    ),
+    Column(
+        "l2_per_byte_needed",
+        "L2 bytes per byte needed",
+        M,
+        counted.l2_per_needed,
+        format=".2f",
+        about="32-byte sectors that L2 was asked for, by its counters, over the problem's least traffic",
+    ),
+    Column(
+        "achieved_occupancy",
+        "achieved occupancy",
+        M,
+        _counted(lambda p: p.occupancy),
+        format=".0%",
+        shown=True,
+        about="resident warps over the most that an SM holds, counted while it was active",
+    ),
+    Column(
+        "counted_wait",
+        "warps wait most for",
+        M,
+        counted.wait,
+        shown=True,
+        about="most frequent state of warps that cannot issue, by the counters, and its share of them",
+    ),
+    Column(
+        "counted_issue_share",
+        "issue slots used",
+        M,
+        _counted(lambda p: p.issue_share),
+        format=".0%",
+        about="active cycles in which a scheduler issued, by the counters",
+    ),
+    *(
+        Column(
+            f"counted_pipe_{pipe}",
+            f"{pipe} pipe",
+            M,
+            _counted(lambda p, pipe=pipe: p.pipes.get(pipe)),  # type: ignore[misc]  # the default binds the loop's name
+            format=".0%",
+            about=f"use of the pipe for {what}, as a share of its peak, by the counters",
+        )
+        for pipe, what in PIPES.items()
+    ),
+    Column(
+        "counted_instructions",
+        "warp instructions",
+        M,
+        _counted(lambda p: p.instructions),
+        format=",.0f",
+        about="executed by all launches at the problem's full size, by the counters",
+    ),
+    Column(
         "executed_special_share",
         "executed special-function share",
         E,
@@ -587,6 +655,8 @@ def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Colum
     others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
     compared = tuple(column for name in others for column in _compared(name))
     made = (*IDENTITY, *problems, *parameters, *FIGURES, *compared)
+    if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
+        made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return tuple(map(_bandwidth, made)) if bytes_count else made
 
 

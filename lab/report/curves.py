@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
 from lab.measurement import Kind, Samples
-from lab.report.figures import Response
+from lab.report.figures import Response, text
 from lab.store import RunRecord, VariantRecord
 
 LEAST_VALUES: Final = 3
@@ -27,6 +27,7 @@ class Point:
         variant: Its id; empty for a baseline.
         group: `kernel` or `baseline`.
         best: No kernel has more at this value. A baseline never is.
+        part: The other fields of its problem that vary, `dtype=float16`; empty where the axis is the only one.
     """
 
     x: float
@@ -36,21 +37,31 @@ class Point:
     variant: str
     group: str
     best: bool
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What the chart along an axis shows.
+    """What the chart along an axis shows: a curve, or one for each value of the problem's other fields.
 
     Attributes:
         axis: The problem's field.
-        points: By line, along the axis.
+        points: By part, by line, along the axis.
         wide: The axis spans so much that a logarithmic scale shows it better.
     """
 
     axis: str
     points: tuple[Point, ...]
     wide: bool
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Labels of the curves; one empty label where there is one."""
+        return tuple(dict.fromkeys(point.part for point in self.points))
+
+    def only(self, part: str) -> Curve:
+        """The curve of one part."""
+        return replace(self, points=tuple(point for point in self.points if point.part == part))
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -64,23 +75,29 @@ class Curve:
 
 
 def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> Curve | None:
-    """The curve of a run whose problems differ in one number alone; None for any other."""
+    """The curve of a run whose problems differ in one number, and perhaps in words beside it; None for any other."""
     numbers = [name for name in run.problem_axes if any(_is_number(r.problem.get(name)) for r in records)]
-    if len(run.problem_axes) != 1 or not numbers:
+    if len(numbers) != 1:
         return None
     axis = numbers[0]
-    at: dict[float, list[VariantRecord]] = {}
+    others = [name for name in run.problem_axes if name != axis]
+    at: dict[str, dict[float, list[VariantRecord]]] = {}
     for record in records:
-        at.setdefault(float(record.problem[axis]), []).append(record)
-    if len(at) < LEAST_VALUES:
+        part = " ".join(f"{name}={text(record.problem.get(name))}" for name in others)
+        at.setdefault(part, {}).setdefault(float(record.problem[axis]), []).append(record)
+    xs = sorted({x for values in at.values() for x in values})
+    if len(xs) < LEAST_VALUES:
         return None
-    points = [point for x in sorted(at) for point in _points(x, at[x], response)]
+    points = [
+        point for part, values in at.items() for x in sorted(values) for point in _points(x, values[x], response, part)
+    ]
+    parts = list(at)
     names = list(dict.fromkeys([*(record.kernel for record in records), *(point.name for point in points)]))
-    points.sort(key=lambda point: (names.index(point.name), point.x))
-    return Curve(axis, tuple(points), max(at) > 0 < min(at) and max(at) / min(at) > 100) if points else None  # noqa: PLR2004
+    points.sort(key=lambda point: (parts.index(point.part), names.index(point.name), point.x))
+    return Curve(axis, tuple(points), xs[0] > 0 and xs[-1] / xs[0] > 100) if points else None  # noqa: PLR2004
 
 
-def _points(x: float, records: Sequence[VariantRecord], response: Response) -> list[Point]:
+def _points(x: float, records: Sequence[VariantRecord], response: Response, part: str) -> list[Point]:
     best: dict[str, tuple[float, VariantRecord]] = {}
     for record in records:
         value = response.of(record)
@@ -88,11 +105,12 @@ def _points(x: float, records: Sequence[VariantRecord], response: Response) -> l
             best[record.kernel] = (value, record)
     top = max((value for value, _ in best.values()), default=0.0)
     made = [
-        Point(x, name, value, record.label, record.variant, "kernel", value == top)
+        Point(x, name, value, record.label, record.variant, "kernel", value == top, part)
         for name, (value, record) in best.items()
     ]
     if response.kind is Kind.MEASURED:
-        made += [Point(x, name, value, "", "", "baseline", best=False) for name, value in _baselines(records).items()]
+        beside = _baselines(records).items()
+        made += [Point(x, name, value, "", "", "baseline", best=False, part=part) for name, value in beside]
     return made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
+from lab.report import counted
 from lab.report.accessmap import access_maps
 from lab.report.executed import difference, executed_loops, line_notes, mix_tables
 from lab.report.faults import findings_of, marked_lines
@@ -59,6 +60,7 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
         ("Execution on the CPU", "emulated", _emulation_rows(record)),
         ("Verification on the GPU", "", _verification_rows(record)),
         ("Measurement", "measured", _measurement_rows(record)),
+        ("Hardware counters", "measured", counted.rows(record)),
     )
     return [(heading, kind, rows) for heading, kind, rows in made if rows]
 

@@ -95,6 +95,20 @@ def predicted_sectors(record: VariantRecord) -> float | None:
     return sum(found) / len(found) if found else None
 
 
+def predicted_accesses(record: VariantRecord) -> dict[str, tuple[float, float]]:
+    """Kind of access to what the template predicts of a request and what was counted on the CPU, where both are known.
+
+    Sectors of global memory, bank conflicts of shared memory.
+    """
+    found = {}
+    for name, predicted in record.accesses.items():
+        accesses = GLOBAL_LOADS if name == "global.load" else (name,)
+        if counted := emulated_traffic(record, *accesses):
+            per_request = counted.bank_conflicts / counted.requests
+            found[name] = predicted, counted.sectors_per_request if name.startswith("global.") else per_request
+    return found
+
+
 def shared_bytes(record: VariantRecord) -> int | None:
     """Static and dynamic shared memory of a block, in bytes; of several launches the most."""
     if record.build is None:

@@ -51,6 +51,7 @@
   const mixRows = data.mix.parts.map(([variant, cls, mix, hot, count, share]) => ({
     name: data.mix.variants[variant][0], variant: data.mix.variants[variant][1], cls: data.mix.classes[cls], order: cls, mix: data.mix.mixes[mix], hot, count, share,
   }));
+  const explainRows = data.explain.map(([place, figure, kind, value]) => ({ ...data.datasets.curve[place], figure, kind, value }));
 
   function config(id, width) {
     const beside = broad.matches && id.startsWith("mix-") && id !== firstMix; // the rows are named by its neighbour
@@ -79,7 +80,7 @@
   async function drawChart(element) {
     const id = element.dataset.chart;
     const { spec } = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
-    const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, records };
+    const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
       config: config(id, element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },

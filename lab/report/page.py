@@ -81,6 +81,8 @@ def page(
         different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
         most_bars=chartdata.MOST_BARS,
         strays=_strays(analysis),
+        curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
+        profiled=[(one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays],
         problems=len(by_problem(analysis.run, analysis.records)),
     )
 
@@ -114,6 +116,7 @@ def _data(
             "bars": bars,
             "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
         },
+        "explain": _explained(analysis),
         "mix": chartdata.pack_slices(analysis.slices),
         "colours": style.CLASS_COLOURS,
         "opcodes": opcode_classes(analysis.records),
@@ -121,6 +124,14 @@ def _data(
         "files": {**FILES, "provenance": "provenance.json"},
         "first": next((bar.variant for bar in ranked_bars(analysis) if bar.variant), None),
     }
+
+
+def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
+    """What explains the curve: the place of the curve's point, the figure, its kind and its value."""
+    if analysis.curve is None or analysis.explanation is None:
+        return []
+    places = {point.variant: place for place, point in enumerate(analysis.curve.points) if point.variant}
+    return [(places[p.variant], p.figure, p.kind, _number(p.value)) for p in analysis.explanation.points]
 
 
 def ranked_bars(analysis: Analysis) -> list[chartdata.Bar]:
@@ -188,6 +199,7 @@ def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
 def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
     """Compilers, disassemblers and the card's state over all variants."""
     builds = [record.build for record in records if record.build]
+    profilers = dict.fromkeys(record.profile.profiler for record in records if record.profile)
     cards: list[CardState] = [
         card for r in records if r.measurement for card in (r.measurement.before, r.measurement.after)
     ]
@@ -205,5 +217,6 @@ def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
         ("temperature", _span((card.temperature_c for card in cards), "°C")),
         ("throttle reasons", ", ".join(throttles) or ("none" if cards else "")),
         ("L2 cache", ", ".join(caches)),
+        ("profiler", ", ".join(profilers)),
     ]
     return [(name, text) for name, text in rows if text]

@@ -26,10 +26,13 @@ from lab.report.effects import (
     strongest_interaction,
 )
 from lab.report.executed import difference
+from lab.report.explain import Explanation, explain
+from lab.report.explaincharts import explain_charts
 from lab.report.figures import Basis, Response, response_of
 from lab.report.listings import BUDGET
 from lab.report.model import Agreement, agreements
 from lab.report.page import page
+from lab.report.strays import Stray, strays
 from lab.store import RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
 
 
@@ -50,8 +53,10 @@ class Analysis:
         axes: Ratio columns that have values.
         by: Column that colours the ratio chart and its values, or None.
         baseline: Name and throughput, where one is the same for all variants, else None.
-        curve: Throughput along a problem axis, where the problems differ in one number; else None.
+        curve: Throughput along a problem axis, where the problems differ in one number (and in words); else None.
+        explanation: What explains the curve, where its figures are known.
         agreements: Predictions against measurements, where there are enough of both.
+        strays: Profiled variants that their prediction misses most, and what the counters say of them.
         different: Variant to a sentence, where its hot loop by execution is not the static one.
     """
 
@@ -68,7 +73,9 @@ class Analysis:
     by: tuple[Column, tuple[Value, ...]] | None
     baseline: tuple[str, float] | None
     curve: Curve | None
+    explanation: Explanation | None
     agreements: tuple[Agreement, ...]
+    strays: tuple[Stray, ...]
     different: Mapping[str, str]
 
     @property
@@ -105,6 +112,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
     varied = factors(run, records)
     effects = main_effects(varied, observed)
     bars = chartdata.bars(run, records, response)
+    found = curve(run, records, response)
     baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
     named = {column.name: column for column in columns}
     by = None
@@ -124,8 +132,10 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
         chartdata.ratio_columns(columns, records, response) if observed else (),
         by,
         baselines[0] if len(baselines) == 1 else None,
-        curve(run, records, response),
+        found,
+        explain(found, records, columns, response.unit),
         agreements(records),
+        strays(records),
         different,
     )
 
@@ -207,6 +217,8 @@ def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:
     a, made = analysis, []
     if a.curve:
         made.append(charts.curve_chart(a.curve, a.response))
+    if a.curve and a.explanation:
+        made.extend(explain_charts(a.explanation, a.curve))
     if a.axes:
         points = {axis.name: chartdata.labelled_points(a.records, axis, a.response) for axis in a.axes if a.ladder}
         labels = {name: chartdata.point_labels(rows) for name, rows in points.items()}
@@ -230,8 +242,10 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
     words = {Basis.MEASURED: "throughput", Basis.ESTIMATE: "estimated throughput", Basis.CEILING: "predicted ceiling"}
     what = words[a.response.basis]
     if a.curve:
-        title = f"{name}: {what} against {a.curve.axis}"
-        made.append(plots.curve(folder / "curve.png", a.curve, a.response, title=title))
+        for number, part in enumerate(a.curve.parts):
+            file = "curve.png" if not number else f"curve-{number + 1}.png"
+            title = f"{name}: {what} against {a.curve.axis}{f', {part}' if part else ''}"
+            made.append(plots.curve(folder / file, a.curve.only(part), a.response, title=title))
     if a.axes:
         made.append(
             plots.ratio(

@@ -47,9 +47,17 @@ class FakeDevice:
 
         def launch():
             behaviour()
+            self._tell(job.launches.steps)
 
         self.durations[launch] = float(job.cubin or b"1")
         return launch
+
+    @staticmethod
+    def _tell(steps):
+        """What a profiler would see."""
+        if seen := os.environ.get("FAKE_LAUNCHES"):
+            with Path(seen).open("a") as file:
+                file.writelines(f"{step.entry}\n" for step in steps)
 
     def baseline(self, name, operator, problem):
         if name == "missing":
@@ -76,6 +84,9 @@ class FakeDevice:
         self.calls.append(f"run {len(launches)}")
         for launch in launches:
             launch()
+
+    def evict(self):
+        self.calls.append("evict")
 
     def calibrate(self):
         self.calls.append("calibrate")

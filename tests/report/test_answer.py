@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.report.answer import answer, correlate, percent, tally
+from lab.report.answer import answer, correlate, mapped, percent, tally
 from lab.report.figures import (
     emulated_conflicts,
     emulated_excess,
@@ -85,6 +85,27 @@ def test_predicted_and_emulated_sectors_are_of_one_kind(make):
     assert predicted_sectors(record) == emulated_sectors(record) == 4
     assert emulated_excess(record) == 1
     assert emulated_conflicts(record) is None
+
+
+def test_predictions_of_mappings_are_held_against_what_was_counted(make):
+    def counted(record, sectors, predicted):
+        traffic = MemoryCount(requests=100, sectors=sectors, bytes_used=3200)
+        executed = ExecutedCounts(1, 32, {}, {}, {}, {}, {"global.load": traffic})
+        return replace(
+            record,
+            emulation=EmulationRecord({}, (), executed=executed),
+            accesses={"global.load": predicted, "shared.load": 9.0},  # shared memory was not accessed
+        )
+
+    records = make("sweep").records()[:3]
+    right = tuple(counted(record, 400, 4.0) for record in records)
+    assert mapped(right).endswith("are those counted on the CPU in all 3 variants.")
+    wrong = (*right[:2], counted(records[2], 475, 4.0))
+    said = mapped(wrong)
+    assert "in 2 of 3 variants; furthest off is" in said
+    assert "global load 4.00 predicted, 4.75 counted" in said
+    assert records[2].label in said
+    assert mapped(records) == ""
 
 
 def test_asynchronous_copies_are_loads_of_global_and_accesses_of_shared_memory(make):

@@ -56,6 +56,34 @@ def test_the_chart_and_the_png_show_it(axis_run, tmp_path):
     assert path.stat().st_size > 5000
 
 
+@pytest.fixture
+def two_types(axis_run):
+    """The same at two element types; in the second one `a` is ten times as fast."""
+    run, records = axis_run
+    made = []
+    for dtype in ("float16", "bfloat16"):
+        for record in records:
+            ms = record.measurement.samples.median / (10 if dtype == "bfloat16" and record.kernel == "a" else 1)
+            measurement = replace(record.measurement, samples=Samples((ms,)))
+            variant, problem = f"{record.variant}-{dtype}", {**record.problem, "dtype": dtype}
+            made.append(replace(record, variant=variant, problem=problem, measurement=measurement))
+    return replace(run, problem_axes=("n", "dtype")), tuple(made)
+
+
+def test_words_beside_the_number_make_a_curve_each(two_types, tmp_path):
+    run, records = two_types
+    response = response_of(records)
+    found = curve(run, records, response)
+    assert found.parts == ("dtype=float16", "dtype=bfloat16")
+    best = [(p.x, p.name) for p in found.only("dtype=float16").points if p.best]
+    assert best == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
+    assert {p.name for p in found.only("dtype=bfloat16").points if p.best} == {"a"}
+    assert sum(len(found.only(part).points) for part in found.parts) == len(found.points)
+    chart = curve_chart(found, response)
+    assert [choice.label for choice in chart.choices] == list(found.parts)
+    assert draw(tmp_path / "curve.png", found.only("dtype=bfloat16"), response, title="t").stat().st_size > 5000
+
+
 def test_there_is_no_curve_of_one_problem_or_of_words(axis_run):
     run, records = axis_run
     response = response_of(records)
