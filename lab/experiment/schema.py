@@ -82,8 +82,8 @@ class ExperimentFile(_Strict):
 
     question: Text = Field(description="What the experiment asks; the report opens with it")
     operator: Text = Field(
-        description="What is computed: gemm, softmax, copy, transpose, or ./file.py:Class of your own (this runs that "
-        "file)"
+        description="What is computed: gemm, contraction, softmax, copy, transpose, or ./file.py:Class of your "
+        "own (this runs that file)"
     )
     problem: Problems = Field(
         description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
