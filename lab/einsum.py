@@ -16,6 +16,7 @@ them as ``(on)``.
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,13 +165,9 @@ def sizes(einsum: Einsum, of_letter: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def compact(indices: Sequence[str], size: Mapping[str, int]) -> tuple[int, ...]:
+def compact(sizes: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements of a tensor without gaps: each is the product of the sizes before it."""
-    strides, total = [], 1
-    for index in indices:
-        strides.append(total)
-        total *= size[index]
-    return tuple(strides)
+    return tuple(itertools.accumulate(sizes, operator.mul, initial=1))[: len(sizes)]
 
 
 def parse(text: str, *, key: str = "problem.einsum") -> Einsum:

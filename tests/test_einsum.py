@@ -13,7 +13,8 @@ from lab.errors import UserError
 
 
 def strides(made, sizes):
-    return {tensor: dict(zip(made.of(tensor), einsum.compact(made.of(tensor), sizes), strict=True)) for tensor in "ABC"}
+    compact = {tensor: einsum.compact([sizes[i] for i in made.of(tensor)]) for tensor in "ABC"}
+    return {tensor: dict(zip(made.of(tensor), compact[tensor], strict=True)) for tensor in "ABC"}
 
 
 @given(equations())

@@ -94,15 +94,15 @@ class Contraction:
         read = {"A": problem["alpha"] != 0, "B": problem["alpha"] != 0, "C": problem["beta"] != 0}
         arrays: dict[str, Array] = {}
         for tensor in "ABC":
-            elements = shape.elements(tensor)
-            array = np.full(elements, np.nan, dtype)
+            layout = shape.layout(tensor)
+            array = np.full(layout.elements, np.nan, dtype)
             if read[tensor]:
-                used = slice(None) if shape.is_compact(tensor) else _used(shape.sizes(tensor), shape.strides(tensor))
+                used = slice(None) if layout.is_compact else layout.used()
                 # drawn as float32 in any case: float64 is judged on the same values
-                array[used] = rng.standard_normal(elements, dtype=np.float32)[used]
+                array[used] = rng.standard_normal(layout.elements, dtype=np.float32)[used]
             arrays[tensor] = array
         factors = {"alpha": problem["alpha"], "beta": problem["beta"]}
-        scalars = {**factors, "elements": shape.elements("C"), **_arguments(shape)}
+        scalars = {**factors, "elements": shape.layout("C").elements, **_arguments(shape)}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
     def reference(self, problem: Mapping[str, Scalar], inputs: Inputs) -> Mapping[str, Expected]:
@@ -112,8 +112,8 @@ class Contraction:
         """
         shape = _Shape.of(problem)
         alpha, beta, indices = float(problem["alpha"]), float(problem["beta"]), shape.einsum
-        values = np.zeros(shape.sizes("C"), np.float64, order="F")
-        scale = np.full(shape.sizes("C"), np.finfo(np.float64).tiny, order="F")
+        values = np.zeros(shape.layout("C").sizes, np.float64, order="F")
+        scale = np.full(values.shape, np.finfo(np.float64).tiny, order="F")
         if alpha != 0:
             order = (*indices.batch, *indices.rows, *indices.columns)
             first = shape.matrices(indices.first, inputs, (indices.batch, indices.rows, indices.depth))
@@ -164,13 +164,52 @@ class Contraction:
     def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
         """Every element of A and B that is used read once, C written once, and read once where β ≠ 0."""
         shape = _Shape.of(problem)
-        used = sum(_distinct(shape.sizes(tensor), shape.strides(tensor)) for tensor in "AB")
+        used = sum(_distinct(shape.layout(tensor)) for tensor in "AB")
         passes_over_c = 2 if problem["beta"] != 0 else 1
-        return (used + passes_over_c * shape.elements("C")) * np.dtype(str(problem["dtype"])).itemsize
+        return (used + passes_over_c * shape.layout("C").elements) * np.dtype(str(problem["dtype"])).itemsize
 
     def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
         """The element type: arithmetic is done in it."""
         return np.dtype(str(problem["dtype"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a tensor lies in its buffer: sizes and strides in elements, in the order of its indices.
+
+    Attributes:
+        sizes: At least 1 each.
+        strides: At least 0 each.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """Elements from the first to the last one."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether each stride is the product of the sizes before it."""
+        return self.strides == einsum.compact(self.sizes)
+
+    def used(self) -> Array:
+        """Which elements any index reaches, from the first to the last one."""
+        reached = np.zeros(self.elements, np.bool_)
+        as_strided(reached, self.sizes, self.strides)[...] = True  # a bool is one byte
+        return reached
+
+    def view(self, buffer: Array) -> Array:
+        """The tensor in its buffer."""
+        return as_strided(buffer, self.sizes, [stride * buffer.itemsize for stride in self.strides])
+
+
+def layouts(problem: Mapping[str, Scalar]) -> dict[str, Layout]:
+    """How A, B and C of a complete problem lie in their buffers."""
+    shape = _Shape.of(problem)
+    return {tensor: shape.layout(tensor) for tensor in "ABC"}
 
 
 @dataclass(frozen=True)
@@ -203,18 +242,9 @@ class _Shape:
         merged = self.einsum.folded(apart=self.given.keys())
         return _Shape(merged, einsum.sizes(merged, self.size), self.given)
 
-    def sizes(self, tensor: str) -> tuple[int, ...]:
-        return tuple(self.size[i] for i in self.einsum.of(tensor))
-
-    def strides(self, tensor: str) -> tuple[int, ...]:
-        return self.given.get(tensor) or einsum.compact(self.einsum.of(tensor), self.size)
-
-    def is_compact(self, tensor: str) -> bool:
-        return tensor not in self.given
-
-    def elements(self, tensor: str) -> int:
-        """Elements from the first to the last one."""
-        return 1 + sum((n - 1) * s for n, s in zip(self.sizes(tensor), self.strides(tensor), strict=True))
+    def layout(self, tensor: str) -> Layout:
+        sizes = tuple(self.size[i] for i in self.einsum.of(tensor))
+        return Layout(sizes, self.given[tensor] if tensor in self.given else einsum.compact(sizes))
 
     def count(self, indices: tuple[str, ...]) -> int:
         """Values that several indices take together."""
@@ -222,8 +252,7 @@ class _Shape:
 
     def matrices(self, operand: str, inputs: Inputs, groups: tuple[tuple[str, ...], ...]) -> Array:
         """An operand in float64, its indices in three groups, each group one dimension."""
-        flat = inputs.arrays[operand].astype(np.float64)
-        view = as_strided(flat, self.sizes(operand), [s * flat.itemsize for s in self.strides(operand)])
+        view = self.layout(operand).view(inputs.arrays[operand].astype(np.float64))
         held = self.einsum.of(operand)
         ordered = view.transpose([held.index(i) for group in groups for i in group])
         result: Array = ordered.reshape([self.count(group) for group in groups])
@@ -293,7 +322,7 @@ def _check_sizes(shape: _Shape) -> None:
                 found=",".join(map(str, strides)),
                 accepted=f"{wanted} strides",
             )
-    numbers = {f"{tensor} has": shape.elements(tensor) for tensor in "ABC"}
+    numbers = {f"{tensor} has": shape.layout(tensor).elements for tensor in "ABC"}
     numbers["the summation takes"] = shape.count(shape.einsum.depth)
     for what, count in numbers.items():
         if count > MOST_ELEMENTS:
@@ -324,9 +353,9 @@ def _alignment(merged: _Shape) -> int:
     common = _WIDEST
     for tensor in "ABC":
         if merged.einsum.vectors(tensor):
-            sizes, strides = merged.sizes(tensor), merged.strides(tensor)
-            matter = [s for n, s in zip(sizes[1:], strides[1:], strict=True) if n > 1]
-            common = math.gcd(common, sizes[0], *matter) if strides[0] == 1 else 1
+            layout = merged.layout(tensor)
+            matter = [s for n, s in zip(layout.sizes[1:], layout.strides[1:], strict=True) if n > 1]
+            common = math.gcd(common, layout.sizes[0], *matter) if layout.strides[0] == 1 else 1
     return common
 
 
@@ -335,24 +364,12 @@ def _arguments(shape: _Shape) -> dict[str, Scalar]:
     merged = shape.folded()
     found: dict[str, Scalar] = {f"size_{index}": size for index, size in merged.size.items()}
     for tensor in "ABC":
-        for index, stride in zip(merged.einsum.of(tensor), merged.strides(tensor), strict=True):
+        for index, stride in zip(merged.einsum.of(tensor), merged.layout(tensor).strides, strict=True):
             found[merged.einsum.stride(tensor, index)] = stride
     return found
 
 
-def _used(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-    """Which elements of an operand any index reaches, from the first to the last one."""
-    reached = np.zeros(1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)), np.bool_)
-    as_strided(reached, sizes, strides)[...] = True  # a bool is one byte
-    return reached
-
-
 @lru_cache(maxsize=256)
-def _distinct(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """How many elements of an operand are used; a sweep asks for each variant."""
-    total = 1
-    for size, stride in zip(sizes, strides, strict=True):
-        if stride != total:
-            return int(np.count_nonzero(_used(sizes, strides)))
-        total *= size
-    return total
+def _distinct(layout: Layout) -> int:
+    """How many elements of a tensor are used; a sweep asks for each variant."""
+    return layout.elements if layout.is_compact else int(np.count_nonzero(layout.used()))
