@@ -18,8 +18,19 @@ _SWEEP_SCHEMA: dict[str, Any] = {
     "anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}, _RANGE_SCHEMA]
 }
 _PROBLEM_SCHEMA: dict[str, Any] = {"type": "object", "additionalProperties": _SWEEP_SCHEMA}
+_NAMED_PROBLEM_SCHEMA: dict[str, Any] = {
+    **_PROBLEM_SCHEMA,
+    "properties": {
+        "name": {"type": "string", "description": "What reports call this problem"},
+        "emulate": {
+            "type": "object",
+            "additionalProperties": _SCALAR_SCHEMA,
+            "description": "Fields of this problem to replace where it is executed on the CPU",
+        },
+    },
+}
 _PROBLEMS_SCHEMA: dict[str, Any] = {
-    "anyOf": [_PROBLEM_SCHEMA, {"type": "array", "items": _PROBLEM_SCHEMA, "minItems": 1}]
+    "anyOf": [_PROBLEM_SCHEMA, {"type": "array", "items": _NAMED_PROBLEM_SCHEMA, "minItems": 1}]
 }
 
 # Values are judged by the template's own declaration, which says more than a type could; see `lab.experiment.load`.
@@ -87,7 +98,8 @@ class ExperimentFile(_Strict):
     )
     problem: Problems = Field(
         description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
-        "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together"
+        "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together, and each may "
+        "have a name and an emulate of its own"
     )
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(
