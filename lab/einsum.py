@@ -127,14 +127,28 @@ class Einsum:
         Returns:
             A CUDA expression of the arguments' names, an offset in elements.
         """
-        terms, rest = [], number
-        for position, index in enumerate(indices):
-            last = position == len(indices) - 1
-            if index in self.of(tensor):
-                digit = rest if last else f"{rest} % size_{index}"
-                terms.append(f"{digit} * {self.stride(tensor, index)}")
-            rest = f"{rest} / size_{index}"
+        terms = [
+            f"{self.digit(number, indices, index)} * {self.stride(tensor, index)}"
+            for index in indices
+            if index in self.of(tensor)
+        ]
         return " + ".join(terms) or "0"
+
+    @staticmethod
+    def digit(number: str | int, indices: Sequence[str], index: str) -> str:
+        """The value of one of several indices that a number counts, the first one fastest.
+
+        Args:
+            number: As `place` takes it; or a constant.
+            indices: The indices.
+            index: One of them; the last one takes what the others leave, however much that is.
+
+        Returns:
+            A CUDA expression; a product with it needs no parentheses around it.
+        """
+        place = list(indices).index(index)
+        rest = " / ".join((str(number), *(f"size_{other}" for other in indices[:place])))
+        return rest if place == len(indices) - 1 else f"{rest} % size_{index}"
 
     def folded(self, apart: Collection[str] = ()) -> Einsum:
         """The same contraction with neighbours merged: indices that follow one another in every tensor that holds them.

@@ -89,7 +89,7 @@ def _axes(given: list[_Given]) -> tuple[str, ...]:
     names = {one.name for one in given}
     if len(given) > 1 and len(names) == len(given) and None not in names:
         return ("name",)
-    fields = [{**one.values, **({"name": one.name} if one.name else {})} for one in given]
+    fields = [{**({"name": one.name} if one.name else {}), **one.values} for one in given]
     known = dict.fromkeys(name for values in fields for name in values)
     return tuple(name for name in known if len({repr(values.get(name)) for values in fields}) > 1)
 
