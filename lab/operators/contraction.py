@@ -115,13 +115,25 @@ class Contraction:
         values = np.zeros(shape.layout("C").sizes, np.float64, order="F")
         scale = np.full(values.shape, np.finfo(np.float64).tiny, order="F")
         if alpha != 0:
-            order = (*indices.batch, *indices.rows, *indices.columns)
-            first = shape.matrices(indices.first, inputs, (indices.batch, indices.rows, indices.depth))
-            second = shape.matrices(indices.second, inputs, (indices.batch, indices.depth, indices.columns))
+            # the longest stride first, as NumPy's own order has it
+            held = {tensor: indices.of(tensor)[::-1] for tensor in "ABC"}
+            batch, rows, columns, depth = (
+                tuple(i for i in held[tensor] if i in group)
+                for tensor, group in (
+                    (indices.first, indices.batch),
+                    (indices.first, indices.rows),
+                    (indices.second, indices.columns),
+                    (indices.first, indices.depth),
+                )
+            )
+            first = shape.matrices(indices.first, inputs, (batch, rows, depth))
+            second = shape.matrices(indices.second, inputs, (batch, depth, columns))
+            order = (*batch, *rows, *columns)
             back = [order.index(i) for i in indices.C]
             logical = [shape.size[i] for i in order]
             values += alpha * (first @ second).reshape(logical).transpose(back)
-            norms = np.linalg.norm(first, axis=2)[:, :, None] * np.linalg.norm(second, axis=1)[:, None, :]
+            lengths = [np.sqrt(np.einsum(s, m, m)) for s, m in (("brk,brk->br", first), ("bkc,bkc->bc", second))]
+            norms = lengths[0][:, :, None] * lengths[1][:, None, :]
             scale += abs(alpha) * norms.reshape(logical).transpose(back)
         if beta != 0:
             scaled = beta * inputs.arrays["C"].astype(np.float64).reshape(values.shape, order="F")

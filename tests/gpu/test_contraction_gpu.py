@@ -19,7 +19,6 @@ pytestmark = pytest.mark.gpu
 
 CONTRACTION = operator("contraction")
 TILED = kernels.load("contraction/tiled.cu.j2", kernels.search_path())
-PARALLEL = {"suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
 LARGE = {
     "batched NT": {"einsum": "ilk,jlk->ijk", "i": 516, "j": 260, "k": 5, "l": 132},
     "odd sizes": {"einsum": "ilk,jlk->ijk", "i": 517, "j": 263, "k": 5, "l": 131},
@@ -41,7 +40,7 @@ def job(fields, given_parameters, arch):
 
 
 @given(problems(operations=2_000_000), parameters())
-@settings(deadline=None, max_examples=150, **PARALLEL)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_any_contraction_is_right(session, fields, given_parameters):
     assert session.run(job(fields, given_parameters, session.start().arch), CHECK).failure is None
 
