@@ -7,7 +7,8 @@ adds a kernel writes that one file and no Python.
 Names known while a template is rendered: its parameters, its `derived` values, the problem's fields that are
 words or booleans (`dtype`, `layout`), `T` (the C type of `dtype`) and `element_bytes`. Numbers of the problem
 are launch arguments, so that one machine code serves every size; the geometry and the choice of the entry
-point may use them (`lab.launches`).
+point may use them (`lab.launches`). A word may be an object in the template: a parameter of type `mapping`, and a
+field of the problem that `fields` declares, as the indices of a contraction.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab import mapping, yamlfile
+from lab import einsum, mapping, yamlfile
 from lab.errors import Location, UserError, did_you_mean
 from lab.expressions import Sandbox, Scalar, environment, evaluate, names_in
 
@@ -127,7 +128,8 @@ class WorkspaceDeclaration(_Strict):
 class FrontMatter(_Strict):
     """What a template declares about itself.
 
-    Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`).
+    Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`). A name
+    among the arguments may be an expression in braces: the words of its value name one argument each.
     """
 
     summary: str
@@ -141,6 +143,7 @@ class FrontMatter(_Strict):
     entry: str | None = None
     entries: list[Entry] | None = None
     problem: dict[str, list[Scalar]] = Field(default_factory=dict)
+    fields: dict[str, Literal["einsum"]] = Field(default_factory=dict)
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     derived: dict[str, str | int] = Field(default_factory=dict)
     requires: list[Requirement] = Field(default_factory=list)
@@ -283,6 +286,7 @@ def compile_time_names(
     dtype = problem.get("dtype")
     if dtype in C_TYPES:
         names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
+    names |= {name: einsum.parse(str(problem[name])) for name in template.declares.fields if name in problem}
     names |= expression_names(template, parameters)
     for key, expression in template.declares.derived.items():
         names[key] = evaluate(expression, names, at=template.document.at("derived", key), key=f"derived.{key}")

@@ -202,7 +202,7 @@ class _Context:
             grid,
             block,
             self._size(declared.shared_bytes, (*path, "shared_bytes"), most=2**31 - 1),
-            tuple((name, kind.replace("T", self.dtype)) for name, kind in declared.arguments.items()),
+            self._arguments(declared.arguments, (*path, "arguments")),
             None if moved is None else self._size(moved, (*path, "bytes_moved"), most=2**63 - 1),
             declared.main,
         )
@@ -245,6 +245,15 @@ class _Context:
     def error(self, message: str, path: Key, *, found: object = None, accepted: str = "") -> UserError:
         at = self.template.document.at(*path)
         return UserError(message, at=at, key=yamlfile.dotted(path), found=found, accepted=accepted)
+
+    def _arguments(self, declared: Mapping[str, str], path: Key) -> tuple[tuple[str, str], ...]:
+        """Names with their types; an expression in braces stands for the words of its value."""
+        found: list[tuple[str, str]] = []
+        for name, kind in declared.items():
+            inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""
+            names = str(self.evaluate(inner, (*path, name))).split() if inner else [name]
+            found += [(one, kind.replace("T", self.dtype)) for one in names]
+        return tuple(found)
 
     def _size(self, expression: str | int, path: Key, *, most: int) -> int:
         value = self.evaluate(expression, path)

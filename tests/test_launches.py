@@ -177,3 +177,20 @@ def test_an_argument_that_nothing_provides_is_named(tmp_path):
     done = executed(tmp_path, FRONT.replace("{n: int32, x: T*", "{n: int32, q: T*") + KERNELS)
     assert "nothing of that name" in done.unsupported
     assert "'q'" in done.unsupported
+
+
+def test_a_name_in_braces_stands_for_the_words_of_its_value(tmp_path):
+    text = FRONT.replace("{n: int32, x: T*, half: T*}", """{"{'n x' if width > 16 else 'n'}": T, "{'half'}": T*}""", 1)
+    template = written(tmp_path, text + KERNELS)
+    for width, names in ((32, ["n", "x"]), (8, ["n"])):
+        made = launches(template, {"width": width}, PROBLEM)
+        expected = (*((name, "float64") for name in names), ("half", "float64*"))
+        assert made.steps[0].arguments == expected
+
+
+def test_a_field_of_the_problem_is_an_object_in_expressions(tmp_path):
+    text = FRONT.replace("operator: double", "operator: double\nfields: {equation: einsum}")
+    text = text.replace('["ceil_div(n, width)"]', '["equation.depth | length"]')
+    template = written(tmp_path, text + KERNELS)
+    made = launches(template, {"width": 8}, {**PROBLEM, "equation": "iabc,abcj->ij"})
+    assert made.steps[0].grid == (3, 1, 1)

@@ -1,4 +1,8 @@
-"""The problems of an experiment: one mapping with lists swept like parameters, or a list of mappings."""
+"""The problems of an experiment: one mapping with lists swept like parameters, or a list of mappings.
+
+A mapping of the list may have two keys that are none of the operator's: `name`, what reports call the problem, and
+`emulate`, its own fields to replace where it is executed on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from lab.expressions import Scalar
 from lab.operators import Operator
 from lab.yamlfile import Document, Key
 
+NAMED = ("name", "emulate")
+"""Keys of a problem in a list that are none of the operator's."""
+
 _MOST_PROBLEMS = 10_000
 _MOST_VALUES = 10_000
 """Values of one range; a file with more is a slip of the pen."""
@@ -26,12 +33,29 @@ class Problem:
     Attributes:
         values: The operator's problem, complete.
         emulate: The same at the size that is executed on the CPU, complete; None where the file has none.
-        label: What tells it from the others: ``layout=nt m=2048``; empty for a single problem.
+        label: What tells it from the others: its name, ``layout=nt m=2048``; empty for a single problem.
     """
 
     values: Mapping[str, Scalar]
     emulate: Mapping[str, Scalar] | None
     label: str
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A problem as the file gives it.
+
+    Attributes:
+        values: The operator's fields.
+        place: Where it stands.
+        name: What reports call it; None where the file has none.
+        emulate: Fields of its own to replace on the CPU.
+    """
+
+    values: Mapping[str, object]
+    place: Key
+    name: str | None
+    emulate: Mapping[str, object] | None
 
 
 def problems(
@@ -43,20 +67,32 @@ def problems(
         UserError: a field is unknown or wrong, or there are too many problems.
     """
     given = list(_given(raw.problem, document))
-    axes = tuple(
-        name
-        for name in dict.fromkeys(name for values, _ in given for name in values)
-        if len({repr(values.get(name)) for values, _ in given}) > 1
-    )
+    axes = _axes(given)
     made: dict[str, Problem] = {}
-    for values, place in given:
-        complete = _complete(computed, values, document, place)
+    for one in given:
+        complete = _complete(computed, one, {}, document, one.place)
         emulate = None
-        if raw.emulate is not None:
-            emulate = _complete(computed, _smaller(values, raw.emulate), document, ("emulate",))
-        label = " ".join(f"{name}={show(complete[name])}" for name in axes if name in complete)
+        if raw.emulate is not None or one.emulate is not None:
+            place = (*one.place, NAMED[1]) if one.emulate is not None else ("emulate",)
+            smaller = _smaller(one.values, {**(raw.emulate or {}), **(one.emulate or {})})
+            emulate = _complete(computed, one, smaller, document, place)
+        label = " ".join(
+            show(complete[name]) if name == "name" else f"{name}={show(complete[name])}"
+            for name in axes
+            if name in complete
+        )
         made.setdefault(repr(sorted(complete.items())), Problem(complete, emulate, label))
     return tuple(made.values()), axes
+
+
+def _axes(given: list[_Given]) -> tuple[str, ...]:
+    """The fields by which problems differ; their names alone where each has one of its own."""
+    names = {one.name for one in given}
+    if len(given) > 1 and len(names) == len(given) and None not in names:
+        return ("name",)
+    fields = [{**({"name": one.name} if one.name else {}), **one.values} for one in given]
+    known = dict.fromkeys(name for values in fields for name in values)
+    return tuple(name for name in known if len({repr(values.get(name)) for values in fields}) > 1)
 
 
 def values_of(given: object, document: Document, place: Key) -> list[object]:
@@ -78,8 +114,8 @@ def show(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _given(problem: object, document: Document) -> Iterator[tuple[dict[str, object], Key]]:
-    """Each problem as the file gives it, with its place there."""
+def _given(problem: object, document: Document) -> Iterator[_Given]:
+    """Each problem as the file gives it."""
     entries = problem if isinstance(problem, list) else [problem]
     if not entries:
         raise _error("an empty list holds no problem", document, ("problem",), problem, "at least one mapping")
@@ -88,17 +124,23 @@ def _given(problem: object, document: Document) -> Iterator[tuple[dict[str, obje
         place: Key = ("problem", i) if isinstance(problem, list) else ("problem",)
         if not isinstance(entry, dict):
             raise _error("wrong type", document, place, entry, "a mapping of the operator's fields")
-        axes = {name: values_of(value, document, (*place, name)) for name, value in entry.items()}
+        own = {key: entry[key] for key in NAMED if key in entry} if isinstance(problem, list) else {}
+        name, emulate = own.get("name"), own.get("emulate")
+        if "name" in own and not (isinstance(name, str) and name):
+            raise _error("wrong type", document, (*place, "name"), name, "a name for the problem, as text")
+        if "emulate" in own and not isinstance(emulate, dict):
+            raise _error("wrong type", document, (*place, "emulate"), emulate, "a mapping of the operator's fields")
+        axes = {key: values_of(value, document, (*place, key)) for key, value in entry.items() if key not in own}
         count += math.prod(len(values) for values in axes.values())
         if count > _MOST_PROBLEMS:
             raise _error("too many problems", document, place, count, f"at most {_MOST_PROBLEMS}")
         for values in itertools.product(*axes.values()):
-            yield dict(zip(axes, values, strict=True)), place
+            yield _Given(dict(zip(axes, values, strict=True)), place, name, emulate)
 
 
 def _smaller(values: Mapping[str, object], emulate: Mapping[str, object]) -> dict[str, object]:
-    """The problem with the fields of `emulate`; a size that is smaller already stays: of a row, a row is executed."""
-    chosen = {**values, **emulate}
+    """The fields of `emulate`; a size that the problem has smaller stays: of a row, a row is executed."""
+    chosen = dict(emulate)
     for name, size in emulate.items():
         match values.get(name), size:
             case (bool(), _) | (_, bool()):
@@ -125,14 +167,18 @@ def _range(given: dict[str, object], document: Document, place: Key) -> list[obj
     return list(values)
 
 
-def _complete(computed: Operator, values: Mapping[str, object], document: Document, place: Key) -> Mapping[str, Scalar]:
+def _complete(
+    computed: Operator, given: _Given, replaced: Mapping[str, object], document: Document, place: Key
+) -> Mapping[str, Scalar]:
+    """The operator's problem, with its name if it has one, after some of its fields were replaced."""
     scalars: dict[str, Scalar] = {}
-    for key, value in values.items():
+    for key, value in {**given.values, **replaced}.items():
         if not isinstance(value, bool | int | float | str):
             raise _error("wrong type", document, (*place, key), value, "a single value")
         scalars[key] = value
     try:
-        return computed.problem(scalars)
+        named: dict[str, Scalar] = {"name": given.name} if given.name else {}
+        return {**named, **computed.problem(scalars)}
     except UserError as error:
         field = (error.key or "").removeprefix("problem").lstrip(".")
         path = (*place, field) if field else place

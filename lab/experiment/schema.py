@@ -18,8 +18,19 @@ _SWEEP_SCHEMA: dict[str, Any] = {
     "anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}, _RANGE_SCHEMA]
 }
 _PROBLEM_SCHEMA: dict[str, Any] = {"type": "object", "additionalProperties": _SWEEP_SCHEMA}
+_NAMED_PROBLEM_SCHEMA: dict[str, Any] = {
+    **_PROBLEM_SCHEMA,
+    "properties": {
+        "name": {"type": "string", "description": "What reports call this problem"},
+        "emulate": {
+            "type": "object",
+            "additionalProperties": _SCALAR_SCHEMA,
+            "description": "Fields of this problem to replace where it is executed on the CPU",
+        },
+    },
+}
 _PROBLEMS_SCHEMA: dict[str, Any] = {
-    "anyOf": [_PROBLEM_SCHEMA, {"type": "array", "items": _PROBLEM_SCHEMA, "minItems": 1}]
+    "anyOf": [_PROBLEM_SCHEMA, {"type": "array", "items": _NAMED_PROBLEM_SCHEMA, "minItems": 1}]
 }
 
 # Values are judged by the template's own declaration, which says more than a type could; see `lab.experiment.load`.
@@ -95,12 +106,13 @@ class ExperimentFile(_Strict):
 
     question: Text = Field(description="What the experiment asks; the report opens with it")
     operator: Text = Field(
-        description="What is computed: gemm, softmax, copy, transpose, or ./file.py:Class of your own (this runs that "
-        "file)"
+        description="What is computed: gemm, contraction, softmax, copy, transpose, or ./file.py:Class of your "
+        "own (this runs that file)"
     )
     problem: Problems = Field(
         description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
-        "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together"
+        "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together, and each may "
+        "have a name and an emulate of its own"
     )
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(

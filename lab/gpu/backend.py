@@ -61,6 +61,7 @@ class Baseline:
         launch: Queues one call.
         computes: It computes what the operator does, so that its output can be checked; a plain copy does not.
         ptx: PTX of its kernel where it is known, else empty.
+        check: Queues one call that leaves its result in the operator's outputs, where `launch` leaves it elsewhere.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Baseline:
     launch: Launch
     computes: bool = True
     ptx: str = ""
+    check: Launch | None = None
 
 
 class Backend(Protocol):

@@ -28,6 +28,7 @@ from lab.gpu.compare import Comparer, comparer
 from lab.gpu.copying import copy_baseline
 from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
+from lab.gpu.einsum_baseline import einsum_baseline
 from lab.gpu.evict import reader
 from lab.gpu.job import Job
 from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
@@ -184,14 +185,16 @@ class CudaBackend:
         return launch
 
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
-        """CuBLAS for gemm; PyTorch and Triton for softmax; a copy for what has one input and one output."""
+        """CuBLAS for gemm; PyTorch for softmax and contraction; Triton for softmax; a copy for one input and output."""
         if name == "copy":
             return copy_baseline(self._loaded, self._pointers, self._stream, self._description.arch, self._quick)
-        computed = {"cublas": "gemm", "torch": "softmax", "triton": "softmax"}
+        computed = {"cublas": ("gemm",), "torch": ("softmax", "contraction"), "triton": ("softmax",)}
         if name not in computed:
             raise BaselineMissingError(f"there is no baseline {name!r}; accepted: copy, {', '.join(computed)}")
-        if operator != computed[name]:
-            raise BaselineMissingError(f"the baseline {name} computes {computed[name]}, not {operator}")
+        if operator not in computed[name]:
+            raise BaselineMissingError(f"the baseline {name} computes {' and '.join(computed[name])}, not {operator}")
+        if operator == "contraction":
+            return einsum_baseline(problem, self._pointers, self._stream.handle)
         if name == "torch":
             return torch_baseline(problem, self._pointers, self._stream.handle)
         if name == "triton":

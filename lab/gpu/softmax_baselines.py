@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from lab.expressions import Scalar
 from lab.gpu.backend import Baseline, BaselineMissingError, Launch
+from lab.gpu.torch_tensors import flat_tensor, module, torch_with_cuda
 
 _WHOLE_ROW = 32768
 """Columns up to which the Triton kernel keeps a row in registers: 1024 threads of 32 elements."""
@@ -17,27 +16,10 @@ _BLOCK = 8192
 """Columns that it handles at a time in longer rows."""
 
 
-def _module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise BaselineMissingError(f"{name} cannot be imported here: {error}") from error
-
-
-@dataclass(frozen=True)
-class _DeviceArray:
-    """A buffer as other libraries find it: NumPy's array interface for device memory (CUDA array interface, v3)."""
-
-    __cuda_array_interface__: dict[str, object]
-
-
 def _tensor(torch: ModuleType, address: int, problem: Mapping[str, Scalar], stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
     """An m x n tensor on a buffer with rows `stride` elements apart."""
-    dtype, size = {"float32": ("<f4", 4), "float16": ("<f2", 2), "bfloat16": ("<i2", 2)}[str(problem["dtype"])]
-    shape, strides = (int(problem["m"]), int(problem["n"])), (stride * size, size)
-    described = {"shape": shape, "strides": strides, "typestr": dtype, "data": (address, False), "version": 3}
-    tensor = torch.as_tensor(_DeviceArray(described), device="cuda")
-    return tensor.view(torch.bfloat16) if problem["dtype"] == "bfloat16" else tensor
+    m, n = int(problem["m"]), int(problem["n"])
+    return flat_tensor(torch, address, m * stride, str(problem["dtype"])).as_strided((m, n), (stride, 1))
 
 
 def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
@@ -46,9 +28,7 @@ def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], s
     Raises:
         BaselineMissingError: PyTorch is not there, or has no such function.
     """
-    torch = _module("torch")
-    if not torch.cuda.is_available():
-        raise BaselineMissingError("torch was built without CUDA, or finds no GPU")
+    torch = torch_with_cuda()
     x, y = (_tensor(torch, pointers[n], problem, int(problem[ld])) for n, ld in (("X", "ldx"), ("Y", "ldy")))
     own = torch.cuda.ExternalStream(stream)
 
@@ -80,7 +60,7 @@ def triton_baseline(
     Raises:
         BaselineMissingError: Triton or PyTorch is not there.
     """
-    torch = _module("torch")
+    torch = module("torch")
     kernels = _triton_kernels()
     m, n = int(problem["m"]), int(problem["n"])
     x, y = (_tensor(torch, pointers[name], problem, int(problem[ld])) for name, ld in (("X", "ldx"), ("Y", "ldy")))
@@ -106,11 +86,11 @@ def triton_baseline(
     best = min(made, key=lambda warps: timed(made[warps][0]))
     launch, compiled = made[best]
     name = "whole row in registers" if whole else "row read twice"
-    library = f"triton {_module('triton').__version__}, BLOCK={block}, num_warps={best}, {name}"
+    library = f"triton {module('triton').__version__}, BLOCK={block}, num_warps={best}, {name}"
     ptx = str(compiled.asm.get("ptx", "")) if hasattr(compiled, "asm") else ""
     return Baseline("triton", library, kernel.fn.__name__, "", launch, ptx=ptx)
 
 
 def _triton_kernels() -> ModuleType:
-    _module("triton")
-    return _module("lab.gpu.softmax_triton")
+    module("triton")
+    return module("lab.gpu.softmax_triton")

@@ -291,7 +291,7 @@ class Worker:
             if policy.check and baseline.computes:
                 self._begin("launch of the baseline")
                 self._backend.upload()
-                self._backend.run((baseline.launch,))
+                self._backend.run((baseline.check or baseline.launch,))
                 verification = self._verify(job, data, "the baseline")
         except (BaselineMissingError, DeviceError) as error:
             return None, BaselineResult(name, note=str(error))

@@ -1,7 +1,7 @@
 """Operators by name: what can be computed.
 
-`gemm`, `softmax`, `copy` and `transpose` are built in. An operator of the user's own is a Python file named explicitly,
-``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary.
+`gemm`, `contraction`, `softmax`, `copy` and `transpose` are built in. An operator of the user's own is a Python file
+named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from pathlib import Path
 
 from lab.errors import Location, UserError, did_you_mean
 from lab.operators.base import Inputs, Operator
+from lab.operators.contraction import Contraction
 from lab.operators.gemm import Gemm
 from lab.operators.moves import Move
 from lab.operators.softmax import Softmax
 
 BUILT_IN: dict[str, Callable[[], Operator]] = {
     "gemm": Gemm,
+    "contraction": Contraction,
     "softmax": Softmax,
     "copy": lambda: Move("copy", transposes=False),
     "transpose": lambda: Move("transpose", transposes=True),

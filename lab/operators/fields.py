@@ -81,6 +81,22 @@ def check_integer(key: str, value: Scalar, *, least: int) -> None:
         )
 
 
+def check_number(key: str, value: Scalar) -> float:
+    """A number of either type, as a float.
+
+    Raises:
+        UserError: it is none; it names the problem's field.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UserError("wrong type", key=f"problem.{key}", found=value, accepted="a number")
+    return float(value)
+
+
+def tolerance_of_sums(dtype: str) -> float:
+    """16 u; `lab.operators.gemm.Gemm.verify` says why."""
+    return 16 * float(np.finfo(dtype).eps) / 2
+
+
 def check_choice(key: str, value: Scalar, accepted: tuple[str, ...]) -> None:
     """Refuse what is not one of these words.
 

@@ -22,9 +22,11 @@ from lab.operators.fields import (
     check_given,
     check_integer,
     check_known,
+    check_number,
     laid_out,
     matrix,
     stray_write,
+    tolerance_of_sums,
 )
 
 DTYPES = ("float32", "float64")
@@ -57,9 +59,7 @@ class Gemm:
         check_choice("dtype", full["dtype"], DTYPES)
         check_choice("layout", full["layout"], LAYOUTS)
         for key in ("alpha", "beta"):
-            if isinstance(full[key], bool) or not isinstance(full[key], int | float):
-                raise UserError("wrong type", key=f"problem.{key}", found=full[key], accepted="a number")
-            full[key] = float(full[key])
+            full[key] = check_number(key, full[key])
         for key, least in zip(_LEADING, _least_leading(full), strict=True):
             full.setdefault(key, least)
             check_integer(key, full[key], least=least)
@@ -129,7 +129,7 @@ class Gemm:
         expected = reference["C"].values
         whole = outputs["C"]
         got = matrix(whole, m, n, int(problem["ldc"]))
-        tolerance = _tolerance(problem)
+        tolerance = tolerance_of_sums(str(problem["dtype"]))
         error = np.abs(got.astype(np.float64) - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -147,7 +147,9 @@ class Gemm:
     ) -> tuple[Mapping[str, Expected], float]:
         """C column by column; what pads a column must stay NaN."""
         ldc, expected = int(problem["ldc"]), reference["C"]
-        return {"C": Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))}, _tolerance(problem)
+        return {"C": Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))}, tolerance_of_sums(
+            str(problem["dtype"])
+        )
 
     def flops(self, problem: Mapping[str, Scalar]) -> int:
         """2 m n k: one multiplication and one addition a term, as BLAS benchmarks count."""
@@ -182,8 +184,3 @@ def _least_leading(problem: Mapping[str, Scalar]) -> tuple[int, int, int]:
     m, n, k = (int(problem[key]) for key in _DIMENSIONS)
     layout = str(problem["layout"])
     return (m if layout[0] == "n" else k, k if layout[1] == "n" else n, m)
-
-
-def _tolerance(problem: Mapping[str, Scalar]) -> float:
-    """16 u; `Gemm.verify` says why."""
-    return 16 * float(np.finfo(str(problem["dtype"])).eps) / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.emulator.results import MemoryCount
+from lab.expressions import Scalar
 from lab.isa.mix import Counts, KernelMix
 from lab.report import counted
 from lab.report.accessmap import access_maps
@@ -66,7 +67,7 @@ def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str
 
 
 def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
-    build, rows = record.build, []
+    build, rows = record.build, [("problem", _fields(record.problem))]
     if record.launch:
         rows.append(("launch", _launch(record.launch)))
     if build is None:
@@ -88,6 +89,10 @@ def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
         ("command", build.command),
         ("SASS sha256", build.sass_sha256),
     ]
+
+
+def _fields(problem: Mapping[str, Scalar]) -> str:
+    return " ".join(f"{name}={value}" for name, value in problem.items())
 
 
 def _step_rows(record: VariantRecord) -> list[tuple[str, str]]:
@@ -153,7 +158,7 @@ def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
     done = record.emulation
     if done is None:
         return []
-    size = " ".join(f"{name}={value}" for name, value in done.problem.items())
+    size = _fields(done.problem)
     if done.unsupported:
         return [("not executed", done.unsupported), ("problem", size)]
     rows = [("problem", size)]

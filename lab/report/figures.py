@@ -188,13 +188,14 @@ def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[Vari
 
 
 def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, tuple[VariantRecord, ...]]:
-    """The records of each problem by its label, ``m=2048 layout=nt``; one group without a label for one problem.
+    """The records of each problem by its label, its name or ``m=2048 layout=nt``; one without a label for one problem.
 
     Only variants of the same problem compete: each has its winner and its baseline.
     """
     groups: dict[str, list[VariantRecord]] = {}
     for record in records:
-        label = " ".join(f"{name}={text(record.problem.get(name))}" for name in run.problem_axes)
+        held = {name: text(record.problem[name]) for name in run.problem_axes if name in record.problem}
+        label = " ".join(value if name == "name" else f"{name}={value}" for name, value in held.items())
         groups.setdefault(label, []).append(record)
     return {label: tuple(group) for label, group in groups.items()}
 

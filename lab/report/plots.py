@@ -35,6 +35,9 @@ COLOURS: Final = 128
 WIDTH: Final = 7.5
 """Inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
 
+_MOST_LETTERS: Final = 90
+"""Of tick labels side by side over the figure's width; more stand upright."""
+
 _DARK: Final = ("variant", "baseline", "issue slots")
 """Groups of bars that are dark enough for white text."""
 INK, FAINT = "#1f2328", "#d0d7de"
@@ -253,7 +256,10 @@ def effects(
         axis.vlines(places, [v.low for v in effect.levels], [v.high for v in effect.levels], color=style.PREDICTED,
                     linewidth=5, alpha=0.4)  # fmt: skip
         axis.plot(places, [v.mean for v in effect.levels], "o-", color=style.MEASURED, linewidth=1.6, markersize=6)
-        axis.set_xticks(list(places), [_short(text(v.value), 12) for v in effect.levels])
+        labels = [text(v.value) for v in effect.levels]
+        upright = sum(min(len(label), 12) for label in labels) * columns > _MOST_LETTERS
+        labels = [_short(label, 20 if upright else 12) for label in labels]
+        axis.set_xticks(list(places), labels, rotation=90 if upright else 0)
         axis.set_xlim(-0.5, len(effect.levels) - 0.5)
         axis.set_ylim(*domain)
         axis.set_title(_short(f"{effect.factor} (η² = {effect.share:.2f})", 32), fontsize=9, color=INK, loc="left")

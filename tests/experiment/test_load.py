@@ -135,6 +135,52 @@ def test_sizes_that_vary_together_are_a_list_of_mappings():
     assert [one.emulate["k"] for one in experiment.problems] == [8, 8]
 
 
+NAMED = """
+  - {name: large, m: 64, n: 32, k: 16, emulate: {n: 4}}
+  - {name: small, m: 8, n: 8, k: [8, 16]}
+"""
+
+
+def test_a_problem_of_a_list_may_have_a_name_and_its_own_emulate():
+    experiment = read(GOOD.replace(" {m: 64, n: 32, k: 16}", NAMED))
+    assert [one.label for one in experiment.problems] == [
+        "large m=64 n=32 k=16",
+        "small m=8 n=8 k=8",
+        "small m=8 n=8 k=16",
+    ]
+    assert [(one.emulate["n"], one.emulate["k"]) for one in experiment.problems] == [(4, 8), (8, 8), (8, 8)]
+    assert [one.values["name"] for one in experiment.problems] == ["large", "small", "small"]
+    alone = read(
+        GOOD.replace(" {m: 64, n: 32, k: 16}", NAMED.replace("[8, 16]", "8")).replace("emulate:\n  k: 8\n", "")
+    )
+    assert alone.problem_axes == ("name",)
+    assert [one.label for one in alone.problems] == ["large", "small"]
+    assert [one.emulate and one.emulate["n"] for one in alone.problems] == [4, None]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key"),
+    [
+        ("name: large", "name: 3", 4, "problem[0].name"),
+        ("name: large", "name: ''", 4, "problem[0].name"),
+        ("{n: 4}", "4", 4, "problem[0].emulate"),
+        ("{n: 4}", "{n: 0}", 4, "problem[0].emulate.n"),
+        ("{n: 4}", "{p: 4}", 4, "problem[0].emulate.p"),
+        ("{n: 4}", "{n: [4]}", 4, "problem[0].emulate.n"),
+        ("name: small, m: 8", "name: small, m: 0", 5, "problem[1].m"),
+    ],
+)
+def test_mistakes_in_a_named_problem_are_found(old, new, line, key):
+    with pytest.raises(UserError) as caught:
+        read(GOOD.replace(" {m: 64, n: 32, k: 16}", NAMED.replace(old, new)))
+    assert (caught.value.key, caught.value.at.line) == (key, line)
+
+
+def test_a_single_problem_needs_no_name():
+    with pytest.raises(UserError, match="no such problem field"):
+        read(GOOD.replace("m: 64,", "m: 64, name: large,"))
+
+
 def test_an_experiment_needs_a_kernel():
     head, _, _ = GOOD.partition("kernels:")
     with pytest.raises(UserError, match="at least 1 item") as caught:

@@ -62,10 +62,12 @@ class FakeDevice:
     def baseline(self, name, operator, problem):
         if name == "missing":
             raise BaselineMissingError("libfake was not found")
-        launch = self._wrong if name in {"wrong", "copy"} else self._double
+        launch = self._wrong if name in {"wrong", "copy", "elsewhere"} else self._double
         self.durations[launch] = 2.0
         if name == "copy":
             return Baseline(name, "", "copy", "", self._wrong, computes=False, ptx="// copy")
+        if name == "elsewhere":
+            return Baseline(name, "", "", "", launch, check=self._double)
         return Baseline(name, "libfake 1.0", "fake_kernel", "", launch)
 
     def outputs(self):

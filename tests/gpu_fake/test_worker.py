@@ -154,6 +154,12 @@ def test_a_wrong_baseline_is_left_out_with_the_reason(worker):
     assert result.baseline.note.startswith("wrong is left out: its output is wrong: y[3]")
 
 
+def test_a_baseline_whose_result_lies_elsewhere_is_checked_by_a_call_of_its_own(worker):
+    result = worker.answer(job(), Policy(baseline="elsewhere", warmup_ms=0, warmup_limit_ms=0)).result
+    assert result.baseline.verification.passed
+    assert result.measurement.baseline_name == "elsewhere"
+
+
 def test_several_baselines_are_interleaved_and_named(worker):
     policy = Policy(baseline="fake", others=("missing", "second"), warmup_ms=0, warmup_limit_ms=0)
     result = worker.answer(job(), policy).result
