@@ -1,0 +1,45 @@
+"""Rows to JSON text and back."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+from collections.abc import Iterator
+
+from pydantic import ConfigDict, TypeAdapter
+
+from lab.store.model import RunRecord, VariantRecord
+
+SCHEMA = 7
+"""Raised when a stored record's shape changes; an older store is refused, never misread."""
+
+# JSON has no infinity and no NaN; an error can be either, and null would lose which
+for _record in (VariantRecord, RunRecord):
+    _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
+VARIANT = TypeAdapter(VariantRecord)
+RUN = TypeAdapter(RunRecord)
+
+
+def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
+    """The record as plain JSON values, as `records.json` holds it."""
+    value: dict[str, object] = json.loads(record_to_text(record))
+    return value
+
+
+def record_to_text(record: VariantRecord | RunRecord) -> str:
+    """The record as JSON text."""
+    text = VARIANT.dump_json(record) if isinstance(record, VariantRecord) else RUN.dump_json(record)
+    return text.decode()
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the collector of cycles, which would look at every record again and again; records have none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
