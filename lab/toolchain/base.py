@@ -151,6 +151,11 @@ def can_target(arch: str, architectures: Sequence[str]) -> bool:
     return not architectures or match[1] in architectures
 
 
+def is_version(version: str, wanted: str) -> bool:
+    """Whether a version is the wanted one as far as that says: 13.5.37 is 13.5; anything is the empty one."""
+    return not wanted or f"{version}.".startswith(f"{wanted}.")
+
+
 def first_error(log: str) -> str:
     """The line of a compiler's log that says what is wrong: the first with `error` or `fatal`, else the last."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
