@@ -23,6 +23,7 @@ from lab.mapping import Facts
 from lab.plan import Planned
 from lab.run import Outcome
 from lab.store import RunRecord, Status, VariantRecord
+from lab.toolchain.base import title
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
@@ -169,7 +170,7 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
     for header in ("variant", "kernel", "parameters", "toolchain", "arch"):
         table.add_column(header)
     for one in planned:
-        table.add_row(one.variant, one.point.kernel.name, one.label, one.toolchain.name, one.request.arch)
+        table.add_row(one.variant, one.point.kernel.name, one.label, title(one.toolchain), one.request.arch)
     console.print(table)
 
 

@@ -586,7 +586,9 @@ def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Colum
     bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
     others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
     compared = tuple(column for name in others for column in _compared(name))
-    made = (*IDENTITY, *problems, *parameters, *FIGURES, *compared)
+    several = len({record.compiler for record in records}) > 1
+    compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
+    made = (*IDENTITY, compiler, *problems, *parameters, *FIGURES, *compared)
     return tuple(map(_bandwidth, made)) if bytes_count else made
 
 

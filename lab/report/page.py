@@ -191,7 +191,7 @@ def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
     cards: list[CardState] = [
         card for r in records if r.measurement for card in (r.measurement.before, r.measurement.after)
     ]
-    compilers = dict.fromkeys(f"{build.toolchain} {build.version}" for build in builds)
+    compilers = dict.fromkeys(record.compiler for record in records)
     disassemblers = dict.fromkeys(build.disassembler for build in builds)
     throttles = dict.fromkeys(reason for card in cards for reason in card.throttle_reasons)
     caches = dict.fromkeys(r.measurement.cache for r in records if r.measurement)

@@ -16,6 +16,7 @@ from lab.report import chartdata, charts, plots, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
+from lab.report.compilers import Compilers, compilers
 from lab.report.curves import Curve, curve
 from lab.report.effects import (
     Effect,
@@ -52,6 +53,7 @@ class Analysis:
         baseline: Name and throughput, where one is the same for all variants, else None.
         curve: Throughput along a problem axis, where the problems differ in one number; else None.
         agreements: Predictions against measurements, where there are enough of both.
+        compilers: The same variants by several compilers; None where there is one.
         different: Variant to a sentence, where its hot loop by execution is not the static one.
     """
 
@@ -69,6 +71,7 @@ class Analysis:
     baseline: tuple[str, float] | None
     curve: Curve | None
     agreements: tuple[Agreement, ...]
+    compilers: Compilers | None
     different: Mapping[str, str]
 
     @property
@@ -111,12 +114,16 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
     if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
         first = effects[0]
         by = named[f"p.{first.factor}" if first.parameter else first.factor], tuple(v.value for v in first.levels)
+    opening = answer(run, records, response)
+    if (compared := compilers(run, records, response)) is not None:
+        said = opening.sentences
+        opening = replace(opening, sentences=(*said[:1], *compared.sentences, *said[1:]))
     return Analysis(
         run,
         records,
         columns,
         response,
-        answer(run, records, response),
+        opening,
         effects,
         strongest_interaction(varied, observed),
         bars,
@@ -126,6 +133,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
         baselines[0] if len(baselines) == 1 else None,
         curve(run, records, response),
         agreements(records),
+        compared,
         different,
     )
 

@@ -8,10 +8,11 @@ import json
 from collections.abc import Iterator
 
 from pydantic import ConfigDict, TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from lab.store.model import RunRecord, VariantRecord
 
-SCHEMA = 7
+SCHEMA = 8
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
 # JSON has no infinity and no NaN; an error can be either, and null would lose which
@@ -29,7 +30,12 @@ def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
 
 def record_to_text(record: VariantRecord | RunRecord) -> str:
     """The record as JSON text."""
-    text = VARIANT.dump_json(record) if isinstance(record, VariantRecord) else RUN.dump_json(record)
+    try:
+        text = VARIANT.dump_json(record) if isinstance(record, VariantRecord) else RUN.dump_json(record)
+    except PydanticSerializationError as error:
+        if "KeyboardInterrupt" in str(error):  # Ctrl-C came while pydantic was asking an object for its fields
+            raise KeyboardInterrupt from error
+        raise
     return text.decode()
 
 

@@ -192,6 +192,7 @@ class VariantRecord:
         parameters: Every parameter of the template with its value.
         problem: The operator's problem, complete.
         arch: `sm_90`.
+        compiler: Its toolchain and version, `nvrtc 13.5.37`, whether it compiled or not.
         status: How far it came.
         reason: Why it stopped there, one line; empty when nothing failed.
         launch: Geometry; None with several launches.
@@ -239,6 +240,7 @@ class VariantRecord:
     mappings: tuple[str, ...] = ()
     accesses: Mapping[str, float] = field(default_factory=dict)
     estimate: Estimate | None = None
+    compiler: str = ""
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""

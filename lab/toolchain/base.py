@@ -140,6 +140,11 @@ class Toolchain(Protocol):
         """
 
 
+def title(toolchain: Toolchain) -> str:
+    """How a compiler is named where there are several: `nvrtc 13.5.37`."""
+    return f"{toolchain.name} {toolchain.version}"
+
+
 def can_target(arch: str, architectures: Sequence[str]) -> bool:
     """Whether `arch`, perhaps with a suffix (`sm_90a`, `sm_100f`), belongs to a compiler's list.
 
