@@ -76,13 +76,17 @@ def run(
         bool | None,
         typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
     ] = None,
+    repeat_check: Annotated[
+        bool, typer.Option("--repeat-check", help="Run it all twice, in two processes, and report what differs.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
+    from lab.repeat import run_twice
     from lab.report import columns
     from lab.run import Options
     from lab.run import run as run_experiment
-    from lab.terminal import RunProgress, print_outcome
+    from lab.terminal import print_outcome, run_progress
 
     console = Console(stderr=True)
     options = Options(
@@ -96,8 +100,11 @@ def run(
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
     )
-    with RunProgress(console) as progress:
-        outcome = run_experiment(experiment, options, progress)
+    if repeat_check:
+        outcome = run_twice(experiment, options, run_progress)
+    else:
+        with run_progress() as progress:
+            outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
         chosen = columns.columns_for(outcome.run, outcome.records)

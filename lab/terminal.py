@@ -89,6 +89,11 @@ class RunProgress:
             self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
 
 
+def run_progress() -> RunProgress:
+    """Progress on stderr."""
+    return RunProgress(Console(stderr=True))
+
+
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """Where the report is, and how the variants fared."""
     counts = {status: sum(r.status is status for r in outcome.records) for status in Status}

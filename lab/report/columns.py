@@ -17,7 +17,7 @@ from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import figures
 from lab.report.executed import executed_by_class
 from lab.report.model import loss
-from lab.store import BuildRecord, RunRecord, VariantRecord
+from lab.store import BuildRecord, RepeatRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
 Getter = Callable[[VariantRecord], Value]
@@ -576,8 +576,16 @@ def _problem(name: str, index: int) -> Column:
     )
 
 
-def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """Every column of a run: identity, problem fields that vary, parameters (swept ones first), the figures."""
+def columns_for(
+    run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord | None = None
+) -> tuple[Column, ...]:
+    """Every column of a run: identity, problem fields that vary, parameters (swept ones first), the figures.
+
+    Args:
+        run: The run's facts.
+        records: Its records.
+        repeat: How it came out a second time; None where it was not repeated.
+    """
     names = dict.fromkeys(run.swept)
     for record in records:
         names.update(dict.fromkeys(record.parameters))
@@ -588,8 +596,19 @@ def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Colum
     compared = tuple(column for name in others for column in _compared(name))
     several = len({record.compiler for record in records}) > 1
     compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
-    made = (*IDENTITY, compiler, *problems, *parameters, *FIGURES, *compared)
+    again = (_repeated(repeat),) if repeat is not None else ()
+    made = (*IDENTITY, compiler, *problems, *parameters, *again, *FIGURES, *compared)
     return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _repeated(repeat: RepeatRecord) -> Column:
+    """How the figure that variants are ranked by came out in the second run."""
+    kind = repeat.figures[0].kind if repeat.figures else M
+    differences = repeat.differences
+    about = "of the figure that ranks the variants: second run over first, less 1"
+    return Column(
+        "run_to_run", "run to run", kind, lambda r: differences.get(r.variant), format="+.2%", shown=True, about=about
+    )
 
 
 def _compared(name: str) -> tuple[Column, Column]:

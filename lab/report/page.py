@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lab.measurement import CardState, Kind
-from lab.report import chartdata, style
+from lab.report import chartdata, repeatability, style
 from lab.report.charts import Chart
 from lab.report.columns import Column, Value
 from lab.report.faults import findings_of
@@ -81,6 +81,7 @@ def page(
         different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
         most_bars=chartdata.MOST_BARS,
         strays=_strays(analysis),
+        repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
         problems=len(by_problem(analysis.run, analysis.records)),
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import StoreError
 from lab.measurement import Merit
-from lab.report import chartdata, charts, plots, style
+from lab.report import chartdata, charts, plots, repeatability, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
@@ -31,7 +31,7 @@ from lab.report.figures import Basis, Response, response_of
 from lab.report.listings import BUDGET
 from lab.report.model import Agreement, agreements
 from lab.report.page import page
-from lab.store import RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
+from lab.store import RepeatRecord, RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Analysis:
         curve: Throughput along a problem axis, where the problems differ in one number; else None.
         agreements: Predictions against measurements, where there are enough of both.
         compilers: The same variants by several compilers; None where there is one.
+        repeat: How the run came out a second time; None where it was not repeated.
         different: Variant to a sentence, where its hot loop by execution is not the static one.
     """
 
@@ -72,6 +73,7 @@ class Analysis:
     curve: Curve | None
     agreements: tuple[Agreement, ...]
     compilers: Compilers | None
+    repeat: RepeatRecord | None
     different: Mapping[str, str]
 
     @property
@@ -100,10 +102,15 @@ def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
     return tuple(records), different
 
 
-def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mapping[str, str]) -> Analysis:
-    """Everything that is derived from the records."""
+def analyse(
+    run: RunRecord,
+    records: tuple[VariantRecord, ...],
+    different: Mapping[str, str],
+    repeat: RepeatRecord | None = None,
+) -> Analysis:
+    """Everything that is derived from the records, and from their comparison with a second run where there was one."""
     response = response_of(records)
-    columns = columns_for(run, records)
+    columns = columns_for(run, records, repeat)
     observed = observations(records, response.of)
     varied = factors(run, records)
     effects = main_effects(varied, observed)
@@ -118,6 +125,8 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
     if (compared := compilers(run, records, response)) is not None:
         said = opening.sentences
         opening = replace(opening, sentences=(*said[:1], *compared.sentences, *said[1:]))
+    if repeat is not None:
+        opening = replace(opening, sentences=(*opening.sentences, *repeatability.sentences(repeat, response)))
     return Analysis(
         run,
         records,
@@ -134,6 +143,7 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
         curve(run, records, response),
         agreements(records),
         compared,
+        repeat,
         different,
     )
 
@@ -158,7 +168,7 @@ def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = 
 
 
 def _render(store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
-    analysis = analyse(store.run(), *load(store))
+    analysis = analyse(store.run(), *load(store), store.repeat())
     rows = [row(record, analysis.columns) for record in analysis.records]
     try:
         pngs = draw(analysis, folder)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from lab.store.model import RunRecord, VariantRecord
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 SCHEMA = 8
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
@@ -20,6 +20,7 @@ for _record in (VariantRecord, RunRecord):
     _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
 VARIANT = TypeAdapter(VariantRecord)
 RUN = TypeAdapter(RunRecord)
+REPEAT = TypeAdapter(RepeatRecord)
 
 
 def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:

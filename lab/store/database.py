@@ -13,10 +13,10 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from lab.errors import StoreError
-from lab.store.codec import RUN, SCHEMA, VARIANT, record_to_text, uncollected
+from lab.store.codec import REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
 from lab.store.files import write_atomically
 from lab.store.lock import Lock
-from lab.store.model import RunRecord, VariantRecord
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 PROVENANCE = "provenance.json"
 """The file of a variant that is written last; it holds the sizes of the others."""
@@ -119,6 +119,22 @@ class Store:
     def write_run(self, run: RunRecord) -> None:
         """Store the run's facts, replacing what was there."""
         self._write("INSERT OR REPLACE INTO run VALUES ('run', ?)", (record_to_text(run),))
+
+    def write_repeat(self, found: RepeatRecord) -> None:
+        """Store how the run came out a second time."""
+        self._write("INSERT OR REPLACE INTO run VALUES ('repeat', ?)", (REPEAT.dump_json(found).decode(),))
+
+    def repeat(self) -> RepeatRecord | None:
+        """How the run came out a second time; None where it was not repeated.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        rows = self._read("SELECT json FROM run WHERE key='repeat'")
+        try:
+            return REPEAT.validate_json(rows[0]) if rows else None
+        except ValidationError as error:
+            raise StoreError(f"{self.folder}: the comparison with the second run cannot be read: {error}") from error
 
     def write(self, record: VariantRecord, position: int) -> None:
         """Store one variant's record, replacing an earlier one.

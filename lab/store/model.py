@@ -11,7 +11,7 @@ from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
 from lab.limits.bounds import Prediction
-from lab.measurement import GpuDescription, Measurement, Merit, Verification
+from lab.measurement import GpuDescription, Kind, Measurement, Merit, Verification
 from lab.pipeline import Estimate
 from lab.toolchain.base import Resources
 
@@ -280,6 +280,67 @@ class SearchRecord:
     drawn: int
     seed: int
     rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedFigure:
+    """How one figure came out in a run and in its repetition; differences are second / first - 1.
+
+    Attributes:
+        name: `throughput`, `ratio to the baseline`, `estimate`, `ceiling` or `executed instructions`.
+        kind: How it came to be.
+        variants: Variants that have it in both runs.
+        equal: How many of them have exactly the same.
+        median: Median size of the difference.
+        p95: 95th percentile of that size.
+        largest: The largest difference, with its sign.
+        worst: Its variant.
+        shift: Median difference, with its sign: what the second run is faster as a whole.
+    """
+
+    name: str
+    kind: Kind
+    variants: int
+    equal: int
+    median: float
+    p95: float
+    largest: float
+    worst: str
+    shift: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatRecord:
+    """A run held against its repetition in another process.
+
+    Attributes:
+        started: When the second run began, ISO 8601 with time zone.
+        not_measured: Why there are no times; empty where both runs measured.
+        variants: Variants of both runs.
+        only_one: Variants that only one of them tried, as a search may.
+        same_code: Variants with the same machine code in both.
+        same_status: Variants that came equally far in both.
+        figures: Each figure that some variant has in both.
+        differences: Variant to the difference of the figure that the report ranks by.
+        outside: Variants whose times differ by more than the 95 % interval of the scatter within the runs.
+        winners: Problems that have a best variant.
+        same_winners: How many of those variants are the best ones in the second run, too.
+        rank_correlation: Spearman's, of the figure that the report ranks by; None with several problems, or too few
+            variants.
+    """
+
+    started: str
+    not_measured: str
+    variants: int
+    only_one: int
+    same_code: int
+    same_status: int
+    figures: tuple[RepeatedFigure, ...]
+    differences: Mapping[str, float]
+    outside: int
+    winners: int
+    same_winners: int
+    rank_correlation: float | None
 
 
 @dataclass(frozen=True, slots=True)
