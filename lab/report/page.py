@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
-from importlib import resources
+from hashlib import sha256
+from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import vl_convert
@@ -22,7 +24,8 @@ from lab.report.faults import findings_of
 from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
 from lab.report.model import loss
-from lab.store import Store, VariantRecord
+from lab.store import Store, VariantRecord, write_atomically
+from lab.toolchain import default_folder
 
 if TYPE_CHECKING:
     from lab.report.render import Analysis
@@ -94,9 +97,21 @@ def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
 
 @lru_cache(maxsize=1)
 def vega() -> str:
-    """The Vega runtime for the specifications that altair writes, packed like the listings."""
+    """The Vega runtime for the specifications that altair writes, packed like the listings.
+
+    Bundling it takes a second or two, whatever the report: the user's cache keeps the result.
+    """
     version = ".".join(SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
+    file = default_folder() / f"vega-{version}-{metadata.version('vl-convert-python')}.bundle"
+    with suppress(OSError, UnicodeDecodeError):
+        digest, _, packed = file.read_text(encoding="ascii").partition("\n")
+        if sha256(packed.encode()).hexdigest() == digest:
+            return packed
+    packed = pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
+    with suppress(OSError):  # a cache that cannot be written is left alone
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, f"{sha256(packed.encode()).hexdigest()}\n{packed}")
+    return packed
 
 
 def _data(

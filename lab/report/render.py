@@ -199,7 +199,7 @@ def to_csv(rows: Sequence[dict[str, Value]], columns: Sequence[Column]) -> str:
     return stream.getvalue()
 
 
-def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterable[str]) -> Iterator[str]:
+def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterable[bytes]) -> Iterator[str | bytes]:
     """The run and its records as the store holds them, each record, a line, with its `derived` columns; in parts.
 
     Args:
@@ -211,7 +211,9 @@ def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterabl
     yield f'{{"run": {record_to_text(analysis.run)},\n"records": [\n'
     for place, (text, cells) in enumerate(zip(texts, rows, strict=True)):
         values = json.dumps({name: finite(cells[name]) for name in derived}, ensure_ascii=False)
-        yield (",\n" if place else "") + f'{text[:-1]}, "derived": {values}}}'
+        yield b",\n" if place else b""
+        yield text[:-1]
+        yield f', "derived": {values}}}'
     yield "\n]}\n"
 
 

@@ -184,10 +184,11 @@ class Store:
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
 
-    def texts(self) -> Iterator[str]:
-        """Every finished record as its JSON text, in the experiment's order, one at a time."""
+    def texts(self) -> Iterator[bytes]:
+        """Every finished record as its JSON text in UTF-8, in the experiment's order, one at a time."""
         try:
-            for row in self._db.execute("SELECT json FROM records ORDER BY position, variant"):
+            # as bytes: what is parsed or copied need not become Python text first
+            for row in self._db.execute("SELECT CAST(json AS BLOB) FROM records ORDER BY position, variant"):
                 yield row[0]
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error

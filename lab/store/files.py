@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: str | bytes | Iterator[str]) -> None:
+def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
     Args:
@@ -18,10 +18,8 @@ def write_atomically(path: Path, content: str | bytes | Iterator[str]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            if isinstance(content, bytes):
-                stream.write(content)
-            else:
-                stream.writelines(part.encode() for part in ((content,) if isinstance(content, str) else content))
+            parts = (content,) if isinstance(content, str | bytes) else content
+            stream.writelines(part.encode() if isinstance(part, str) else part for part in parts)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:
