@@ -31,6 +31,7 @@ from lab.store.model import (
     StepRecord,
     VariantRecord,
 )
+from lab.store.writer import Writer
 
 __all__ = [
     "PROVENANCE",
@@ -48,6 +49,7 @@ __all__ = [
     "StepRecord",
     "Store",
     "VariantRecord",
+    "Writer",
     "record_to_json",
     "record_to_text",
     "uncollected",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,7 @@ class Store:
             StoreError: it is missing, unreadable, written by another schema of this program, or in use.
         """
         self.folder, self.damage = folder, ""
+        self._one_at_a_time = threading.Lock()
         path = folder / "run.sqlite"
         if not create and not path.is_file():
             raise StoreError(f"{folder} holds no run: there is no run.sqlite; `lab run` makes one")
@@ -57,7 +59,8 @@ class Store:
 
     def _open(self, path: Path) -> int:
         """Connect; the schema that the database has."""
-        self._db = sqlite3.connect(path, isolation_level=None)
+        # a Writer's thread uses it, too; each statement is a transaction of its own, and the lock keeps them apart
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, json TEXT NOT NULL)")
@@ -260,12 +263,14 @@ class Store:
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
         try:
-            self._db.execute(statement, values)
+            with self._one_at_a_time:
+                self._db.execute(statement, values)
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be written: {error}") from error
 
     def _read(self, statement: str, *values: object) -> list[str]:
         try:
-            return [row[0] for row in self._db.execute(statement, values)]
+            with self._one_at_a_time:
+                return [row[0] for row in self._db.execute(statement, values)]
         except sqlite3.Error as error:
             raise StoreError(f"{self.folder / 'run.sqlite'} cannot be read: {error}") from error
