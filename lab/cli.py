@@ -119,6 +119,7 @@ def inspect(
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
     isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Which listing, with --json.")] = None,
+    max_variants: Annotated[int | None, typer.Option(min=1, help="Largest sweep to list.", show_default="1000")] = None,
     hot: Annotated[bool, typer.Option("--hot", help="Show nothing of the listings but the hot loop.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -127,10 +128,10 @@ def inspect(
 
     console = Console()
     if file.suffix in (".yaml", ".yml") and variant is None:
-        terminal.print_variants(console, inspection.variants(file))
+        terminal.print_variants(console, inspection.variants(file, max_variants))
         return
     if file.suffix in (".yaml", ".yml") and variant is not None:
-        shown = inspection.inspect_variant(file, variant)
+        shown = inspection.inspect_variant(file, variant, max_variants)
     else:
         shown = inspection.inspect_file(file, arch=arch, toolchain_name=toolchain)
     if as_json:
