@@ -80,13 +80,17 @@ def run(
         bool | None,
         typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
     ] = None,
+    repeat_check: Annotated[
+        bool, typer.Option("--repeat-check", help="Run it all twice, in two processes, and report what differs.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
+    from lab.repeat import run_twice
     from lab.report import columns
     from lab.run import Options
     from lab.run import run as run_experiment
-    from lab.terminal import RunProgress, print_outcome
+    from lab.terminal import print_outcome, run_progress
 
     console = Console(stderr=True)
     options = Options(
@@ -101,8 +105,11 @@ def run(
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
     )
-    with RunProgress(console) as progress:
-        outcome = run_experiment(experiment, options, progress)
+    if repeat_check:
+        outcome = run_twice(experiment, options, run_progress)
+    else:
+        with run_progress() as progress:
+            outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
         chosen = columns.columns_for(outcome.run, outcome.records)
@@ -117,6 +124,7 @@ def inspect(
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
     isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Which listing, with --json.")] = None,
+    max_variants: Annotated[int | None, typer.Option(min=1, help="Largest sweep to list.", show_default="1000")] = None,
     hot: Annotated[bool, typer.Option("--hot", help="Show nothing of the listings but the hot loop.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -125,10 +133,10 @@ def inspect(
 
     console = Console()
     if file.suffix in (".yaml", ".yml") and variant is None:
-        terminal.print_variants(console, inspection.variants(file))
+        terminal.print_variants(console, inspection.variants(file, max_variants))
         return
     if file.suffix in (".yaml", ".yml") and variant is not None:
-        shown = inspection.inspect_variant(file, variant)
+        shown = inspection.inspect_variant(file, variant, max_variants)
     else:
         shown = inspection.inspect_file(file, arch=arch, toolchain_name=toolchain)
     if as_json:

@@ -163,19 +163,13 @@ def _keyed(
 
     Compiler and architecture are what two runs may differ in; they count only where a run has several.
     """
-
-    def toolchain(record: VariantRecord) -> Scalar:
-        return f"{record.build.toolchain} {record.build.version}" if record.build else ""
-
-    several = [
-        of
-        for of in (toolchain, lambda record: record.arch)
-        if any(len({of(r) for r in records if r.build}) > 1 for records in (records_a, records_b))
-    ]
+    both = (records_a, records_b)
+    by_compiler = any(len({record.compiler for record in records}) > 1 for records in both)
+    by_arch = any(len({record.arch for record in records}) > 1 for records in both)
 
     def key(record: VariantRecord) -> Key:
         fields = (_plain(record.parameters), _plain(record.problem))
-        return (record.kernel, *fields, *(of(record) for of in several))
+        return (record.kernel, *fields, record.compiler if by_compiler else "", record.arch if by_arch else "")
 
     return {key(r): r for r in records_a}, {key(r): r for r in records_b}
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from lab.toolchain import default_folder, locate
 from lab.toolchain.nvcc import INSTALL as INSTALL_NVCC
 from lab.toolchain.nvcc import INSTALL_HOST
 from lab.toolchain.nvrtc import INSTALL as INSTALL_NVRTC
-from lab.toolchain.nvrtc import find_nvrtc
+from lab.toolchain.nvrtc import find_nvrtcs
 
 _INSTALL_EXTRA = "python -m pip install -e '.[gpu]'"
 _INSTALL_CUBLAS = "python -m pip install nvidia-cublas"
@@ -110,7 +110,7 @@ class Machine:
         nvcc: Path of nvcc, or None.
         tool: Name of one of NVIDIA's tools to its path, or None.
         headers: Folder of CUDA's headers, or None.
-        nvrtc: The NVRTC toolchain, or None.
+        nvrtcs: Every NVRTC toolchain, the one that is used first.
         cache: The cache's folder.
     """
 
@@ -123,7 +123,7 @@ class Machine:
     nvcc: Callable[[], Path | None] = locate.nvcc
     tool: Callable[[str], Path | None] = locate.tool
     headers: Callable[[], Path | None] = locate.headers
-    nvrtc: Callable[[], Any] = find_nvrtc
+    nvrtcs: Callable[[], Iterable[Any]] = find_nvrtcs
     cache: Callable[[], Path] = default_folder
 
 
@@ -176,10 +176,11 @@ def _python(_: Machine) -> Finding:
 
 
 def _nvrtc(machine: Machine) -> Finding:
-    nvrtc = machine.nvrtc()
-    detail = None
-    if nvrtc is not None:
-        detail = f"{nvrtc.version}, {nvrtc.architectures[0]} to {nvrtc.architectures[-1]}"
+    found, detail = list(machine.nvrtcs()), None
+    if found:
+        detail = f"{found[0].version}, {found[0].architectures[0]} to {found[0].architectures[-1]}"
+        others = dict.fromkeys(one.version for one in found[1:] if one.version != found[0].version)
+        detail += f"; also {', '.join(others)}" if others else ""
     return _finding("NVRTC", detail, adds="compiling with no toolkit and no C compiler", install=INSTALL_NVRTC)
 
 

@@ -137,14 +137,14 @@ def _sizes(word: str, key: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def inspect_variant(file: Path, variant: str) -> Inspection:
+def inspect_variant(file: Path, variant: str, max_variants: int | None = None) -> Inspection:
     """Inspect one variant of an experiment, by its id or the beginning of it.
 
     Raises:
         UserError: the experiment is wrong, or has no such variant.
         CompileError: the variant does not compile.
     """
-    everything = variants(file)
+    everything = variants(file, max_variants)
     found = [planned for planned in everything if planned.variant.startswith(variant)]
     if len(found) != 1:
         known = [_title(planned) for planned in everything]
@@ -163,12 +163,16 @@ def _title(planned: Planned) -> str:
     return f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
 
 
-def variants(file: Path) -> tuple[Planned, ...]:
-    """Every variant of an experiment, `native` taken for its first named architecture or `DEFAULT_ARCH`."""
+def variants(file: Path, max_variants: int | None = None) -> tuple[Planned, ...]:
+    """Every variant of an experiment, `native` taken for its first named architecture or `DEFAULT_ARCH`.
+
+    Raises:
+        UserError: the experiment is wrong, or has more than `max_variants`, by default `DEFAULT_MAX_VARIANTS`.
+    """
     experiment = load(file)
     tools = toolchains(experiment)
     archs = [arch for arch in experiment.archs if arch != "native"] or [DEFAULT_ARCH]
-    return plan(experiment, expand(experiment).points, tools, archs)
+    return plan(experiment, expand(experiment, max_variants=max_variants).points, tools, archs)
 
 
 def _compile(

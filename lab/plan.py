@@ -12,7 +12,7 @@ from lab.errors import Location, UserError
 from lab.experiment import Experiment, Point
 from lab.launches import Launches, launches
 from lab.toolchain import toolchain
-from lab.toolchain.base import CompileRequest, Toolchain
+from lab.toolchain.base import CompileRequest, Toolchain, title
 
 SOURCE_NAME = "kernel.cu"
 """Name of every variant's source in messages and line tables; a fixed one keeps builds equal everywhere."""
@@ -96,7 +96,7 @@ def plan(
             for arch in archs:
                 request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
                 label = [point.label] if point.label else []
-                label += [tool.name] if len(toolchains) > 1 else []
+                label += [title(tool)] if len(toolchains) > 1 else []
                 label += [arch] if len(archs) > 1 else []
                 planned.append(
                     Planned(

@@ -38,7 +38,7 @@ from lab.store import (
     StepRecord,
     VariantRecord,
 )
-from lab.toolchain.base import Resources
+from lab.toolchain.base import Resources, title
 
 
 def judged(
@@ -86,6 +86,7 @@ def inspected(
         parameters=dict(planned.point.parameters),
         problem=dict(problem),
         arch=planned.request.arch,
+        compiler=title(planned.toolchain),
         status=Status.INSPECTED,
         reason="",
         flops=experiment.operator.flops(problem),

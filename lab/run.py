@@ -44,6 +44,7 @@ class Options:
         profile: Read hardware counters of the best variants; by default where the experiment says so.
         resume: Go on with the run that is in the directory; by default where it is unfinished.
         command: The command that repeats the run, for the record.
+        followed: More is to come before the run counts as finished: its repetition.
     """
 
     output: Path | None = None
@@ -56,6 +57,7 @@ class Options:
     profile: bool | None = None
     resume: bool | None = None
     command: str = ""
+    followed: bool = False
 
 
 class Observer(Protocol):
@@ -179,7 +181,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         facts = replace(facts, baseline=records.baseline_text(sweep.baselines), notes=(*facts.notes, *sweep.notes))
         store.write_run(facts)
         pages = report.render(store)
-        store.note("state", {"conditions": conditions, "finished": not interrupted})
+        store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         return Outcome(folder, facts, store.records(), pages, interrupted)
 
 

@@ -33,7 +33,7 @@ from lab.measurement import GpuDescription
 from lab.pipeline import Estimate
 from lab.plan import Planned
 from lab.search import Group, Pruner, Score, group_of, score
-from lab.store import EmulationRecord, Store, VariantRecord
+from lab.store import EmulationRecord, Store, VariantRecord, Writer
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -124,6 +124,7 @@ class Sweep:
             initializer=workers.begin,
             initargs=[workers.share_of_memory(self.jobs), dict(os.environ)],
         )
+        self._writer = Writer()
         self._lost: set[str] = set()
         self._spared: set[int] = set()
         self._baseline_ms: dict[str, tuple[int, float]] = {}
@@ -147,6 +148,7 @@ class Sweep:
             self._pool.close()
         self._pool.stop()
         self._pool.join()
+        self._writer.__exit__(kind, error, trace)
 
     def work(self, planned: Sequence[Planned]) -> None:
         """Take these variants, whose positions follow on those of earlier ones, to their records."""
@@ -238,7 +240,7 @@ class Sweep:
         for one in planned:
             self.watcher.built(one, outcome)
             record = records.inspected(self.experiment, one, outcome, self.gpu, self.round)
-            self.store.write_files(one.variant, records.files_of(one, outcome, record))
+            self._writer.do(self.store.write_files, one.variant, records.files_of(one, outcome, record))
             code = (outcome.build.ptx, outcome.build.cubin) if isinstance(outcome, Built) else ("", b"")
             model = records.estimate_task(self.experiment, one, record, outcome, self.gpu)
             self._held[one.position] = _Item(one, record, *code, model)
@@ -353,7 +355,8 @@ class Sweep:
             return
         for note in records.left_out(result):
             self.note(note)
-        self.store.write_files(item.planned.variant, records.baseline_files(result))
+        if files := records.baseline_files(result):
+            self._writer.do(self.store.write_files, item.planned.variant, files)
         label = item.planned.point.problem.label
         if result.baseline is not None and label not in self.baselines:
             self.baselines[label] = records.baseline_fact(result.baseline)
@@ -376,7 +379,7 @@ class Sweep:
 
     def _finish(self, item: _Item, record: VariantRecord) -> None:
         position = item.planned.position
-        self.store.write(record, position)
+        self._writer.do(self.store.write, record, position)
         self._remember(record, position)
 
     def _remember(self, record: VariantRecord, position: int) -> None:

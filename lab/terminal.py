@@ -23,6 +23,7 @@ from lab.mapping import Facts
 from lab.plan import Planned
 from lab.run import Outcome
 from lab.store import RunRecord, Status, VariantRecord
+from lab.toolchain.base import title
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
@@ -94,6 +95,11 @@ class RunProgress:
     def counted(self, variants: int) -> None:
         """Move it."""
         self._bar.advance(self._counters, variants)
+
+
+def run_progress() -> RunProgress:
+    """Progress on stderr."""
+    return RunProgress(Console(stderr=True))
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
@@ -172,13 +178,12 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
 
 
 def print_variants(console: Console, planned: Iterable[Planned]) -> None:
-    """One line a variant."""
-    table = Table(box=None, pad_edge=False)
-    for header in ("variant", "kernel", "parameters", "toolchain", "arch"):
-        table.add_column(header)
-    for one in planned:
-        table.add_row(one.variant, one.point.kernel.name, one.label, one.toolchain.name, one.request.arch)
-    console.print(table)
+    """One line a variant, in columns that do not wrap: ten thousand of them take a table of rich's several seconds."""
+    rows = [("variant", "kernel", "parameters", "toolchain", "arch")]
+    rows += [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    console.out("\n".join(lines), highlight=False)
 
 
 def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:

@@ -50,6 +50,11 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Have this process end when the one that started it does, however that ends."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

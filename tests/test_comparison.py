@@ -37,7 +37,7 @@ def record(unroll, ms, *, baseline=None, registers=64, scatter=0.001, version="1
     build = BuildRecord("nvrtc", version, "c", resources, f"{registers}", 0.1, cached=False, disassembler="d")
     made = VariantRecord(
         f"{unroll}{version}", "k", f"unroll={unroll}", "t", {"unroll": unroll}, {"m": 64}, "sm_90", status, "",
-        10**9, 1, build=build,
+        10**9, 1, build=build, compiler=f"nvrtc {version}",
     )  # fmt: skip
     return made if status.failed else replace(made, measurement=timed)
 

@@ -74,7 +74,7 @@ def machine(tmp_path, **answers):
         "nvcc": lambda: None,
         "tool": lambda _: None,
         "headers": lambda: None,
-        "nvrtc": lambda: None,
+        "nvrtcs": lambda: (),
         "cache": lambda: tmp_path / "cache",
     }
     assert set(nothing) == {field.name for field in fields(Machine)}
@@ -127,11 +127,11 @@ def test_a_full_machine(tmp_path):
             nvcc=lambda: Path("/usr/bin/nvcc"),
             tool=lambda name: Path("/opt", name),
             headers=lambda: tmp_path / "include",
-            nvrtc=lambda: Nvrtc("13.5.37", ("sm_75", "sm_121")),
+            nvrtcs=lambda: [Nvrtc(Path(), version, ("sm_75", "sm_121")) for version in ("13.5.37", "12.9.86")],
         )
     )
     assert all(finding.found and not finding.install for finding in found.values())
-    assert found["NVRTC"].detail == "13.5.37, sm_75 to sm_121"
+    assert found["NVRTC"].detail == "13.5.37, sm_75 to sm_121; also 12.9.86"
     assert found["CUDA headers"].detail == f"13.0 in {tmp_path / 'include'}"
     assert found["nvcc"].detail == "13.0.88, /usr/bin/nvcc"
     assert found["driver"].detail == "580.159.04, CUDA 13.2"

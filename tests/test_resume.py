@@ -322,7 +322,7 @@ def test_files_that_cannot_be_written_are_an_error_in_words(played, tmp_path, mo
     def no_space(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lab.store.write_atomically", no_space)
+    monkeypatch.setattr("lab.store.database.write_atomically", no_space)
     with pytest.raises(StoreError, match="No space left on device"):
         go(played, tmp_path / "out")
 

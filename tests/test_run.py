@@ -22,6 +22,7 @@ from lab.run import Options, run
 from lab.search import Pruner
 from lab.store import Status, Store
 from lab.sweep import Sweep
+from lab.toolchain.nvrtc import find_nvrtc
 
 TEMPLATE = """{#---
 summary: s
@@ -121,6 +122,22 @@ def test_a_second_run_takes_every_build_from_the_cache(experiment, tmp_path, no_
     assert [r.build and r.build.sass_sha256 for r in first.records] == [
         r.build and r.build.sass_sha256 for r in second.records
     ]
+
+
+def test_compilers_side_by_side(experiment, tmp_path, no_gpu):
+    if find_nvrtc("11.8") is None:
+        pytest.skip("NVRTC 11.8 is not installed: python -m pip install -e '.[compilers]'")
+    experiment.write_text(EXPERIMENT.replace("[1, 2, 4, 8]", "[1, 4]") + "toolchains: [nvrtc==11.8, nvrtc]\n")
+    outcome = run(experiment, Options(output=tmp_path / "out", jobs=2), Watcher())
+    assert [r.build.version.startswith("11.8.") for r in outcome.records] == [True, False, True, False]
+    assert [r.compiler for r in outcome.records] == [f"nvrtc {r.build.version}" for r in outcome.records]
+    assert len({r.variant for r in outcome.records}) == 4
+    for record in outcome.records:
+        ptx = (tmp_path / "out" / "variants" / record.variant / "kernel.ptx").read_text()
+        assert f"V{record.build.version}" in ptx
+        assert record.sass.hot_loop.counts.fma == record.parameters["depth"]
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "All 2 compilers take 2 of the 2 sources" in page
 
 
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):

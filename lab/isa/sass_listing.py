@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 _SECTION = re.compile(r'\s*+\.section\s++"?\.text\.([^,"\s]++)')
 _ENTRY = re.compile(r'\s*+\.other\s++"?([^,"\s]++)"?,\s*+@"STO_CUDA_ENTRY')
 _TARGET = re.compile(r"\s*+\.target\s++(\w++)")
+_FLAGS = re.compile(r"\s*+\.headerflags\s++(.*+)")
+"""Before CUDA 13 an image had no `.target`: its ELF header's flags name it, and `a` as `ACCELERATORS`."""
+_FLAG_SM = re.compile(r"\bEF_CUDA_SM(\d++)")
 _LABEL = re.compile(r'"?([^\s:"/]++)"?:(?:\s|\Z)')
 _INSTRUCTION = re.compile(r"\s*+/\*([0-9a-f]{1,16})\*/")
 _TABLES = re.compile(r'BRANCH_TARGETS ([^"]*+)"')
@@ -72,6 +75,8 @@ def read_listing(text: str) -> Listing:
             listing.entries.add(match[1])
         elif match := _TARGET.match(line):
             listing.target = match[1]
+        elif (match := _FLAGS.match(line)) and (machine := _FLAG_SM.search(match[1])):
+            listing.target = f"sm_{machine[1]}" + ("a" if "EF_CUDA_ACCELERATORS" in match[1] else "")
         elif _GPR_FIRST.match(line):
             counted = True
     return listing

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -285,6 +286,7 @@ def architecture_for(arch: str) -> Architecture:
     return known
 
 
+@cache  # asked for every variant
 def gpu_for(name_or_arch: str) -> Gpu:
     """The product of that name, or the representative product of an architecture.
 

@@ -18,7 +18,7 @@ from lab.measurement import CardState, Kind, Measurement, Merit
 from lab.report import counted, figures
 from lab.report.executed import executed_by_class
 from lab.report.model import loss
-from lab.store import BuildRecord, RunRecord, VariantRecord
+from lab.store import BuildRecord, RepeatRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
 Getter = Callable[[VariantRecord], Value]
@@ -644,8 +644,16 @@ def _problem(name: str, index: int) -> Column:
     )
 
 
-def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
-    """Every column of a run: identity, problem fields that vary, parameters (swept ones first), the figures."""
+def columns_for(
+    run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord | None = None
+) -> tuple[Column, ...]:
+    """Every column of a run: identity, problem fields that vary, parameters (swept ones first), the figures.
+
+    Args:
+        run: The run's facts.
+        records: Its records.
+        repeat: How it came out a second time; None where it was not repeated.
+    """
     names = dict.fromkeys(run.swept)
     for record in records:
         names.update(dict.fromkeys(record.parameters))
@@ -654,10 +662,23 @@ def columns_for(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Colum
     bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
     others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
     compared = tuple(column for name in others for column in _compared(name))
-    made = (*IDENTITY, *problems, *parameters, *FIGURES, *compared)
+    several = len({record.compiler for record in records}) > 1
+    compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
+    again = (_repeated(repeat),) if repeat is not None else ()
+    made = (*IDENTITY, compiler, *problems, *parameters, *again, *FIGURES, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _repeated(repeat: RepeatRecord) -> Column:
+    """How the figure that variants are ranked by came out in the second run."""
+    kind = repeat.figures[0].kind if repeat.figures else M
+    differences = repeat.differences
+    about = "of the figure that ranks the variants: second run over first, less 1"
+    return Column(
+        "run_to_run", "run to run", kind, lambda r: differences.get(r.variant), format="+.2%", shown=True, about=about
+    )
 
 
 def _compared(name: str) -> tuple[Column, Column]:

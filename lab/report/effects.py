@@ -51,7 +51,7 @@ class Effect:
     """One factor's main effect.
 
     Attributes:
-        factor: Parameter name, `problem.` and a field's name, or `toolchain` or `arch`.
+        factor: Parameter name, `problem.` and a field's name, or `compiler` or `arch`.
         parameter: The factor is a template's parameter.
         share: η², 0 to 1; 0 where the response does not vary.
         levels: One for each value: numbers ascending, else in the order they occur.
@@ -99,14 +99,14 @@ class Factor:
             return record.parameters.get(self.name)
         if self.name.startswith("problem."):
             return record.problem.get(self.name.removeprefix("problem."))
-        return record.arch if self.name == "arch" else record.build.toolchain if record.build else None
+        return record.arch if self.name == "arch" else record.compiler or None
 
 
 def factors(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Factor, ...]:
-    """What took 2 to `MOST_LEVELS` values: swept parameters, problem fields, toolchain, architecture."""
+    """What took 2 to `MOST_LEVELS` values: swept parameters, problem fields, compiler, architecture."""
     known = [Factor(name, parameter=True) for name in run.swept]
     known += [Factor(f"problem.{name}", parameter=False) for name in run.problem_axes]
-    known += [Factor(name, parameter=False) for name in ("toolchain", "arch")]
+    known += [Factor(name, parameter=False) for name in ("compiler", "arch")]
 
     def levels(factor: Factor) -> int:
         return len({text(value) for record in records if (value := factor.of(record)) is not None})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
-from importlib import resources
+from hashlib import sha256
+from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 import vl_convert
@@ -15,14 +17,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lab.measurement import CardState, Kind
-from lab.report import chartdata, style
+from lab.report import chartdata, repeatability, style
 from lab.report.charts import Chart
 from lab.report.columns import Column, Value
 from lab.report.faults import findings_of
 from lab.report.figures import by_problem, ranked
 from lab.report.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
 from lab.report.model import loss
-from lab.store import Store, VariantRecord
+from lab.store import Store, VariantRecord, write_atomically
+from lab.toolchain import default_folder
 
 if TYPE_CHECKING:
     from lab.report.render import Analysis
@@ -83,6 +86,7 @@ def page(
         strays=_strays(analysis),
         curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
         profiled=[(one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays],
+        repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
         problems=len(by_problem(analysis.run, analysis.records)),
     )
 
@@ -95,9 +99,21 @@ def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
 
 @lru_cache(maxsize=1)
 def vega() -> str:
-    """The Vega runtime for the specifications that altair writes, packed like the listings."""
+    """The Vega runtime for the specifications that altair writes, packed like the listings.
+
+    Bundling it takes a second or two, whatever the report: the user's cache keeps the result.
+    """
     version = ".".join(SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
+    file = default_folder() / f"vega-{version}-{metadata.version('vl-convert-python')}.bundle"
+    with suppress(OSError, UnicodeDecodeError):
+        digest, _, packed = file.read_text(encoding="ascii").partition("\n")
+        if sha256(packed.encode()).hexdigest() == digest:
+            return packed
+    packed = pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
+    with suppress(OSError):  # a cache that cannot be written is left alone
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, f"{sha256(packed.encode()).hexdigest()}\n{packed}")
+    return packed
 
 
 def _data(
@@ -203,7 +219,7 @@ def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
     cards: list[CardState] = [
         card for r in records if r.measurement for card in (r.measurement.before, r.measurement.after)
     ]
-    compilers = dict.fromkeys(f"{build.toolchain} {build.version}" for build in builds)
+    compilers = dict.fromkeys(record.compiler for record in records)
     disassemblers = dict.fromkeys(build.disassembler for build in builds)
     throttles = dict.fromkeys(reason for card in cards for reason in card.throttle_reasons)
     caches = dict.fromkeys(r.measurement.cache for r in records if r.measurement)

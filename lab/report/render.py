@@ -12,10 +12,11 @@ from pathlib import Path
 
 from lab.errors import StoreError
 from lab.measurement import Merit
-from lab.report import chartdata, charts, plots, style
+from lab.report import chartdata, charts, plots, repeatability, style
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
+from lab.report.compilers import Compilers, compilers
 from lab.report.curves import Curve, curve
 from lab.report.effects import (
     Effect,
@@ -33,7 +34,7 @@ from lab.report.listings import BUDGET
 from lab.report.model import Agreement, agreements
 from lab.report.page import page
 from lab.report.strays import Stray, strays
-from lab.store import RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
+from lab.store import RepeatRecord, RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Analysis:
         explanation: What explains the curve, where its figures are known.
         agreements: Predictions against measurements, where there are enough of both.
         strays: Profiled variants that their prediction misses most, and what the counters say of them.
+        compilers: The same variants by several compilers; None where there is one.
+        repeat: How the run came out a second time; None where it was not repeated.
         different: Variant to a sentence, where its hot loop by execution is not the static one.
     """
 
@@ -76,6 +79,8 @@ class Analysis:
     explanation: Explanation | None
     agreements: tuple[Agreement, ...]
     strays: tuple[Stray, ...]
+    compilers: Compilers | None
+    repeat: RepeatRecord | None
     different: Mapping[str, str]
 
     @property
@@ -104,10 +109,15 @@ def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
     return tuple(records), different
 
 
-def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mapping[str, str]) -> Analysis:
-    """Everything that is derived from the records."""
+def analyse(
+    run: RunRecord,
+    records: tuple[VariantRecord, ...],
+    different: Mapping[str, str],
+    repeat: RepeatRecord | None = None,
+) -> Analysis:
+    """Everything that is derived from the records, and from their comparison with a second run where there was one."""
     response = response_of(records)
-    columns = columns_for(run, records)
+    columns = columns_for(run, records, repeat)
     observed = observations(records, response.of)
     varied = factors(run, records)
     effects = main_effects(varied, observed)
@@ -119,12 +129,18 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
     if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
         first = effects[0]
         by = named[f"p.{first.factor}" if first.parameter else first.factor], tuple(v.value for v in first.levels)
+    opening = answer(run, records, response)
+    if (compared := compilers(run, records, response)) is not None:
+        said = opening.sentences
+        opening = replace(opening, sentences=(*said[:1], *compared.sentences, *said[1:]))
+    if repeat is not None:
+        opening = replace(opening, sentences=(*opening.sentences, *repeatability.sentences(repeat, response)))
     return Analysis(
         run,
         records,
         columns,
         response,
-        answer(run, records, response),
+        opening,
         effects,
         strongest_interaction(varied, observed),
         bars,
@@ -136,6 +152,8 @@ def analyse(run: RunRecord, records: tuple[VariantRecord, ...], different: Mappi
         explain(found, records, columns, response.unit),
         agreements(records),
         strays(records),
+        compared,
+        repeat,
         different,
     )
 
@@ -160,7 +178,7 @@ def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = 
 
 
 def _render(store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
-    analysis = analyse(store.run(), *load(store))
+    analysis = analyse(store.run(), *load(store), store.repeat())
     rows = [row(record, analysis.columns) for record in analysis.records]
     try:
         pngs = draw(analysis, folder)
@@ -191,7 +209,7 @@ def to_csv(rows: Sequence[dict[str, Value]], columns: Sequence[Column]) -> str:
     return stream.getvalue()
 
 
-def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterable[str]) -> Iterator[str]:
+def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterable[bytes]) -> Iterator[str | bytes]:
     """The run and its records as the store holds them, each record, a line, with its `derived` columns; in parts.
 
     Args:
@@ -203,7 +221,9 @@ def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterabl
     yield f'{{"run": {record_to_text(analysis.run)},\n"records": [\n'
     for place, (text, cells) in enumerate(zip(texts, rows, strict=True)):
         values = json.dumps({name: finite(cells[name]) for name in derived}, ensure_ascii=False)
-        yield (",\n" if place else "") + f'{text[:-1]}, "derived": {values}}}'
+        yield b",\n" if place else b""
+        yield text[:-1]
+        yield f', "derived": {values}}}'
     yield "\n]}\n"
 
 

@@ -140,6 +140,11 @@ class Toolchain(Protocol):
         """
 
 
+def title(toolchain: Toolchain) -> str:
+    """How a compiler is named where there are several: `nvrtc 13.5.37`."""
+    return f"{toolchain.name} {toolchain.version}"
+
+
 def can_target(arch: str, architectures: Sequence[str]) -> bool:
     """Whether `arch`, perhaps with a suffix (`sm_90a`, `sm_100f`), belongs to a compiler's list.
 
@@ -149,6 +154,11 @@ def can_target(arch: str, architectures: Sequence[str]) -> bool:
     if match is None or int(match[2]) < _FIRST_WITH_SUFFIX[match[3]]:
         return False
     return not architectures or match[1] in architectures
+
+
+def is_version(version: str, wanted: str) -> bool:
+    """Whether a version is the wanted one as far as that says: 13.5.37 is 13.5; anything is the empty one."""
+    return not wanted or f"{version}.".startswith(f"{wanted}.")
 
 
 def first_error(log: str) -> str:

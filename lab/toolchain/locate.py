@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
 from cuda import pathfinder
+
+from lab.toolchain.base import is_version
 
 _TIMEOUT_S = 60.0
 _DEFAULT_TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installers put it on Linux
+_DEBIAN = Path("/usr/lib/*-linux-gnu")  # where Debian's package nvidia-cuda-toolkit puts libraries
 
 
 def toolkits(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> tuple[Path, ...]:
@@ -22,18 +29,83 @@ def toolkits(environment: Mapping[str, str] | None = None, default: Path = _DEFA
     return tuple(dict.fromkeys(folder for folder in [*named, default] if folder.is_dir()))
 
 
-def nvcc(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> Path | None:
-    """nvcc: CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda, then the wheel nvidia-cuda-nvcc."""
+@dataclass(frozen=True, slots=True)
+class NvrtcFile:
+    """A libnvrtc that was found and not loaded.
+
+    Attributes:
+        path: The library.
+        release: `12.9`, as its builtins library beside it is named; empty where there is none.
+    """
+
+    path: Path
+    release: str
+
+    def may_be(self, wanted: str) -> bool:
+        """Whether its version may begin with `wanted`, as far as a file's name tells."""
+        known, asked = self.release.split("."), wanted.split(".")[:2]
+        return not self.release or not wanted or known[: len(asked)] == asked
+
+
+def compilers() -> Path:
+    """The folder of compilers beside the installed packages: `$LAB_COMPILERS`, else in the user's data directory.
+
+    Each folder in it is one `pip install --target`: wheels of two releases of one CUDA major version would overwrite
+    each other in one environment, and so would the headers of CUDA 11 and 12.
+    """
+    named = os.environ.get("LAB_COMPILERS")
+    return Path(named) if named else Path(platformdirs.user_data_dir("lab", appauthor=False)) / "compilers"
+
+
+def nvrtcs() -> tuple[NvrtcFile, ...]:
+    """Every libnvrtc: of this environment's wheels the newest first, then `compilers`, then the toolkits'."""
+    beside = sorted(compilers().iterdir()) if compilers().is_dir() else []
+    by_versions = sorted(_DEFAULT_TOOLKIT.parent.glob(f"{_DEFAULT_TOOLKIT.name}-*"))
+    places = [
+        *([Path(entry) / "nvidia/*/lib"] for entry in sys.path if entry),
+        *([folder / "nvidia/*/lib"] for folder in beside),
+        *([folder / "lib64", folder / "targets/*/lib"] for folder in (*toolkits(), *by_versions)),
+        [Path(sys.prefix) / "lib"],  # conda
+        [_DEBIAN],
+    ]
+    found: dict[Path, NvrtcFile] = {}
+    for place in places:
+        for library in _newest_first(place):
+            found.setdefault(library.path.resolve(), library)
+    return tuple(found.values())
+
+
+def _newest_first(patterns: Iterable[Path]) -> list[NvrtcFile]:
+    libraries = []
+    for pattern in patterns:
+        for path in glob.glob(str(pattern / "libnvrtc.so.*")):  # noqa: PTH207 - the folder itself is a pattern
+            major = path.rpartition(".so.")[2].split(".")[0]
+            minors = [
+                int(other.name.rpartition(".")[2])
+                for other in Path(path).parent.glob(f"libnvrtc-builtins.so.{major}.*")
+                if other.name.count(".") == 3  # noqa: PLR2004 - a toolkit's link; behind it stands the file in full
+            ]
+            libraries.append(NvrtcFile(Path(path), f"{major}.{max(minors)}" if minors else ""))
+    return sorted(libraries, key=lambda one: [int(part) for part in one.release.split(".") if part], reverse=True)
+
+
+def nvccs(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> tuple[Path, ...]:
+    """Every nvcc: CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda and its versions, then the wheel's."""
     environment = os.environ if environment is None else environment
     named = toolkits({key: environment.get(key, "") for key in ("CUDA_HOME", "CUDA_PATH")}, Path(os.devnull))
     on_path = shutil.which("nvcc", path=environment.get("PATH", ""))
     candidates = [
         *_in_bin("nvcc", named),
         *([Path(on_path)] if on_path else []),
-        *_in_bin("nvcc", [default]),
+        *_in_bin("nvcc", [default, *sorted(default.parent.glob(f"{default.name}-*"))]),
         *_in_wheels("nvcc"),
     ]
-    return candidates[0] if candidates else None
+    return tuple(dict.fromkeys(candidates))
+
+
+def nvcc() -> Path | None:
+    """The nvcc that `nvcc` without a version means."""
+    return next(iter(nvccs()), None)
 
 
 def tool(name: str) -> Path | None:
@@ -51,15 +123,30 @@ def tool(name: str) -> Path | None:
     return candidates[0] if candidates else None
 
 
-def headers() -> Path | None:
+def headers(version: str = "", beside: Path | None = None) -> Path | None:
     """The folder of cuda_fp16.h and its like: the wheel nvidia-cuda-runtime, then a toolkit's.
 
     A folder without `crt` (the wheel nvidia-cuda-crt, behind mma.h and more) is taken only where no other is.
+
+    Args:
+        version: Of the compiler; headers of another major version are not for it.
+        beside: The compiler's library: headers that were installed with it come first, those of its release before
+            others of its major version.
     """
-    found = pathfinder.find_nvidia_header_directory("cudart")
-    candidates = ([Path(found)] if found else []) + [folder / "include" for folder in toolkits()]
-    usable = [folder for folder in candidates if (folder / "cuda_runtime_api.h").is_file()]
-    return min(usable, key=lambda folder: not (folder / "crt").is_dir(), default=None)
+    near = []
+    if beside is not None:  # a toolkit and a wheel of CUDA 13; a wheel of CUDA 11 or 12
+        near = [beside.parents[1] / "include", beside.parents[2] / "cuda_runtime" / "include"]
+    wheel = pathfinder.find_nvidia_header_directory("cudart")
+    candidates = [
+        *near,
+        *([Path(wheel)] if wheel else []),
+        *(folder / "include" for folder in toolkits()),
+        *sorted(compilers().glob("*/nvidia/*/include")),
+    ]
+    major, release = version.split(".", maxsplit=1)[0], ".".join(version.split(".")[:2])
+    versions = {f: headers_version(f) for f in candidates if (f / "cuda_runtime_api.h").is_file()}
+    usable = [folder for folder, found in versions.items() if is_version(found, major)]
+    return min(usable, key=lambda f: (not (f / "crt").is_dir(), versions[f] != release), default=None)
 
 
 def headers_version(folder: Path) -> str:

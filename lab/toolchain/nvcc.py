@@ -26,7 +26,7 @@ from typing import Any
 
 from lab.errors import CompileError, MissingToolError
 from lab.toolchain import headers, locate
-from lab.toolchain.base import Build, CompileRequest, can_target, first_error
+from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.resources import resources
 
 INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
@@ -117,22 +117,23 @@ class Nvcc:
         return name_of
 
 
-def find_nvcc(*, through_pycuda: bool | None = None) -> Nvcc | None:
+def find_nvcc(wanted: str = "", *, through_pycuda: bool | None = None) -> Nvcc | None:
     """The nvcc on this machine, or None.
 
     Args:
+        wanted: Its version, as far as it matters; the first one of any version where empty.
         through_pycuda: None takes PyCUDA where it imports; True demands it; False leaves it out.
     """
-    path = locate.nvcc()
-    version = locate.tool_version(path) if path else None
-    if path is None or version is None:
-        return None
     with_pycuda = through_pycuda is not False and _pycuda() is not None
     if through_pycuda and not with_pycuda:
         return None
-    listed = locate.tool_output(path, "--list-gpu-code") or ""
-    architectures = sorted(set(re.findall(r"\bsm_\d+\b", listed)), key=lambda arch: int(arch[3:]))
-    return Nvcc(path, version, tuple(architectures), with_pycuda)
+    for path in locate.nvccs():
+        version = locate.tool_version(path)
+        if version is not None and is_version(version, wanted):
+            listed = locate.tool_output(path, "--list-gpu-code") or ""
+            architectures = sorted(set(re.findall(r"\bsm_\d+\b", listed)), key=lambda arch: int(arch[3:]))
+            return Nvcc(path, version, tuple(architectures), with_pycuda)
+    return None
 
 
 def _cuda_header(path: str) -> str | None:

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.errors import CompileError, MissingToolError
 from lab.toolchain import headers, locate
-from lab.toolchain.base import Build, CompileRequest, can_target, first_error
+from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
+from lab.toolchain.nvrtc_library import Library, load
 from lab.toolchain.resources import resources
 
-INSTALL = "python -m pip install nvidia-cuda-nvrtc cuda-bindings"
+INSTALL = "python -m pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
+FIRST_WITHOUT_SUFFIX = 13
+"""CUDA 13 dropped the major version from its wheels' names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nvrtc:
-    """The `Toolchain` over `cuda.bindings.nvrtc`. Made by `find_nvrtc`; picklable.
+    """The `Toolchain` over one libnvrtc. Made by `find_nvrtcs`; picklable.
 
     A program is compiled for a real architecture, which yields the PTX and the cubin that NVRTC assembled
     from that PTX. The source is named `/kernel.cu`, since NVRTC puts the working directory before a relative
     name and the line table would then differ between machines.
 
     Attributes:
+        library: The libnvrtc that is called.
         version: `13.5.37`.
         architectures: From nvrtcGetSupportedArchs.
         header_folder: CUDA's headers, or None where there are none: then only sources without includes compile.
         header_version: Their version.
     """
 
+    library: Path
     version: str
     architectures: tuple[str, ...]
     header_folder: Path | None = None
@@ -59,7 +63,7 @@ class Nvrtc:
 
         Raises:
             CompileError: the source or an option is refused.
-            MissingToolError: NVRTC cannot be loaded.
+            MissingToolError: NVRTC cannot be loaded, or fails by itself.
         """
         started = time.perf_counter()
         source, included = self._embed(request.source)
@@ -74,18 +78,18 @@ class Nvrtc:
         command = " ".join(["nvrtc", *shown])
         # For what `embed` leaves to the disk.
         search = headers.roots(self.header_folder) if self.header_folder and includes else ()
-        ok, ptx, cubin, log = _compile(
+        made = load(self.library).compile(
             source, f"/{request.name}", (*options, *(f"--include-path={root}" for root in search)), included
         )
-        log = log.replace(f"/{request.name}", request.name)
-        if not ok:
-            raise CompileError(first_error(log), log, command)
-        if not cubin or not ptx:
+        log = made.log.replace(f"/{request.name}", request.name)
+        if not made.ok:
+            raise CompileError(first_error(log) + self._missing_headers(log), log, command)
+        if not made.cubin or not made.ptx:
             raise CompileError("NVRTC made no machine code: an option asks for something else", log, command)
         return Build(
-            ptx=ptx,
-            cubin=cubin,
-            resources=resources(log, cubin),
+            ptx=made.ptx,
+            cubin=made.cubin,
+            resources=resources(log, made.cubin),
             log=log,
             command=command,
             toolchain=self.name,
@@ -97,83 +101,57 @@ class Nvrtc:
     def _embed(self, source: str) -> tuple[str, dict[str, str]]:
         return (source, {}) if self.header_folder is None else headers.embed(source, self.header_folder)
 
+    def _missing_headers(self, log: str) -> str:
+        """What to do about a header that cannot be opened where CUDA's are not there for this version."""
+        if self.header_folder is not None or "could not open source file" not in log:
+            return ""
+        return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
 
-def find_nvrtc() -> Nvrtc | None:
-    """The NVRTC on this machine, or None where it cannot be loaded."""
-    try:
-        api = _api()
-        numbers = _value(api.nvrtcGetSupportedArchs())
-        _, ptx, _, _ = _compile("", "version.cu", (f"--gpu-architecture=compute_{numbers[-1]}",), {})
-        # nvrtcVersion knows major and minor alone; the banner of any PTX has the release in full.
-        match = re.search(r"\bV(\d+(?:\.\d+)+)", ptx)
-        version = match[1] if match else ".".join(map(str, api.nvrtcVersion()[1:]))
-    except MissingToolError:
-        return None
-    folder = locate.headers()
+
+def find_nvrtcs(wanted: str = "") -> Iterator[Nvrtc]:
+    """The NVRTCs here whose version begins with `wanted`, each version once, the one that `nvrtc` means first."""
+    seen: set[str] = set()
+    for found in locate.nvrtcs():
+        if found.may_be(wanted):
+            try:
+                library = load(found.path)
+            except MissingToolError:
+                continue
+            if is_version(library.version, wanted) and library.version not in seen:
+                seen.add(library.version)
+                yield _toolchain(library)
+
+
+def find_nvrtc(wanted: str = "") -> Nvrtc | None:
+    """The first of them, or None where there is none."""
+    return next(find_nvrtcs(wanted), None)
+
+
+def _toolchain(library: Library) -> Nvrtc:
+    folder = locate.headers(library.version, beside=library.path)
     return Nvrtc(
-        version=version,
-        architectures=tuple(f"sm_{number}" for number in sorted(numbers)),
+        library=library.path,
+        version=library.version,
+        architectures=tuple(f"sm_{number}" for number in library.architectures),
         header_folder=folder,
         header_version=locate.headers_version(folder) if folder else "none",
     )
 
 
-def _compile(source: str, name: str, options: Sequence[str], included: dict[str, str]) -> tuple[bool, str, bytes, str]:
-    """One NVRTC program: whether it compiled, PTX, cubin (empty for a virtual architecture), log."""
-    api = _api()
-    program = _value(
-        api.nvrtcCreateProgram(
-            source.encode(),
-            name.encode(),
-            len(included),
-            [text.encode() for text in included.values()],
-            [name.encode() for name in included],
-        )
-    )
-    try:
-        result = api.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])[0]
-        log = _text(api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog, program)
-        if int(result) != 0:
-            return False, "", b"", log or _text_of(api, result)
-        ptx = _text(api.nvrtcGetPTXSize, api.nvrtcGetPTX, program)
-        return True, ptx, _bytes(api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN, program), log
-    finally:
-        api.nvrtcDestroyProgram(program)
+def install(version: str = "") -> str:
+    """The command that installs an NVRTC beside whatever is there, with the headers of its release.
 
-
-def _api() -> Any:  # noqa: ANN401 - the bindings are compiled and carry no types
-    try:
-        from cuda.bindings import nvrtc  # noqa: PLC0415 - loading it takes 50 ms, and not every command compiles
-
-        nvrtc.nvrtcVersion()  # the bindings load the library at the first call
-    except Exception as error:  # ImportError, RuntimeError, or types of the bindings' own
-        raise MissingToolError(f"NVRTC cannot be loaded ({_first_line(error)}); install it: {INSTALL}") from error
-    return nvrtc
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _value(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the binding returns
-    result, value = answer
-    if int(result) != 0:
-        raise MissingToolError(f"NVRTC answers {result!r}; install it again: {INSTALL}")
-    return value
-
-
-def _bytes(size_of: Any, get: Any, program: Any) -> bytes:  # noqa: ANN401 - untyped bindings
-    result, size = size_of(program)
-    if int(result) != 0 or size <= 1:  # a text of size 1 is its closing NUL
-        return b""
-    buffer = bytes(size)  # the bindings fill the bytes object that they are given
-    get(program, buffer)
-    return buffer
-
-
-def _text(size_of: Any, get: Any, program: Any) -> str:  # noqa: ANN401 - untyped bindings
-    return _bytes(size_of, get, program).rstrip(b"\0").decode(errors="replace")
-
-
-def _text_of(api: Any, result: Any) -> str:  # noqa: ANN401 - untyped bindings
-    return f"error: {_value(api.nvrtcGetErrorString(result)).decode()}"
+    Args:
+        version: As far as it matters, `12.9`; empty for the one that `lab` itself depends on.
+    """
+    if not version:
+        return INSTALL
+    major = int(version.split(".", maxsplit=1)[0])
+    pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
+    release = ".".join(version.split(".")[:2])
+    headers_pin = f"=={release}.*"  # the packages of one release differ in their last number
+    if major >= FIRST_WITHOUT_SUFFIX:
+        wheels = [f"nvidia-cuda-nvrtc{pin}", f"nvidia-cuda-runtime{headers_pin}", f"nvidia-cuda-crt{headers_pin}"]
+    else:
+        wheels = [f"nvidia-cuda-nvrtc-cu{major}{pin}", f"nvidia-cuda-runtime-cu{major}{headers_pin}"]
+    return shlex.join(["python", "-m", "pip", "install", "--target", str(locate.compilers() / release), *wheels])

@@ -32,13 +32,11 @@ class Built:
 
 
 def find_toolchains() -> tuple[Toolchain, ...]:
-    """Every toolchain on this machine; the one that `auto` takes comes first."""
-    by_nvcc, by_nvrtc = nvcc.find_nvcc(), nvrtc.find_nvrtc()
-    if by_nvcc is not None and by_nvcc.through_pycuda:
-        found: tuple[Toolchain | None, ...] = (by_nvcc, by_nvrtc)
-    else:
-        found = (by_nvrtc, by_nvcc)
-    return tuple(toolchain for toolchain in found if toolchain is not None)
+    """Every NVRTC on this machine and its nvcc; the one that `auto` takes comes first."""
+    by_nvcc, by_nvrtc = nvcc.find_nvcc(), tuple(nvrtc.find_nvrtcs())
+    if by_nvcc is None:
+        return by_nvrtc
+    return (by_nvcc, *by_nvrtc) if by_nvcc.through_pycuda else (*by_nvrtc, by_nvcc)
 
 
 def toolchain(name: str) -> Toolchain:
@@ -63,12 +61,12 @@ def toolchain(name: str) -> Toolchain:
             accepted=f"{', '.join(NAMES)}; all but auto also with a version, such as nvrtc==13.5",
             suggestion=suggestion,
         )
-    found = _find(match[1])
-    wanted = match[2]
+    base, wanted = match[1], match[2] or ""
+    found = _find(base, wanted)
     if found is None:
-        raise MissingToolError(f"the toolchain {match[1]} is not on this machine; {_advice(match[1], wanted)}")
-    if wanted and f"{found.version}.".startswith(f"{wanted}.") is False:
-        raise MissingToolError(f"{name} was asked for, {found.version} is here; {_advice(match[1], wanted)}")
+        other = _find(base, "") if wanted else None
+        here = f"{name.strip()} was asked for, {_versions(base, other)} here" if other else ""
+        raise MissingToolError(f"{here or f'the toolchain {base} is not on this machine'}; {_advice(base, wanted)}")
     return found
 
 
@@ -113,30 +111,33 @@ def build(
 
 
 @functools.cache  # workers ask for every variant; a machine's compilers do not change meanwhile
-def _find(name: str) -> Toolchain | None:
+def _find(name: str, version: str) -> Toolchain | None:
     if name == "nvrtc":
-        return nvrtc.find_nvrtc()
+        return nvrtc.find_nvrtc(version)
     if name == "nvcc":
-        return nvcc.find_nvcc()
-    through_pycuda = nvcc.find_nvcc(through_pycuda=True)
+        return nvcc.find_nvcc(version)
+    through_pycuda = nvcc.find_nvcc(version, through_pycuda=True)
     return through_pycuda if name == "pycuda-nvcc" else through_pycuda or nvrtc.find_nvrtc()
 
 
-def _advice(name: str, version: str | None) -> str:
+def _versions(name: str, one: Toolchain) -> str:
+    """`13.5.37, 12.9.86 are`: what there is in place of the version that was asked for."""
+    versions = [found.version for found in nvrtc.find_nvrtcs()] if name == "nvrtc" else []
+    versions = list(dict.fromkeys(versions)) or [one.version]
+    return f"{', '.join(versions)} {'is' if len(versions) == 1 else 'are'}"
+
+
+def _advice(name: str, version: str) -> str:
     """How to install a toolchain, in a version where one is wanted."""
     if name == "pycuda-nvcc":
         return (
             f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
         )
-    wheel_and_bindings = nvcc.INSTALL if name == "nvcc" else nvrtc.INSTALL
-    if version is None:
-        return f"install it: {wheel_and_bindings}"
-    major = version.split(".", maxsplit=1)[0]
-    pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
-    if int(major) >= 13:  # noqa: PLR2004 - CUDA 13 dropped the major version from its wheels' names
-        wheels = f"'nvidia-cuda-nvcc{pin}' nvidia-cuda-cccl" if name == "nvcc" else f"'nvidia-cuda-nvrtc{pin}'"
-    elif name == "nvcc":
+    if name != "nvcc":
+        return f"install it: {nvrtc.install(version)}"
+    if not version:
+        return f"install it: {nvcc.INSTALL}"
+    if int(version.split(".", maxsplit=1)[0]) < nvrtc.FIRST_WITHOUT_SUFFIX:  # older wheels have ptxas alone
         return f"install CUDA Toolkit {version} from NVIDIA's archive and set CUDA_HOME to its folder"
-    else:
-        wheels = f"'nvidia-cuda-nvrtc-cu{major}{pin}' 'cuda-bindings=={major}.*'"
-    return f"install it: python -m pip install {wheels}"
+    pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
+    return f"install it: python -m pip install 'nvidia-cuda-nvcc{pin}' nvidia-cuda-cccl"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lab.errors import ReaderError
 from lab.isa.model import Function
 from lab.isa.sass import read_sass
+from lab.isa.sass_listing import read_listing
 
 GOLDEN = Path(__file__).parent / "golden"
 TILE = (GOLDEN / "sm_90_tile.json").read_text()
@@ -202,3 +203,15 @@ def test_mutated_listing_never_changes_the_instructions(place: int, cut: int, in
     listing = TILE_LISTING[:place] + inserted + TILE_LISTING[place + cut :]
     (kernel,) = read_sass(TILE, listing).functions
     assert len(kernel.instructions) == 63
+
+
+@pytest.mark.parametrize(
+    ("flags", "target"),
+    [
+        ("EF_CUDA_64BIT_ADDRESS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)", "sm_90"),
+        ("EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)", "sm_90a"),
+        ("EF_CUDA_64BIT_ADDRESS", ""),
+    ],
+)
+def test_images_from_before_cuda_13_name_their_machine_in_their_flags(flags, target):
+    assert read_listing(f'\t.headerflags\t@"{flags}"\n').target == target

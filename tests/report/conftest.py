@@ -168,6 +168,7 @@ def variant(
         Prediction("NVIDIA H200", 0.25 if registers > 64 else 0.5, 2, "registers", PEAK, bounds),
         Verification(True, 3.1e-7, 1e-5, "", "NVIDIA H200") if measured else None,
         measurement,
+        compiler="nvrtc 13.5.37",
     )
     texts = {
         "kernel.cu": SOURCE.format(label=label, unroll=parameters.get("unroll", 1), bk=parameters.get("block_k", 8)),

@@ -17,24 +17,80 @@ def script(path, text="#!/bin/sh\necho 'release 12.4, V12.4.131'\n"):
 
 
 def test_the_order_in_which_nvcc_is_sought(tmp_path, monkeypatch):
-    monkeypatch.setattr(locate, "_in_wheels", lambda name: iter([tmp_path / "wheel" / name]))
+    wheel = tmp_path / "wheel" / "nvcc"
+    monkeypatch.setattr(locate, "_in_wheels", lambda name: iter([wheel]))
     default = tmp_path / "default"
-    home, path, toolkit, on_path, standard = ({"CUDA_PATH": str(tmp_path / "b")}, {}, None, None, None)
-    assert locate.nvcc(path, default) == tmp_path / "wheel" / "nvcc"
+    home, path = {"CUDA_PATH": str(tmp_path / "b")}, {}
+    assert locate.nvccs(path, default) == (wheel,)
+    older = script(tmp_path / "default-11.8" / "bin" / "nvcc")
     standard = script(default / "bin" / "nvcc")
-    assert locate.nvcc(path, default) == standard
+    assert locate.nvccs(path, default) == (standard, older, wheel)
     on_path = script(tmp_path / "p" / "nvcc")
     path = {"PATH": str(tmp_path / "p")}
-    assert locate.nvcc(path, default) == on_path
+    assert locate.nvccs(path, default) == (on_path, standard, older, wheel)
     toolkit = script(tmp_path / "b" / "bin" / "nvcc")
-    assert locate.nvcc({**path, **home}, default) == toolkit
+    assert locate.nvccs({**path, **home}, default)[:2] == (toolkit, on_path)
     first = script(tmp_path / "a" / "bin" / "nvcc")
-    assert locate.nvcc({**path, **home, "CUDA_HOME": str(tmp_path / "a")}, default) == first
+    named = {**path, **home, "CUDA_HOME": str(tmp_path / "a")}
+    assert locate.nvccs(named, default) == (first, toolkit, on_path, standard, older, wheel)
 
 
 def test_no_nvcc(tmp_path, monkeypatch):
     monkeypatch.setattr(locate, "_in_wheels", lambda _: iter(()))
-    assert locate.nvcc({"PATH": str(tmp_path), "CUDA_HOME": str(tmp_path / "gone")}, tmp_path) is None
+    assert locate.nvccs({"PATH": str(tmp_path), "CUDA_HOME": str(tmp_path / "gone")}, tmp_path) == ()
+
+
+def library(folder, major, *releases):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (f"libnvrtc.so.{major}", *(f"libnvrtc-builtins.so.{release}" for release in releases)):
+        (folder / name).write_bytes(b"")
+    return folder / f"libnvrtc.so.{major}"
+
+
+def test_every_nvrtc_is_found_the_environments_first_and_the_newest_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(locate, "_DEFAULT_TOOLKIT", tmp_path / "cuda")
+    monkeypatch.setattr(locate.sys, "path", [str(tmp_path / "site")])
+    monkeypatch.setattr(locate.sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setattr(locate, "_DEBIAN", tmp_path / "debian")
+    monkeypatch.setenv("LAB_COMPILERS", str(tmp_path / "beside"))
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert locate.nvrtcs() == ()
+    shared = tmp_path / "site" / "nvidia" / "cuda_nvrtc" / "lib"  # the wheels of CUDA 11 and 12 share a folder
+    eleven = library(shared, "11.2", "11.8")
+    twelve = library(shared, "12", "12.9")
+    thirteen = library(tmp_path / "site" / "nvidia" / "cu13" / "lib", "13", "13.5")
+    other = library(tmp_path / "beside" / "12.4" / "nvidia" / "cuda_nvrtc" / "lib", "12", "12.4")
+    toolkit = library(tmp_path / "cuda-13.1" / "lib64", "13.1.80", "13.1", "13.1.80")
+    (toolkit.parent / "libnvrtc.so.13").symlink_to(toolkit)
+    (tmp_path / "cuda").symlink_to(tmp_path / "cuda-13.1")
+    bare = library(tmp_path / "prefix" / "lib", "12")
+    found = locate.nvrtcs()
+    assert [(one.path.resolve(), one.release) for one in found] == [
+        (thirteen, "13.5"), (twelve, "12.9"), (eleven, "11.8"), (other, "12.4"), (toolkit, "13.1"), (bare, ""),
+    ]  # fmt: skip
+    assert [one.release for one in found if one.may_be("12.9.86")] == ["12.9", ""]
+    assert [one.release for one in found if one.may_be("12")] == ["12.9", "12.4", ""]
+    assert all(one.may_be("") for one in found)
+
+
+def headers_of(folder, number, *, crt=False):
+    (folder / "crt" if crt else folder).mkdir(parents=True, exist_ok=True)
+    (folder / "cuda_runtime_api.h").write_text(f"#define CUDART_VERSION {number}\n")
+    return folder
+
+
+def test_a_compiler_gets_headers_of_its_own_major_version(tmp_path, monkeypatch):
+    wheel = headers_of(tmp_path / "site" / "include", 13050, crt=True)
+    monkeypatch.setattr(locate.pathfinder, "find_nvidia_header_directory", lambda _: str(wheel))
+    monkeypatch.setattr(locate, "toolkits", lambda: (tmp_path / "toolkit",))
+    beside = tmp_path / "12.4" / "nvidia" / "cuda_nvrtc" / "lib" / "libnvrtc.so.12"
+    assert locate.headers() == locate.headers("13.5.37") == locate.headers("13.0.1") == wheel
+    assert locate.headers("12.4.1", beside) is None
+    toolkit = headers_of(tmp_path / "toolkit" / "include", 12090)
+    assert locate.headers("12.4.1", beside) == toolkit
+    own = headers_of(tmp_path / "12.4" / "nvidia" / "cuda_runtime" / "include", 12040)
+    assert locate.headers("12.4.1", beside) == own
 
 
 def test_a_tool_of_a_wheel_comes_before_a_toolkits(tmp_path, monkeypatch):

@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 
 from lab.errors import CompileError, MissingToolError
-from lab.toolchain import CompileRequest, nvrtc, toolchain
+from lab.isa.sass import read_sass
+from lab.toolchain import CompileRequest, disassemble, nvrtc, toolchain
+from lab.toolchain.locate import NvrtcFile
 
 AXPY = """extern "C" __global__ void axpy(float a, const float *x, float *y) {
     y[threadIdx.x] += a * x[threadIdx.x];
@@ -130,16 +132,45 @@ def test_it_travels_to_a_worker(compiler):
     assert pickle.loads(pickle.dumps(compiler)) == compiler  # noqa: S301 - dumped on this very line
 
 
-def test_without_headers_an_include_is_a_compile_error(compiler):
+def test_without_headers_an_include_is_a_compile_error_that_says_what_to_install(compiler):
     bare = replace(compiler, header_folder=None)
     assert bare.compile(CompileRequest(AXPY, "k.cu", "sm_90")).resources
-    with pytest.raises(CompileError, match="could not open source file"):
+    with pytest.raises(CompileError, match=r"could not open source file .* pip install --target .*nvidia-cuda-runtime"):
         bare.compile(CompileRequest(HALF, "k.cu", "sm_90"))
 
 
-def test_without_the_library(compiler, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
-    monkeypatch.delattr("cuda.bindings.nvrtc", raising=False)
+def test_without_the_library(compiler, monkeypatch, tmp_path):
+    monkeypatch.setattr(nvrtc.locate, "nvrtcs", tuple)
     assert nvrtc.find_nvrtc() is None
-    with pytest.raises(MissingToolError, match="python -m pip install nvidia-cuda-nvrtc"):
-        compiler.compile(CompileRequest(AXPY, "k.cu", "sm_90"))
+    with pytest.raises(MissingToolError, match=r"NVRTC cannot be loaded from .*libnvrtc\.so\.13"):
+        replace(compiler, library=tmp_path / "libnvrtc.so.13").compile(CompileRequest(AXPY, "k.cu", "sm_90"))
+
+
+def test_a_file_that_is_no_library_is_passed_over(compiler, monkeypatch, tmp_path):
+    wrong = NvrtcFile(tmp_path / "libnvrtc.so.99", "99.0")
+    wrong.path.write_bytes(b"not ELF")
+    right = NvrtcFile(compiler.library, "")
+    monkeypatch.setattr(nvrtc.locate, "nvrtcs", lambda: (wrong, right))
+    assert nvrtc.find_nvrtc() == compiler
+    assert nvrtc.find_nvrtc("99") is None
+
+
+@pytest.mark.parametrize(
+    ("release", "isa"), [("11.8", "7.8"), ("12.9", "8.8")]
+)  # CUDA Toolkit release notes: PTX ISA versions
+def test_an_older_release_beside_this_one(compiler, release, isa):
+    old = nvrtc.find_nvrtc(release)
+    if old is None:
+        pytest.skip(f"NVRTC {release} is not installed: python -m pip install -e '.[compilers]'")
+    request = CompileRequest(AXPY, "axpy.cu", "sm_90")
+    made, newer = old.compile(request), compiler.compile(request)
+    assert f".version {isa}" in made.ptx
+    assert f"V{release}." in made.ptx
+    assert f"V{compiler.version}" in newer.ptx
+    assert made.resources["axpy"].registers > 0
+    disassembly = disassemble(made.cubin)
+    (function,) = read_sass(disassembly.json, disassembly.text, "kernel.sass").kernels
+    assert "FFMA" in " ".join(i.opcode for i in function.instructions)
+    if old.header_folder is not None:
+        assert old.header_version.split(".")[0] == release.split(".")[0]
+        assert "add" in old.compile(CompileRequest(HALF, "half.cu", "sm_90")).resources

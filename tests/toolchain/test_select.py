@@ -7,23 +7,29 @@ import pytest
 
 from lab.errors import CompileError, MissingToolError, UserError
 from lab.toolchain import Cache, CompileRequest, build, find_toolchains, nvcc, nvrtc, select, toolchain
+from lab.toolchain.base import is_version
 
 REQUEST = CompileRequest('extern "C" __global__ void k(float *x) { *x = 1; }', "k.cu", "sm_90")
 PLAIN = nvcc.Nvcc(Path("nvcc"), "13.0.88", ("sm_80",), through_pycuda=False)
 WITH_PYCUDA = replace(PLAIN, through_pycuda=True)
-NVRTC = nvrtc.Nvrtc("13.5.37", ("sm_80", "sm_90"))
+NVRTC = nvrtc.Nvrtc(Path("libnvrtc.so.13"), "13.5.37", ("sm_80", "sm_90"))
+OLD = replace(NVRTC, library=Path("libnvrtc.so.12"), version="12.9.86")
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """A machine with the given toolchains."""
 
-    def make(*, by_nvcc=None, by_nvrtc=NVRTC):
-        def find_nvcc(*, through_pycuda=None):
-            return by_nvcc if by_nvcc and through_pycuda in (None, by_nvcc.through_pycuda) else None
+    def make(*, by_nvcc=None, by_nvrtc=(NVRTC,)):
+        def find_nvcc(wanted="", *, through_pycuda=None):
+            right = by_nvcc and is_version(by_nvcc.version, wanted)
+            return by_nvcc if right and through_pycuda in (None, by_nvcc.through_pycuda) else None
 
         monkeypatch.setattr(nvcc, "find_nvcc", find_nvcc)
-        monkeypatch.setattr(nvrtc, "find_nvrtc", lambda: by_nvrtc)
+        monkeypatch.setattr(
+            nvrtc, "find_nvrtcs", lambda wanted="": (one for one in by_nvrtc if is_version(one.version, wanted))
+        )
+        monkeypatch.setenv("LAB_COMPILERS", "/beside")
         select._find.cache_clear()
 
     yield make
@@ -31,9 +37,9 @@ def machine(monkeypatch):
 
 
 def test_auto_is_nvcc_only_through_pycuda(machine):
-    machine(by_nvcc=WITH_PYCUDA)
+    machine(by_nvcc=WITH_PYCUDA, by_nvrtc=(NVRTC, OLD))
     assert toolchain("auto") == WITH_PYCUDA
-    assert find_toolchains() == (WITH_PYCUDA, NVRTC)
+    assert find_toolchains() == (WITH_PYCUDA, NVRTC, OLD)
     machine(by_nvcc=PLAIN)
     assert toolchain("auto") == NVRTC
     assert find_toolchains() == (NVRTC, PLAIN)
@@ -58,13 +64,30 @@ def test_versions_that_are_here(machine, name):
     assert toolchain(name) == NVRTC
 
 
+def test_each_version_is_one_of_its_own(machine):
+    machine(by_nvrtc=(NVRTC, OLD))
+    assert toolchain("nvrtc") == NVRTC
+    assert toolchain("nvrtc==12.9") == toolchain("nvrtc==12") == OLD
+    with pytest.raises(MissingToolError, match=r"^nvrtc==11\.8 was asked for, 13\.5\.37, 12\.9\.86 are here; "):
+        toolchain("nvrtc==11.8")
+
+
+BESIDE = "--target /beside"
+
+
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("nvrtc==13.50", "'nvidia-cuda-nvrtc==13.50.*'"),
-        ("nvrtc==13.3", "'nvidia-cuda-nvrtc==13.3.*'"),
-        ("nvrtc==13.5.3", "'nvidia-cuda-nvrtc==13.5.3'"),
-        ("nvrtc==12.4", "'nvidia-cuda-nvrtc-cu12==12.4.*' 'cuda-bindings==12.*'"),
+        (
+            "nvrtc==13.3",
+            f"{BESIDE}/13.3 'nvidia-cuda-nvrtc==13.3.*' 'nvidia-cuda-runtime==13.3.*' 'nvidia-cuda-crt==13.3.*'",
+        ),
+        (
+            "nvrtc==13.5.3",
+            f"{BESIDE}/13.5 nvidia-cuda-nvrtc==13.5.3 'nvidia-cuda-runtime==13.5.*' 'nvidia-cuda-crt==13.5.*'",
+        ),
+        ("nvrtc==12.4", f"{BESIDE}/12.4 'nvidia-cuda-nvrtc-cu12==12.4.*' 'nvidia-cuda-runtime-cu12==12.4.*'"),
+        ("nvrtc==11.8", f"{BESIDE}/11.8 'nvidia-cuda-nvrtc-cu11==11.8.*' 'nvidia-cuda-runtime-cu11==11.8.*'"),
         ("nvcc==13.1", "'nvidia-cuda-nvcc==13.1.*' nvidia-cuda-cccl"),
     ],
 )
@@ -76,7 +99,7 @@ def test_versions_that_are_not_here(machine, name, command):
 
 
 def test_what_is_not_here(machine):
-    machine(by_nvrtc=None)
+    machine(by_nvrtc=())
     with pytest.raises(
         MissingToolError, match=r"nvcc is not on this machine; .* pip install nvidia-cuda-nvcc nvidia-cuda-cccl$"
     ):

@@ -1,0 +1,128 @@
+"""What ten thousand variants cost: listing them, going on with their run, and reporting it.
+
+    python benchmarks/large_run.py RUN [--variants 10000]
+
+RUN is the directory of any finished run; its records, of real weight, stand for all variants, with other times. Each
+step is a process of its own, so that its peak of memory is its own. Prints seconds of wall time and of processor time,
+the peak in MB, and the size of the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from lab.measurement import CardState, Measurement, Samples
+from lab.store import Store, record_to_text
+
+SPACE = """question: How long does it take to list ten thousand variants?
+operator: gemm
+problem: {m: 4096, n: 4096, k: 4096, dtype: float32, layout: nn, alpha: 1.0, beta: 0.0}
+kernels:
+  - template: gemm/tiled.cu.j2
+    parameters:
+      block_m: [32, 64, 128]
+      block_n: [32, 64, 128]
+      block_k: [8, 16, 32]
+      thread_m: [2, 4, 8]
+      thread_n: [4, 8]
+      vector_width: [1, 2, 4]
+      padding: [0, 1, 2, 4]
+      double_buffer: [false, true]
+      unroll: [1, 2, 4, 8]
+      min_blocks: [1, 2]
+archs: [sm_90]
+toolchains: [nvrtc]
+"""
+
+
+def grow(source: Path, folder: Path, variants: int) -> int:
+    """Write a run of so many variants; mean bytes of a record."""
+    rng = random.Random(0)  # noqa: S311 - no secret
+    with Store(source) as store:
+        facts, known = store.run(), store.records()
+        texts = {one.variant: store.variant_folder(one.variant) for one in known}
+    card, total = CardState(1980, 2619, 600.0, 50), 0
+    with Store(folder, create=True) as store:
+        store.write_run(replace(facts, variants=variants, swept=(*facts.swept, "copy")))
+        for place in range(variants):
+            one = known[place % len(known)]
+            ms = 1 + rng.random()
+            sides = [Samples(tuple(side * rng.gauss(1, 0.005) for _ in range(31))) for side in (ms, 0.9)]
+            timed = Measurement(sides[0], sides[1], "cublas", "cold", card, card)
+            name = f"{place:010x}"
+            record = replace(one, variant=name, parameters={**one.parameters, "copy": place % 7}, measurement=timed)
+            store.write(record, place)
+            shutil.copytree(texts[one.variant], store.variant_folder(name), copy_function=os.link)
+            total += len(record_to_text(record))
+    return total // variants
+
+
+def list_variants(folder: Path) -> int:
+    """List a space about as large, as `lab inspect` does."""
+    from rich.console import Console  # noqa: PLC0415 - each step pays for its own imports alone
+
+    from lab.inspection import variants  # noqa: PLC0415
+    from lab.terminal import print_variants  # noqa: PLC0415
+
+    file = folder / "space.yaml"
+    file.write_text(f"{SPACE}search: {{sample: 10000}}\n")
+    planned = variants(file, 10000)
+    with Path(os.devnull).open("w") as nowhere:
+        print_variants(Console(file=nowhere), planned)
+    return len(planned)
+
+
+def resume(folder: Path) -> int:
+    """What going on with a run reads: every record, and whether its files are whole."""
+    with Store(folder) as store:
+        return len(store.whole_records())
+
+
+def report(folder: Path) -> int:
+    """Draw the report; the page's bytes."""
+    from lab.report import render  # noqa: PLC0415
+
+    with Store(folder) as store:
+        return render(store)[0].stat().st_size
+
+
+STEPS = {"list": list_variants, "resume": resume, "report": report}
+
+
+def main() -> None:
+    """Grow the run, then each step in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--variants", type=int, default=10000)
+    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.step:
+        began = time.perf_counter()
+        found = STEPS[given.step](given.run)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps([found, time.perf_counter() - began, time.process_time(), peak]))
+        return
+    with tempfile.TemporaryDirectory(dir=given.run.parent) as name:
+        folder = Path(name)
+        print(f"{given.variants} records of {grow(given.run, folder, given.variants) / 1000:.1f} KB")
+        for step in STEPS:
+            command = [sys.executable, __file__, str(folder), "--step", step]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found, wall, processor, peak = json.loads(done.stdout)
+            what = f"page {found / 1e6:.1f} MB" if step == "report" else f"{found} variants"
+            print(f"{step}: {wall:.1f} s, {processor:.1f} s of processor time with imports, {peak:.0f} MB; {what}")
+
+
+if __name__ == "__main__":
+    main()

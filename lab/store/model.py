@@ -1,0 +1,393 @@
+"""What is known of a variant and of a run, as it is stored: frozen rows, each field with its meaning and unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lab.counters import Profile
+from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
+from lab.expressions import Scalar
+from lab.isa.mix import KernelMix
+from lab.isa.model import Isa
+from lab.limits.bounds import Prediction
+from lab.measurement import GpuDescription, Kind, Measurement, Merit, Verification
+from lab.pipeline import Estimate
+from lab.toolchain.base import Resources
+
+
+class Status(StrEnum):
+    """How far a variant came."""
+
+    INSPECTED = "inspected"  # compiled and read; nothing executed it
+    VERIFIED = "verified"  # its outputs agree with the reference, on the GPU or on the emulator
+    COMPILE_FAILED = "compile failed"
+    LAUNCH_FAILED = "launch failed"
+    VERIFICATION_FAILED = "verification failed"
+    TIMED_OUT = "timed out"
+    PRUNED = "pruned"  # a search compiled and inspected it, and found it not worth running
+
+    @property
+    def failed(self) -> bool:
+        """The variant did not reach the end of the pipeline."""
+        return self not in (Status.INSPECTED, Status.VERIFIED, Status.PRUNED)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """What a compiler made of a variant, without the texts (those are files).
+
+    Attributes:
+        toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
+        version: Compiler version.
+        command: As one could repeat it.
+        resources: Of the kernel that is launched; of several, the largest value of each.
+        sass_sha256: Hash of the machine code's instructions: equal hashes, equal code.
+        seconds: Compile time; from the cache, the time the first build took.
+        cached: Taken from the cache in this run.
+        disassembler: Version of nvdisasm.
+    """
+
+    toolchain: str
+    version: str
+    command: str
+    resources: Resources
+    sass_sha256: str
+    seconds: float
+    cached: bool
+    disassembler: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """How a variant is launched at the experiment's problem size.
+
+    Attributes:
+        grid: Blocks in x, y, z.
+        block: Threads in x, y, z.
+        dynamic_shared_bytes: Dynamic shared memory per block.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedLines:
+    """Instructions that were executed alike: most of a kernel's lines share a few sets of counts.
+
+    Attributes:
+        lines: PTX lines, in listing order.
+        cls: `InstructionClass` value.
+        warps: Warp instructions of each line.
+        threads: Thread instructions of each line whose guard was true.
+        memory: Traffic of each line, by the keys of `ExecutedCounts.memory`.
+    """
+
+    lines: tuple[int, ...]
+    cls: str
+    warps: int
+    threads: int
+    memory: Mapping[str, MemoryCount]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One launch of a variant that needs several.
+
+    Attributes:
+        entry: Its entry point.
+        launch: Geometry.
+        bytes_moved: Least bytes through DRAM that the template declares for it; None where it declares none.
+        resources: Of its kernel.
+        ptx: Static mix of its PTX.
+        sass: Static mix of its SASS.
+        prediction: Its occupancy; None where the GPU table cannot tell.
+    """
+
+    entry: str
+    launch: LaunchRecord
+    bytes_moved: int | None = None
+    resources: Resources | None = None
+    ptx: KernelMix | None = None
+    sass: KernelMix | None = None
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedStep:
+    """One launch of a sequence as it was executed on the CPU.
+
+    Attributes:
+        entry: Entry point that was executed.
+        launch: Geometry.
+        executed: What was executed; None where the sequence did not come so far.
+        hot_loop: What was executed in the PTX's hot loop; None without loops.
+    """
+
+    entry: str
+    launch: LaunchRecord
+    executed: ExecutedCounts | None = None
+    hot_loop: ExecutedCounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmulationRecord:
+    """One execution of a variant's PTX on the CPU.
+
+    Attributes:
+        problem: The problem at the emulated size, complete.
+        launches: What was launched, in order, with its own counts.
+        verification: Comparison with NumPy; None where the emulator could not execute the kernel.
+        executed: What was executed, over all launches.
+        hot_loop: What was executed in the PTX's hot loop of a single launch; None without loops, or with several
+            launches, which have a hot loop each.
+        findings: Faults: races, bad accesses, divergent barriers.
+        steps: Instructions that the interpreter issued.
+        notes: What was deliberately not executed.
+        unsupported: Why there is no result; empty where there is one.
+        lines: How often each instruction was executed; lines that never were are absent.
+        bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
+    """
+
+    problem: Mapping[str, Scalar]
+    launches: tuple[EmulatedStep, ...]
+    verification: Verification | None = None
+    executed: ExecutedCounts | None = None
+    hot_loop: ExecutedCounts | None = None
+    findings: tuple[Finding, ...] = ()
+    steps: int = 0
+    notes: tuple[str, ...] = ()
+    unsupported: str = ""
+    lines: tuple[ExecutedLines, ...] = ()
+    bytes_needed: int = 0
+
+    @property
+    def entry(self) -> str:
+        """Entry points that were executed."""
+        return ", ".join(step.entry for step in self.launches)
+
+    @property
+    def fault(self) -> str:
+        """Why the variant is not verified, one line; empty where it is, or where nothing was executed."""
+        if self.findings:
+            first = self.findings[0]
+            more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
+            return f"emulator: {first.kind} at PTX line {first.line}: {first.detail}{more}"
+        if self.verification is not None and not self.verification.passed:
+            return f"emulator: {self.verification.worst}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRecord:
+    """One variant's row. Stages that were not reached are None.
+
+    Attributes:
+        variant: Id, a short hash of everything that decides its machine code.
+        kernel: The kernel's name in the experiment (a ladder's rung), else the template's stem.
+        label: What tells this variant from its siblings, short: `unroll=4 padding=0`.
+        template: Template path.
+        parameters: Every parameter of the template with its value.
+        problem: The operator's problem, complete.
+        arch: `sm_90`.
+        compiler: Its toolchain and version, `nvrtc 13.5.37`, whether it compiled or not.
+        status: How far it came.
+        reason: Why it stopped there, one line; empty when nothing failed.
+        launch: Geometry; None with several launches.
+        build: Where it compiled.
+        ptx: Static mix of the PTX; None with several launches.
+        sass: Static mix of the SASS; None with several launches.
+        prediction: Occupancy and bounds; of several launches the lowest occupancy, and the bounds of all together.
+        steps: With several launches each of them, in order; empty where there is one.
+        emulation: Execution on the CPU at the experiment's `emulate` size.
+        verification: Comparison with NumPy on the GPU.
+        measurement: Times.
+        flops: Floating-point operations of the problem.
+        bytes_moved: Least DRAM bytes of the problem.
+        merit: What throughput counts.
+        round: Round of a search that tried it: 0 is the sample; None in a run of the whole space.
+        mappings: Names of the parameters that are mappings.
+        accesses: What the template predicts of its memory accesses (`global.load`, `shared.store`, …): sectors a
+            request to global memory, bank conflicts a request to shared memory.
+        estimate: Throughput by the model of the schedulers; None where it does not apply, or nothing was executed on
+            the CPU.
+        profile: What hardware counters said; None where they were not read.
+    """
+
+    variant: str
+    kernel: str
+    label: str
+    template: str
+    parameters: Mapping[str, Scalar]
+    problem: Mapping[str, Scalar]
+    arch: str
+    status: Status
+    reason: str
+    flops: int
+    bytes_moved: int
+    launch: LaunchRecord | None = None
+    build: BuildRecord | None = None
+    ptx: KernelMix | None = None
+    sass: KernelMix | None = None
+    prediction: Prediction | None = None
+    verification: Verification | None = None
+    measurement: Measurement | None = None
+    emulation: EmulationRecord | None = None
+    merit: Merit = Merit.TFLOPS
+    steps: tuple[StepRecord, ...] = ()
+    round: int | None = None
+    mappings: tuple[str, ...] = ()
+    accesses: Mapping[str, float] = field(default_factory=dict)
+    estimate: Estimate | None = None
+    profile: Profile | None = None
+    compiler: str = ""
+
+    def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
+        """Static mix of every kernel that is launched, each once, in order."""
+        both = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
+        found = [ptx if isa == "ptx" else sass for ptx, sass in both]
+        return tuple({mix.name: mix for mix in found if mix}.values())
+
+    def rate(self, ms: float) -> float:
+        """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""
+        return self.merit.rate(self.flops, self.bytes_moved, ms)
+
+    @property
+    def throughput(self) -> float | None:
+        """Measured median throughput in the unit of `merit`, or None where nothing was measured."""
+        return None if self.measurement is None else self.rate(self.measurement.samples.median)
+
+    @property
+    def tflops(self) -> float | None:
+        """Measured median throughput in TFLOP/s, or None where nothing was measured."""
+        if self.measurement is None:
+            return None
+        return self.flops / self.measurement.samples.median / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """How a search chose its variants.
+
+    Attributes:
+        combinations: Size of the space before constraints, for one problem.
+        drawn: Combinations that were drawn at random until the sample was full.
+        seed: Of the draw.
+        rounds: Variants of each round: the sample first, then the neighbours that each refinement added.
+    """
+
+    combinations: int
+    drawn: int
+    seed: int
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedFigure:
+    """How one figure came out in a run and in its repetition; differences are second / first - 1.
+
+    Attributes:
+        name: `throughput`, `ratio to the baseline`, `estimate`, `ceiling` or `executed instructions`.
+        kind: How it came to be.
+        variants: Variants that have it in both runs.
+        equal: How many of them have exactly the same.
+        median: Median size of the difference.
+        p95: 95th percentile of that size.
+        largest: The largest difference, with its sign.
+        worst: Its variant.
+        shift: Median difference, with its sign: what the second run is faster as a whole.
+    """
+
+    name: str
+    kind: Kind
+    variants: int
+    equal: int
+    median: float
+    p95: float
+    largest: float
+    worst: str
+    shift: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatRecord:
+    """A run held against its repetition in another process.
+
+    Attributes:
+        started: When the second run began, ISO 8601 with time zone.
+        not_measured: Why there are no times; empty where both runs measured.
+        variants: Variants of both runs.
+        only_one: Variants that only one of them tried, as a search may.
+        same_code: Variants with the same machine code in both.
+        same_status: Variants that came equally far in both.
+        figures: Each figure that some variant has in both.
+        differences: Variant to the difference of the figure that the report ranks by.
+        outside: Variants whose times differ by more than the 95 % interval of the scatter within the runs.
+        winners: Problems that have a best variant.
+        same_winners: How many of those variants are the best ones in the second run, too.
+        rank_correlation: Spearman's, of the figure that the report ranks by; None with several problems, or too few
+            variants.
+    """
+
+    started: str
+    not_measured: str
+    variants: int
+    only_one: int
+    same_code: int
+    same_status: int
+    figures: tuple[RepeatedFigure, ...]
+    differences: Mapping[str, float]
+    outside: int
+    winners: int
+    same_winners: int
+    rank_correlation: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The run's own facts: what was asked, where it ran, and what was not done and why.
+
+    Attributes:
+        experiment: Name, the experiment file's stem.
+        question: The experiment's question.
+        operator: Operator name.
+        problem: The fields of the operator's problem that all variants share; complete where there is one problem.
+        source: The experiment file's text.
+        command: The command that repeats the run.
+        started: ISO 8601 with time zone.
+        lab_version: Version of this package.
+        commit: git commit of the working tree, with `+dirty` where it differs; empty outside git.
+        python: Python version and platform.
+        packages: Package to version, those that decide a figure.
+        gpu: The GPU that measured, else None.
+        not_measured: One sentence saying why nothing was measured; empty when something was.
+        baseline: Name, library and kernel of the baseline: `cublas (torch 2.11.0, sm80_xmma_gemm…)`; may be empty.
+        swept: Names of the parameters that take more than one value, in file order.
+        variants: How many variants the experiment has (records may be fewer after an interruption).
+        notes: Further sentences that a reader must see.
+        problem_axes: Fields by which the problems differ, in file order; empty where there is one problem.
+        search: How the variants were chosen; None where the whole space was run.
+    """
+
+    experiment: str
+    question: str
+    operator: str
+    problem: Mapping[str, Scalar]
+    source: str
+    command: str
+    started: str
+    lab_version: str
+    commit: str
+    python: str
+    packages: Mapping[str, str]
+    gpu: GpuDescription | None
+    not_measured: str
+    baseline: str
+    swept: tuple[str, ...]
+    variants: int
+    notes: tuple[str, ...] = ()
+    problem_axes: tuple[str, ...] = ()
+    search: SearchRecord | None = None

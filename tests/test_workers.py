@@ -1,0 +1,86 @@
+"""What keeps a worker process from taking the machine: memory, time, and life after its parent."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from pebble import ProcessExpired, ProcessPool
+
+from lab import workers
+from lab.emulation import EmulationTask
+from lab.launches import Launches
+from lab.sweep import _emulation, _outcome
+
+MEGABYTE = 1 << 20
+LIMIT = 1 << 30
+
+
+def take(megabytes):
+    return len(bytearray(megabytes * MEGABYTE))
+
+
+def take_in_a_child(megabytes):
+    """As a compiler that is run as a command would."""
+    program = f"bytearray({megabytes} << 20)"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+
+
+def limit():
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def kill_myself():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
+
+
+@pytest.fixture(scope="module")
+def pool():
+    context = workers.context()
+    with ProcessPool(max_workers=1, context=context, initializer=workers.begin, initargs=[LIMIT, {}]) as pool:
+        yield pool
+        pool.stop()
+
+
+def test_memory_beyond_the_share_is_this_tasks_failure_in_words(pool):
+    assert pool.schedule(take, args=[100]).result() == 100 * MEGABYTE
+    future = pool.schedule(take, args=[2000])
+    assert isinstance(future.exception(), MemoryError)
+    assert _outcome(future).reason == "the build needs more memory than its share"
+    assert _emulation(future, TASK)[0].unsupported.startswith("the emulation needs more memory than its share")
+    assert pool.schedule(limit).result() == LIMIT  # the worker goes on
+
+
+def test_a_compiler_that_is_run_as_a_command_has_the_same_limit(pool):
+    assert "MemoryError" in pool.schedule(take_in_a_child, args=[2000]).result()
+    assert pool.schedule(take_in_a_child, args=[100]).result() == ""
+
+
+def test_work_that_does_not_end_is_stopped(pool):
+    future = pool.schedule(time.sleep, args=[600], timeout=0.5)
+    assert isinstance(future.exception(), TimeoutError)
+    assert _outcome(future).reason == "the build took longer than 300 s"
+    assert "took longer than 300 s" in _emulation(future, TASK)[0].unsupported
+    assert pool.schedule(limit).result() == LIMIT  # in a new worker
+
+
+def test_a_worker_that_dies_of_its_work_costs_that_work(pool):
+    future = pool.schedule(kill_myself)
+    assert isinstance(future.exception(), ProcessExpired)
+    assert _outcome(future).reason.startswith("the build process ended by itself")
+    assert _emulation(future, TASK)[0].unsupported.startswith("the emulating process ended by itself")
+    assert pool.schedule(take, args=[1]).result() == MEGABYTE
+
+
+def test_shares_are_twice_the_machines_part_and_never_too_little():
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert workers.share_of_memory(1) == max(4 << 30, 2 * memory)
+    assert workers.share_of_memory(10**6) == 4 << 30
