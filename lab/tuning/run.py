@@ -141,7 +141,7 @@ def tune(file: Path, options: Options, observer: Observer) -> Outcome:
             interrupted = True
         facts |= {"interrupted": interrupted, "libraries": work.libraries, "singles": work.singles}
         if isinstance(bench, Measured):
-            facts["baseline"] = bench.library or (store.noted("facts") or {}).get("baseline", "")
+            facts["baseline"] = bench.library
         work.remember(facts)
         pages = report.render(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted})
@@ -263,6 +263,8 @@ def _facts(
         "predicted_for": gpu.name,
         "peak_tflops": gpu.peak_tflops("float32"),
         "not_measured": not_measured,
+        "baseline": "",
+        "interrupted": False,
         "timing": tuning.timing.model_dump(),
         "types": {kind.label: asdict(kind) for kind in tuning.types},
         "final": {
