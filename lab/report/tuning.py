@@ -142,7 +142,7 @@ def kernel_rows(analysis: Analysis, store: TuningStore) -> list[dict[str, Any]]:
         if facts.census:
             hidden = {f"efficiency_{what}_hidden": facts.census.efficiency(what) for what in ("all", "memory", "none")}
             row |= hidden
-        rows.append({**row, "wins": won.get((facts.type, facts.id), 0)})
+        rows.append({**row, "wins": won.get((facts.type, facts.id), 0), "wins_by_times": str(analysis.kind)})
     return rows
 
 

@@ -154,7 +154,7 @@ class SlowToOpen:
 
 
 class FakeField:
-    """A survey's field. A cubin says what its kernel does, ``b"1.5"`` or ``b"abort"``; a real one has an invented time."""
+    """A survey's field. A cubin says what its kernel does, ``b"1.5"``, ``b"abort"``; a real one's time made up."""
 
     def __init__(self, device, elements, workspace_bytes):
         self.device, self.elements, self.workspace_bytes = device, elements, workspace_bytes

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "gpu_fake")]
-
 from fake_device import FakeDevice
 
 from lab.gpu.session import GpuSession
@@ -65,7 +63,7 @@ def write(folder, halving=""):
 
 def play(file, folder, observer, **options):
     with (
-        mock.patch("lab.tuning.run.probe", lambda: H200),
+        mock.patch("lab.tuning.run.probe", return_value=H200),
         mock.patch("lab.tuning.run.GpuSession", partial(GpuSession, FakeDevice)),
     ):
         return tune(file, Options(output=folder, jobs=1, **options), observer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -110,7 +111,8 @@ def test_what_halving_leaves_out_is_told(tmp_path):
 def test_a_killed_run_goes_on_where_it_was(tmp_path, done):
     file = played.write(tmp_path)
     command = [sys.executable, str(Path(played.__file__)), str(file), str(tmp_path / "out"), "6"]
-    killed = subprocess.run(command, check=False, timeout=300, capture_output=True)  # noqa: S603 - our own script
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(command, check=False, timeout=300, capture_output=True, env=environment)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     watched = played.Watched()
     outcome = played.play(file, tmp_path / "out", watched)
