@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,17 @@ def survivors(size: Size, known: Ms, at: Sequence[Size], *, nearest: int, keep: 
         if around == nearest:
             break
     return frozenset(found)
+
+
+def finer(sizes: Sequence[Size], parts: int) -> tuple[Size, ...]:
+    """The sizes between those of ranges, where every interval of every axis is divided into so many steps."""
+    known = set(sizes)
+    axes = []
+    for values in (sorted({size[axis] for size in sizes}) for axis in range(3)):
+        between = {low + (high - low) * i // parts for low, high in pairwise(values) for i in range(parts)}
+        axes.append(sorted({*between, *values}))
+    m, n, k = axes
+    return tuple(size for size in product(m, n, k) if size not in known)
 
 
 def promising(predicted: Mapping[str, float], times: float) -> frozenset[str]:

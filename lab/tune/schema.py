@@ -120,6 +120,12 @@ class LibraryModel(_Strict):
     held_out: int = Field(
         0, ge=0, description="Random sizes between those of the ranges, at which its loss is measured"
     )
+    refine: int = Field(
+        1,
+        ge=1,
+        description="Steps into which an interval between sizes of a range is divided for the library's thresholds: at "
+        "the sizes between, kernels are timed that are good at the sizes around; 1 times none",
+    )
     tolerance: float = Field(
         0.0, ge=0, description="Sizes whose mean loss is no more than this share are not split further"
     )

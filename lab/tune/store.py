@@ -47,6 +47,7 @@ class Stage(StrEnum):
 
     STEPS = "steps"  # steps 2 to 6
     FINAL = "final"  # step 7
+    REFINED = "refined"  # sizes between those of step 7, for the library's thresholds
     HELD_OUT = "held out"  # sizes between those of step 7
 
 

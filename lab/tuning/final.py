@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from lab.tune.store import Stage
 from lab.tune.values import Cut, ProblemType, Row, Step
 from lab.tuning.bench import Bench, Ledger, Task
 from lab.tuning.workshop import Kernel
+
+REFINE_KEEP = 0.1
+"""Between sizes, a kernel is timed that is no more than this share slower than the fastest at one of the four measured
+sizes nearest: the library picks among those that are best somewhere near."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +217,9 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
     grown = ranges or exact
     if tuning.library is None or grown is None:
         return None
+    if ranges is not None and tuning.library.refine > 1:
+        ranges = _refined(run, final, ranges, tuning.library.refine)
+        grown = ranges
     logic = build(ranges, exact, tolerance=tuning.library.tolerance)
     picked = tuple(one for one in final.kernels if one.facts.name in logic.kernels)
     held_out = None
@@ -250,6 +258,33 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
     where = folder / made.name
     emit.write(made, {name: by_name[name].cubin for name in logic.kernels}, where)
     return Written(where, logic, loss, held_out)
+
+
+def _refined(run: Run, final: Final, ranges: Grid, parts: int) -> Grid:
+    """The grid of the ranges with the sizes between, at which the kernels are timed that are good around."""
+    times = zip(ranges.sizes, ranges.times, strict=True)
+    known: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
+    for size, row in times:
+        for name, ms in zip(ranges.kernels, row, strict=True):
+            if not math.isnan(ms):
+                known[name][size] = ms
+    by_name = {one.facts.name: one for one in final.kernels}
+    between = halving.finer(ranges.sizes, parts)
+    tasks = [
+        Task(size, tuple(by_name[name] for name in sorted(good)))
+        for size in between
+        if (good := halving.survivors(size, known, ranges.sizes, nearest=4, keep=REFINE_KEEP))
+    ]
+    drop = run.tuning.halving.drop if run.tuning.halving else None
+    run.bench.run(Stage.REFINED, final.type, tasks, drop=drop, baseline=False)
+    added = _grid(final, run.ledger, between, Stage.REFINED)
+    rows = [
+        {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
+        for grid in (ranges, *([added] if added else []))
+        for row in grid.times
+    ]
+    sizes = (*ranges.sizes, *(added.sizes if added else ()))
+    return Grid.of(dict(zip(sizes, rows, strict=True)))
 
 
 def _grid(final: Final, ledger: Ledger, sizes: Sequence[Size], stage: Stage = Stage.FINAL) -> Grid | None:
