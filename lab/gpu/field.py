@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -63,16 +64,19 @@ class CudaField:
         """Resolve the launches; workspace buffers lie one behind the other."""
         if name not in self._modules:
             self._modules[name] = cuda.module_from_buffer(cubin)
-        addresses, end = {}, int(self._workspace)
+        addresses: dict[str, int] = {}
+        end = int(self._workspace)
+        queues: list[Launch] = []
         for wanted in launches.workspace:
+            addresses[wanted.name] = end
             if wanted.zero:
-                raise RefusedError(f"the workspace buffer {wanted.name} is to be zeroed, which a survey does not do")
-            addresses[wanted.name], end = end, end + -(-wanted.bytes // 256) * 256
+                queues.append(partial(cuda.memset_d8_async, end, 0, wanted.bytes, self._backend.stream))
+            end += -(-wanted.bytes // 256) * 256
         if end - int(self._workspace) > self._workspace_bytes + 4 * GUARD:
             raise RefusedError(f"the workspace takes more than the {self._workspace_bytes} bytes that were made for it")
         inputs, pointers = self._inputs(problem), {**self._pointers, **addresses}
         module = self._modules[name]
-        queues = [self._backend.queue(module, step, launches, inputs, pointers) for step in launches.steps]
+        queues += [self._backend.queue(module, step, launches, inputs, pointers) for step in launches.steps]
         if len(queues) == 1:
             return queues[0]
 

@@ -146,7 +146,12 @@ def load(file: Path) -> Tuning:
     Raises:
         UserError: anything that is wrong with it or with a template it names, with file and line.
     """
-    document = yamlfile.parse(yamlfile.read_text(file), file)
+    return from_text(yamlfile.read_text(file), file)
+
+
+def from_text(text: str, file: Path) -> Tuning:
+    """Check a tuning file that was read already; `file` names it and anchors relative paths."""
+    document = yamlfile.parse(text, file)
     raw = yamlfile.validate(TuningFile, document)
     groups = tuple(_group(i, raw, document) for i in range(len(raw.groups)))
     seen: set[tuple[str, ProblemType]] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,8 +94,7 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
             raise UserError("not a list of sizes", at=at, key=key, found=given, accepted=accepted)
         try:
             if model.range is not None:
-                m, n, k = (along(dimension) for dimension in model.range)
-                ranges.update(dict.fromkeys(itertools.product(m, n, k)))
+                ranges.update(dict.fromkeys(_product(model.range)))
             elif model.exact is not None:
                 m, n, k = (along(dimension) for dimension in model.exact)
                 exact[m[0], n[0], k[0]] = None
@@ -108,6 +107,14 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
         if len(ranges) + len(exact) > _MOST_SIZES:
             raise UserError("too many sizes", at=at, key=key, accepted=f"at most {_MOST_SIZES}")
     return Sizes(tuple(ranges), tuple(exact))
+
+
+def _product(dimensions: Sequence[Dimension]) -> Iterator[Size]:
+    """Every size of a range, refused before it is made where it has too many."""
+    m, n, k = (along(dimension) for dimension in dimensions)
+    if len(m) * len(n) * len(k) > _MOST_SIZES:
+        raise UserError("too many sizes", accepted=f"at most {_MOST_SIZES}")
+    return itertools.product(m, n, k)
 
 
 def from_csv(file: Path, layout: str) -> tuple[Size, ...]:

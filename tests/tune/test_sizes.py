@@ -69,6 +69,11 @@ def test_errors_name_file_line_and_key(text):
     assert raised.value.key == "sizes[0]"
 
 
+def test_a_range_of_too_many_sizes_is_refused_before_it_is_made():
+    with pytest.raises(UserError, match="too many sizes"):
+        sizes("sizes: [{range: [[1, 1, 99999], [1, 1, 99999], [1, 1, 99999]]}]")
+
+
 def test_deepbench_is_all_there():
     file = Path(__file__).parents[2] / "experiments" / "deepbench_gemm.csv"
     counts = {layout: len(from_csv(file, layout)) for layout in ("nn", "tn", "nt", "tt")}
