@@ -33,6 +33,8 @@ from lab.isa.sass import read_sass
 from lab.launches import launches
 from lab.toolchain.line_table import LineTable, line_table
 from lab.toolchain.sass_json import sass_json
+from lab.tune.load import from_text as read_groups
+from lab.tune.protocol import candidate
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 10
@@ -74,6 +76,12 @@ def read_experiment(content: bytes, folder: Path) -> object:
     """An experiment file, down to its points and the first one's launch."""
     points = expand(from_text(as_text(content), folder / "fuzz.yaml"), max_variants=200).points
     return launches(points[0].kernel.template, points[0].parameters, points[0].problem.values)
+
+
+def read_tuning(content: bytes, folder: Path) -> object:
+    """A tuning file, down to its kernels without any time."""
+    groups = read_groups(as_text(content), folder / "fuzz.yaml").groups
+    return [candidate(group, {**group.initial, **option.given}) for group in groups for option in group.fork[:3]]
 
 
 def read_template(content: bytes, folder: Path) -> object:
@@ -137,8 +145,10 @@ def corpora() -> dict[str, tuple[Reader, list[bytes]]]:
         b"ceil_div(block_k, unroll) * max(1, min(unroll, 3)) <= 2 ** 8",
         b"word in ['nn', 'nt'] and unroll in range(1, 9)",
     ]
+    yamls = files("experiments/*.yaml")
     return {
-        "experiment": (read_experiment, files("experiments/*.yaml")),
+        "experiment": (read_experiment, [text for text in yamls if b"\ngroups:" not in text]),
+        "tuning": (read_tuning, [text for text in yamls if b"\ngroups:" in text and b"csv" not in text]),
         "template": (read_template, files("kernel_src/gemm/v*.cu.j2")),
         "expression": (read_expression, expressions),
         "ptx": (read_ptx_text, [path.read_bytes() for path in sorted(golden.glob("*tile*.ptx"))]),

@@ -118,6 +118,36 @@ def run(
 
 
 @app.command()
+def tune(
+    tuning: Annotated[Path, typer.Argument(help="A tuning file.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the run.", show_default="reports/<tuning>")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Build processes.", show_default="one a core")
+    ] = None,
+    arch: Annotated[str, typer.Option(help="Architecture in place of the file's: sm_90.", show_default=False)] = "",
+    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU; else times are predicted.")] = True,
+    resume: Annotated[
+        bool | None,
+        typer.Option(help="Go on with the run in the folder, or begin again.", show_default="if it is unfinished"),
+    ] = None,
+) -> None:
+    """Find out which kernel is fastest at which size, by Tensile's protocol; write a report and a library."""
+    from lab.terminal import TuneProgress, print_tuned
+    from lab.tuning import Options
+    from lab.tuning import tune as run_tuning
+
+    console = Console(stderr=True)
+    command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
+    options = Options(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
+    with TuneProgress(console) as progress:
+        outcome = run_tuning(tuning, options, progress)
+    print_tuned(console, outcome)
+    raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
+
+
+@app.command()
 def inspect(
     file: Annotated[Path, typer.Argument(help="A .ptx, .cubin or .cu file, or an experiment.", show_default=False)],
     variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,

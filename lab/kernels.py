@@ -147,6 +147,7 @@ class FrontMatter(_Strict):
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     derived: dict[str, str | int] = Field(default_factory=dict)
     requires: list[Requirement] = Field(default_factory=list)
+    abbreviate: dict[str, str] = Field(default_factory=dict)
     shared_bytes: str | int = 0
     predicts: dict[Literal["global.load", "global.store", "shared.load", "shared.store"], str | float] = Field(
         default_factory=dict
@@ -265,6 +266,23 @@ def render(template: Template, parameters: Mapping[str, Scalar], problem: Mappin
     except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, NameError) as error:
         raise _render_error(error, template) from error
     return source.lstrip("\n")
+
+
+def abbreviation(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
+    """A name that says a point's parameters in the template's own short form: ``MT128x64_DU16_GSU4_…``.
+
+    Returns:
+        Empty where the template declares none. A part whose value is the empty word is left out.
+
+    Raises:
+        UserError: an expression of `abbreviate` fails.
+    """
+    names, document = compile_time_names(template, parameters, problem), template.document
+    values = {
+        short: evaluate(text, names, at=document.at("abbreviate", short), key=f"abbreviate.{short}")
+        for short, text in template.declares.abbreviate.items()
+    }
+    return "_".join(f"{short}{value}" for short, value in values.items() if value != "")
 
 
 def expression_names(template: Template, parameters: Mapping[str, Scalar]) -> dict[str, object]:

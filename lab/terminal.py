@@ -19,11 +19,15 @@ from lab.emulator import Emulation, MemoryCount
 from lab.experiment import Expansion, Experiment
 from lab.inspection import Inspection, Listing
 from lab.isa.mix import Counts, KernelMix
+from lab.library.logic import Size
 from lab.mapping import Facts
 from lab.plan import Planned
 from lab.run import Outcome
 from lab.store import RunRecord, Status, VariantRecord
 from lab.toolchain.base import title
+from lab.tune.load import Tuning
+from lab.tune.values import KernelFacts, Step
+from lab.tuning import Outcome as Tuned
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
@@ -112,6 +116,66 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"))
+
+
+class TuneProgress:
+    """A line a step of the protocol, and a bar that counts kernels, sizes and points."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on this console, which should write to stderr."""
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+        )
+        self._points = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def began(self, tuning: Tuning, gpu: str) -> None:
+        """Say what will be done."""
+        self._console.print(Text(tuning.question, style="bold"))
+        self._console.print(gpu, highlight=False)
+        self._built = self._bar.add_task("kernels built", total=None)
+        self._sizes = self._bar.add_task("sizes timed", total=None)
+
+    def built(self, facts: KernelFacts) -> None:
+        """Count a kernel; tell of one that could not be built."""
+        self._bar.advance(self._built)
+        if facts.failure:
+            self._console.print(Text(f"{facts.name}: {facts.failure}", style="red"))
+
+    def timed(self, size: Size, points: int) -> None:
+        """Count a size."""
+        del size
+        self._points += points
+        self._bar.update(self._sizes, advance=1, description=f"sizes timed ({self._points} points)")
+
+    def stepped(self, step: Step) -> None:
+        """A line."""
+        self._console.print(f"{step.group}, step {step.number}, {step.title}: {step.text}", highlight=False)
+
+
+def print_tuned(console: Console, outcome: Tuned) -> None:
+    """Where the report and the libraries are, and what failed."""
+    if outcome.interrupted:
+        console.print(Text("interrupted; what was finished is kept", style="yellow"))
+    for failure in outcome.failed[:_FAILURES_SHOWN]:
+        console.print(Text(failure, style="red"))
+    if len(outcome.failed) > _FAILURES_SHOWN:
+        console.print(f"{len(outcome.failed) - _FAILURES_SHOWN} further kernels failed", highlight=False)
+    if outcome.not_measured:
+        console.print(Text(f"{outcome.not_measured} All times are predicted."))
+    for folder in outcome.libraries:
+        console.print(Text(f"library: {folder}"))
+    for page in outcome.pages[:1]:
+        console.print(Text(f"report: {page}"))
 
 
 _VERDICT_STYLES = {"faster": "green", "mended": "green", "slower": "red", "broken": "bold red", "ambiguous": "yellow"}

@@ -275,3 +275,40 @@ def test_wrong_predictions_are_named(tmp_path, old, new, words):
 
     with pytest.raises(UserError, match=words):
         predicted()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "MT128x128_DU8_GSU1_TT8x8_VW4_WG16x16x1_PGR1_PLR1_WGM8"),
+        (
+            {"work_group_1": 8, "local_split_u": 2, "thread_tile_0": 6, "global_split_u": 4, "loop_unroll": 4},
+            "MT96x64_DU8_GSU4A_TT6x8_VW2_WG16x8x2_PGR1_PLR1_WGM8",
+        ),
+        (
+            {
+                "global_split_u": 2,
+                "global_split_u_algorithm": "workspace",
+                "global_split_u_work_group_mapping_round_robin": True,
+                "num_loads_coalesced_b": 2,
+                "global_read_coalesce_vector_b": False,
+            },
+            "MT128x128_DU8_GSU2WRR_TT8x8_VW4_WG16x16x1_PGR1_PLR1_WGM8_NLCB2_GRCVB0",
+        ),
+    ],
+)
+def test_a_point_is_named_by_its_abbreviation(given, name):
+    template = kernels.load("gemm/tensile.cu.j2", ROOTS)
+    assert kernels.abbreviation(template, kernels.complete(template, given), gemm()) == name
+
+
+def test_splitting_k_among_blocks_takes_another_launch():
+    template = kernels.load("gemm/tensile.cu.j2", ROOTS)
+    split = {"global_split_u": 4}
+    by_atomics = kernels.complete(template, split)
+    by_workspace = kernels.complete(template, {**split, "global_split_u_algorithm": "workspace"})
+    assert launches(template, by_atomics, gemm()).entries == ("scale", "gemm_vectors")
+    assert launches(template, by_atomics, gemm(beta=1.0)).entries == ("gemm_vectors",)
+    summed = launches(template, by_workspace, gemm(m=127))
+    assert summed.entries == ("gemm_elements", "reduce")
+    assert summed.workspace[0].elements == 127 * 128 * 4

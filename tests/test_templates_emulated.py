@@ -91,6 +91,28 @@ SGEMM = {
         "branches": False,
     },
 }
+TENSILE = {
+    "tensile LSU": {"work_group_0": 8, "work_group_1": 8, "local_split_u": 4, "thread_tile_0": 4, "thread_tile_1": 4,
+                    "loop_unroll": 2, "global_split_u": 3, "work_group_mapping": 2},
+    "tensile workspace": {"work_group_1": 8, "local_split_u": 2, "thread_tile_0": 2, "thread_tile_1": 4,
+                          "loop_unroll": 3, "global_split_u": 4, "global_split_u_algorithm": "workspace",
+                          "global_split_u_work_group_mapping_round_robin": True, "prefetch_global_read": False},
+    "tensile no prefetch": {"work_group_0": 4, "work_group_1": 8, "thread_tile_0": 3, "thread_tile_1": 6,
+                            "loop_unroll": 4, "prefetch_global_read": False, "prefetch_local_read": False},
+    "tensile odd": {"work_group_0": 12, "thread_tile_0": 6, "thread_tile_1": 4, "loop_unroll": 5, "vector_width": 2,
+                    "prefetch_local_read": False, "work_group_mapping": 1},
+    "tensile loads": {"work_group_0": 8, "work_group_1": 4, "thread_tile_0": 8, "thread_tile_1": 4, "vector_width": 4,
+                      "loop_unroll": 8, "num_loads_coalesced_a": 2, "num_loads_coalesced_b": 2},
+}  # fmt: skip
+"""Sub-groups, both ways to split k among blocks, thread tiles without vectors, and every way to share out the loads."""
+
+TRANSPOSED = {
+    "scattered reads": {"a": {"group": False}, "b": {"group": False}},
+    "vectors written": {"a": {"vector": False}, "b": {"vector": False}},
+    "both": {"a": {"group": False, "vector": False}, "b": {"vector": False, "group": False}},
+}
+"""How an operand that is transposed on its way is read; each holds for the layouts that transpose it."""
+
 VECTOR = "gemm/vector.cu.j2"
 VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
@@ -104,6 +126,8 @@ VECTORS = {
 }
 VARIANTS += [(VECTOR, given) for given in VECTORS.values()]
 IDS += VECTORS
+VARIANTS += [("gemm/tensile.cu.j2", given) for given in TENSILE.values()]
+IDS += TENSILE
 TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
 MOVES = [
     ("copy/linear.cu.j2", {}),
@@ -162,6 +186,21 @@ def test_every_template_is_right_and_clean(name, given, layout, dtype):
         done, _ = executed(name, given, gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta}))
         assert done.unsupported == ""
         assert done.fault == "", f"{shape} {leading} alpha={alpha} beta={beta}: {done.fault}"
+        assert done.verification.passed
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt", "tn"])
+@pytest.mark.parametrize("ways", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_transposed_operands_are_read_right(ways, layout):
+    given = {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
+    for operand, transposed in (("a", layout[0] == "t"), ("b", layout[1] == "n")):
+        for way, value in ways[operand].items() if transposed else ():
+            given[f"global_read_coalesce_{way}_{operand}"] = value
+    gemm = operator("gemm")
+    for m, n, k in [(33, 31, 32), (64, 36, 52), (5, 70, 9)]:
+        problem = gemm.problem({"m": m, "n": n, "k": k, "layout": layout})
+        done, _ = executed("gemm/tensile.cu.j2", given, problem)
+        assert done.unsupported == done.fault == ""
         assert done.verification.passed
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from lab.errors import LabError
 from lab.expressions import Scalar
 from lab.gpu.job import Job
+from lab.launches import Launches
 from lab.measurement import CardState, GpuDescription
 from lab.operators.base import Array, Expected, Inputs
 
@@ -72,6 +73,35 @@ class Baseline:
     computes: bool = True
     ptx: str = ""
     check: Launch | None = None
+
+
+class Field(Protocol):
+    """Buffers for products of many sizes, with inputs and a reference that the device makes itself."""
+
+    def kernel(self, name: str, cubin: bytes, launches: Launches, problem: Mapping[str, Scalar]) -> Launch:
+        """Resolve a kernel's launches at one size; its cubin is loaded once.
+
+        Raises:
+            RefusedError: the launch would be refused.
+        """
+
+    def baseline(self, problem: Mapping[str, Scalar]) -> Baseline:
+        """CuBLAS at one size.
+
+        Raises:
+            BaselineMissingError: it is not there.
+        """
+
+    def expect(self, problem: Mapping[str, Scalar]) -> None:
+        """Compute what `check` compares with."""
+
+    def check(self, launch: Launch) -> float:
+        """Fill the output with NaN, launch, and compare.
+
+        Returns:
+            The largest |C - expected| over the norms of the row and the column that made the element; infinity where C
+            holds NaN, or something was written past its end.
+        """
 
 
 class Backend(Protocol):
@@ -146,6 +176,19 @@ class Backend(Protocol):
             batch: Launches between the events.
             lead_ms: Least device time of the memsets.
             rewarm: Queue one more launch, untimed, between the memsets and the first event.
+        """
+
+    def field(self, dtype: str, elements: tuple[int, int, int], workspace_bytes: int, seed: int) -> Field:
+        """Buffers for a survey (`lab.gpu.survey`) of products.
+
+        Args:
+            dtype: Element type.
+            elements: Of A, B and C, enough for every size.
+            workspace_bytes: Of the largest workspace.
+            seed: Of A and B.
+
+        Raises:
+            DeviceError: the device's own reference is not what NumPy finds.
         """
 
     def sm_clock(self) -> int | None:

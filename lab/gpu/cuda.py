@@ -30,6 +30,7 @@ from lab.gpu.describe import Card, describe_device, pci_bus_id
 from lab.gpu.driver import kernel_names
 from lab.gpu.einsum_baseline import einsum_baseline
 from lab.gpu.evict import reader
+from lab.gpu.field import CudaField
 from lab.gpu.job import Job
 from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
 from lab.launches import Launch as Step
@@ -145,7 +146,7 @@ class CudaBackend:
             raise RefusedError(f"{needed} bytes of workspace do not fit; {free} are free") from error
         module = cuda.module_from_buffer(job.cubin)
         queues = [self._zeroing(self._workspace[wanted.name]) for wanted in job.launches.workspace if wanted.zero] + [
-            self._step(module, step, job.launches) for step in job.launches.steps
+            self.queue(module, step, job.launches, self._loaded, self._pointers) for step in job.launches.steps
         ]
         if len(queues) == 1:
             return queues[0]
@@ -156,10 +157,21 @@ class CudaBackend:
 
         return launch
 
-    def _step(self, module: Any, step: Step, launches: Launches) -> Launch:  # noqa: ANN401 - PyCUDA is untyped
-        """One launch of a sequence."""
+    def queue(
+        self,
+        module: Any,  # noqa: ANN401 - PyCUDA is untyped
+        step: Step,
+        launches: Launches,
+        inputs: Inputs,
+        pointers: Mapping[str, int],
+    ) -> Launch:
+        """One launch of a sequence, with everything resolved.
+
+        Raises:
+            RefusedError: it would be refused.
+        """
         types = {wanted.name: wanted.dtype for wanted in launches.workspace}
-        codes, values = marshal(step.arguments, self._loaded, self._pointers, types)
+        codes, values = marshal(step.arguments, inputs, pointers, types)
         self._check_grid(step)
         function = module.get_function(step.entry)
         self._check_block(step, function)
@@ -169,10 +181,10 @@ class CudaBackend:
         function.prepare(codes)
         grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
         shared, stream = step.dynamic_shared_bytes, self._stream
-        queue = function.prepared_async_call
+        call = function.prepared_async_call
 
         def launch(_module: object = module) -> None:  # the default keeps the module loaded
-            queue(grid, block, stream, *values, shared_size=shared)
+            call(grid, block, stream, *values, shared_size=shared)
 
         return launch
 
@@ -206,10 +218,27 @@ class CudaBackend:
         timings = [self.time(launch, batch=1, lead_ms=0.1, rewarm=False).ms for _ in range(5)]
         return float(np.median(timings))
 
+    def field(self, dtype: str, elements: tuple[int, int, int], workspace_bytes: int, seed: int) -> CudaField:
+        """Buffers for a survey; those of the last job are freed first."""
+        self._buffers, self._workspace, self._pristine, self._inputs = {}, {}, {}, None
+        return CudaField(self, dtype, elements, workspace_bytes, seed)
+
+    @property
+    def stream(self) -> cuda.Stream:
+        """The stream that everything is queued on."""
+        return self._stream
+
+    def cublas(self) -> Cublas:
+        """CuBLAS on this stream.
+
+        Raises:
+            BaselineMissingError: it is not there.
+        """
+        self._cublas = self._cublas or Cublas(self._stream.handle)
+        return self._cublas
+
     def _cublas_gemm(self, problem: Mapping[str, Scalar]) -> Baseline:
-        if self._cublas is None:
-            self._cublas = Cublas(self._stream.handle)
-        cublas = self._cublas
+        cublas = self.cublas()
         launch = cublas.gemm(problem, self._loaded, self._pointers)
         launch()  # loads the kernels, which a capture must not
         self._stream.synchronize()

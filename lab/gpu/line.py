@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
 
 from lab.gpu.job import Job, JobResult, Policy
 from lab.gpu.session import GpuSession
+from lab.gpu.survey import Point, Survey
 
 Answer = TypeVar("Answer")
 
@@ -41,9 +42,17 @@ class GpuLine:
         """
         return self._thread.submit(self._run, job, policy)
 
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[Point, ...]]:
+        """Put a survey in line; as `GpuSession.survey`."""
+        return self._thread.submit(self._survey, order, cubins)
+
     def ask(self, question: Callable[[GpuSession], Answer]) -> Answer:
         """Have the session do something else, after all jobs in line, and wait for it."""
         return self._thread.submit(question, self._session).result()
+
+    def _survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[Point, ...]:
+        self._started.result()
+        return self._session.survey(order, cubins)
 
     def _run(self, job: Job, policy: Policy) -> tuple[JobResult, int]:
         self._started.result()

@@ -16,7 +16,7 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -26,7 +26,8 @@ from typing import Self
 from lab.errors import MissingToolError
 from lab.gpu.backend import Backend
 from lab.gpu.job import Failure, Job, JobResult, Policy, Stage
-from lab.gpu.worker import Answer, Order, Progress, Ready, Unusable, cuda_backend, main
+from lab.gpu.survey import BASELINE, Point, Survey
+from lab.gpu.worker import Answer, Order, Progress, Ready, SurveyAnswer, Unusable, cuda_backend, main
 from lab.measurement import GpuDescription
 
 START_TIMEOUT_S = 120.0
@@ -71,6 +72,7 @@ class GpuSession:
         self._connection: Connection | None = None
         self._description: GpuDescription | None = None
         self._closed = False
+        self._sent: set[str] = set()
         self.workers = 0
 
     def __enter__(self) -> Self:
@@ -109,6 +111,7 @@ class GpuSession:
         theirs.close()  # so that the worker's end is the last one and its death closes the pipe
         self._process, self._connection = process, connection
         self.workers += 1
+        self._sent = set()
         self._description = self._await_ready(timeout)
         return self._description
 
@@ -149,6 +152,65 @@ class GpuSession:
         if not answer.usable:
             self._kill()
         return answer.result
+
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[Point, ...]:
+        """Time many kernels at one size.
+
+        A kernel that costs the worker is a point that says so, and the others are done again in a new worker.
+
+        Args:
+            order: The size and the kernels, without machine code.
+            cubins: Machine code of all kernels; a worker is sent each once.
+
+        Raises:
+            MissingToolError: no worker has run yet and none can start.
+        """
+        lost: list[Point] = []
+        entrants, baseline = order.entrants, order.baseline
+        while entrants or baseline:
+            known = self._description is not None
+            try:
+                self.start()
+            except MissingToolError as error:
+                if not known:
+                    raise
+                reason = f"a new worker could not start: {error}"
+                return (*lost, *(Point(one.kernel, failure=reason) for one in entrants))
+            new = {one.kernel: cubins[one.kernel] for one in entrants if one.kernel not in self._sent}
+            answer = self._surveyed(replace(order, entrants=entrants, baseline=baseline, cubins=new))
+            if answer.usable:
+                self._sent.update(new)
+                return (*lost, *answer.points)
+            self._kill()
+            (fault,) = answer.points
+            blamed = {fault.kernel}
+            if fault.kernel not in {*(one.kernel for one in entrants), BASELINE}:
+                blamed = {BASELINE, *(one.kernel for one in entrants)}  # nobody's in particular: nothing is left to try
+            lost += [replace(fault, kernel=one.kernel) for one in entrants if one.kernel in blamed]
+            if baseline and BASELINE in blamed:
+                baseline, lost = False, [*lost, replace(fault, kernel=BASELINE)]
+            entrants = tuple(one for one in entrants if one.kernel not in blamed)
+        return tuple(lost)
+
+    def _surveyed(self, order: Survey) -> SurveyAnswer:
+        """The worker's answer; of one that hangs or dies, the kernel that it was at."""
+        assert self._connection is not None  # noqa: S101 - `start` has run
+        subject = activity = ""
+        try:
+            self._connection.send(order)
+            while True:
+                message = self._receive(order.policy.timeout_s, activity)
+                if isinstance(message, SurveyAnswer):
+                    return message
+                if isinstance(message, Progress):
+                    subject, activity = message.subject, message.activity
+        except (_SilentError, _EndedError) as error:
+            return SurveyAnswer((Point(subject, failure=str(error)),), usable=False)
+        except OSError:
+            return SurveyAnswer((Point(subject, failure=str(self._ended(activity))),), usable=False)
+        except BaseException:  # Ctrl-C: the worker must not go on
+            self._kill()
+            raise
 
     def restart(self) -> GpuDescription:
         """End the worker and start a fresh one.

@@ -25,6 +25,7 @@ from lab.gpu.baselines import PLAIN_ARITHMETIC
 from lab.gpu.describe import probe
 from lab.gpu.job import BaselineResult, Failure, Flush, Job, JobResult, Policy, Stage
 from lab.gpu.measure import Clockwork, Contender, measure
+from lab.gpu.survey import Point, Survey, Surveyor
 from lab.measurement import GpuDescription, Verification
 from lab.operators.base import Array, Elementwise, Expected, Inputs, Operator
 
@@ -53,10 +54,12 @@ class Progress:
     Attributes:
         activity: What begins, or goes on: ``launch``, ``measurement``.
         on_host: It waits for the host's own computing, not for the GPU.
+        subject: Of a survey, the kernel that it is about.
     """
 
     activity: str
     on_host: bool
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,19 @@ class Answer:
     """
 
     result: JobResult
+    usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyAnswer:
+    """Worker to parent: a survey is done.
+
+    Attributes:
+        points: What became of its entrants; where the device failed, of the one at fault alone.
+        usable: The worker can take another job.
+    """
+
+    points: tuple[Point, ...]
     usable: bool
 
 
@@ -127,12 +143,12 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
 def _serve(connection: Connection, worker: Worker) -> None:
     while True:
         try:
-            order: Order | None = connection.recv()
+            order: Order | Survey | None = connection.recv()
         except (EOFError, OSError):
             return
         if order is None:
             return
-        answer = worker.answer(order.job, order.policy)
+        answer = worker.survey(order) if isinstance(order, Survey) else worker.answer(order.job, order.policy)
         connection.send(answer)
         if not answer.usable:
             connection.close()
@@ -161,7 +177,21 @@ class Worker:
         self._data: _Data | None = None
         self._clockwork = Clockwork()
         self._activity = ""
+        self._subject = ""
         self._last_sign = 0.0
+        self._surveyor = Surveyor(backend, self._begin_with)
+
+    def survey(self, order: Survey) -> SurveyAnswer:
+        """Check and time many kernels at one size; what the device reports is the fault of the one that ran."""
+        self._data = None  # its buffers make room
+        try:
+            return SurveyAnswer(self._surveyor.answer(order), usable=True)
+        except self._backend.errors as error:
+            reason = f"CUDA error: {_cuda_words(error)} ({self._activity})"
+        except Exception as error:  # noqa: BLE001 - one kernel's fault must not end the run
+            traceback.print_exc(file=sys.stderr)
+            reason = f"{_in_words(error)} ({self._activity})"
+        return SurveyAnswer((Point(self._subject, failure=" ".join(reason.split())),), usable=False)
 
     def answer(self, job: Job, policy: Policy) -> Answer:
         """Run one job; nothing that goes wrong in it is raised."""
@@ -305,6 +335,13 @@ class Worker:
         self._activity = activity
         self._last_sign = time.monotonic()
         self._send(Progress(activity, on_host))
+
+    def _begin_with(self, activity: str, subject: str) -> None:
+        """The same with a kernel. Samples come by the thousand: of theirs, few are told."""
+        self._subject = subject
+        if activity != self._activity or activity == "launch" or time.monotonic() - self._last_sign > ALIVE_EVERY_S:
+            self._activity, self._last_sign = activity, time.monotonic()
+            self._send(Progress(activity, on_host=False, subject=subject))
 
     def _alive(self) -> None:
         if time.monotonic() - self._last_sign > ALIVE_EVERY_S:

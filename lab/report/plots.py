@@ -63,7 +63,8 @@ def _short(words: str, limit: int = 44) -> str:
     return _plain(words if len(words) <= limit else words[: limit - 1] + "…")
 
 
-def _save(figure: Figure, path: Path, title: str) -> Path:
+def save(figure: Figure, path: Path, title: str) -> Path:
+    """Write a figure under its title."""
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
     canvas: Any = FigureCanvasAgg(figure)  # its methods are untyped
     canvas.draw()
@@ -122,7 +123,7 @@ def ratio(
         axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     if by:
         axis.legend(fontsize=8, frameon=False, loc="best")
-    return _save(figure, path, title)
+    return save(figure, path, title)
 
 
 def model(path: Path, found: Sequence[Agreement], response: Response, *, title: str) -> Path:
@@ -140,7 +141,7 @@ def model(path: Path, found: Sequence[Agreement], response: Response, *, title: 
         axis.set_ylabel(f"{one.name} ({response.unit}, predicted)", fontsize=9, color=INK)
         rank = "" if one.correlation is None else f", rank correlation {one.correlation:.2f}"
         axis.set_title(f"median error {one.error:.1%}{rank}, n = {len(one.points)}", fontsize=9, color=INK)
-    return _save(figure, path, title)
+    return save(figure, path, title)
 
 
 def curve(path: Path, found: Curve, response: Response, *, title: str) -> Path:
@@ -172,7 +173,7 @@ def curve(path: Path, found: Curve, response: Response, *, title: str) -> Path:
     strip.spines[:].set_visible(False)
     strip.tick_params(colors=INK, labelsize=8, color=FAINT)
     strip.set_xlabel(_plain(f"{found.axis} (problem)"), fontsize=9, color=INK)
-    return _save(figure, path, title)
+    return save(figure, path, title)
 
 
 def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None, *, title: str) -> Path:
@@ -207,7 +208,7 @@ def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None
         for group in dict.fromkeys(bar.group for bar in rows):
             axis.barh(0, 0, color=colours.get(group, style.PREDICTED), label=f"bound by {group}")
     figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
-    return _save(figure, path, title)
+    return save(figure, path, title)
 
 
 def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
@@ -240,7 +241,7 @@ def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
         axes[0].set_title(_plain(heading), fontsize=8, color=INK, loc="left")
     handles = [Patch(color=style.CLASS_COLOURS[cls], label=cls) for cls in used]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
-    return _save(figure, path, title)
+    return save(figure, path, title)
 
 
 def effects(
@@ -267,4 +268,4 @@ def effects(
         axis.set_visible(False)
     for axis in axes[::columns]:
         axis.set_ylabel(f"{response.unit} ({response.kind})", fontsize=9, color=INK)
-    return _save(figure, path, title)
+    return save(figure, path, title)

@@ -58,9 +58,14 @@ def test_a_good_experiment():
     assert (experiment.toolchains, experiment.archs) == (("auto",), ("sm_90",))
 
 
-@pytest.mark.parametrize(
-    "file", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=lambda f: f.stem
-)
+SHIPPED = [
+    file
+    for file in sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
+    if "\ngroups:" not in file.read_text()  # those are tuning files
+]
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda f: f.stem)
 def test_the_shipped_experiments_expand(file):
     experiment = load(file)
     assert expand(experiment).points

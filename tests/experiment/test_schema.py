@@ -18,6 +18,8 @@ def test_the_schema_takes_the_shipped_experiments_and_refuses_mistakes(root):
     checker = jsonschema.Draft202012Validator(json_schema())
     for file in (root / "experiments").glob("*.yaml"):
         document = YAML(typ="safe", pure=True).load(file)
+        if "groups" in document:
+            continue  # a tuning file
         checker.validate(document)
         for broken in ({**document, "extra": 1}, {**document, "kernels": []}, {**document, "archs": ["x"]}):
             with pytest.raises(jsonschema.ValidationError):

@@ -97,6 +97,10 @@ class FakeDevice:
         self.calls.append(f"time {self.durations[launch]:g} batch={batch} rewarm={rewarm}")
         return Timing(self.durations[launch], self.enqueue_ms, self.starved)
 
+    def field(self, dtype, elements, workspace_bytes, seed):
+        self.calls.append("field")
+        return FakeField(self, elements, workspace_bytes)
+
     def sm_clock(self):
         return next(self.clocks, 1980)
 
@@ -160,3 +164,45 @@ class AbsentDevice:
 class SlowToOpen:
     def __init__(self):
         time.sleep(600)
+
+
+class FakeField:
+    """A survey's field. A cubin says what its kernel does, ``b"1.5"``, ``b"abort"``; a real one's time made up."""
+
+    def __init__(self, device, elements, workspace_bytes):
+        self.device, self.elements, self.workspace_bytes = device, elements, workspace_bytes
+        self.loaded = []
+
+    def kernel(self, name, cubin, launches, problem):
+        self.loaded.append(name)
+        words = invented_ms(launches, problem) if cubin.startswith(b"\x7fELF") else cubin.decode()
+        if words == "refused":
+            raise RefusedError("too much shared memory")
+
+        def launch():
+            if words in {"abort", "hang", "illegal"}:
+                {"abort": self.device._aborts, "hang": self.device._hangs, "illegal": self.device._illegal}[words]()
+
+        self.device.durations[launch] = 1.0 if isinstance(words, str) and words.isalpha() else float(words)
+        launch.error = float("inf") if words == "wrong" else 1e-8
+        return launch
+
+    def baseline(self, problem):
+        launch = self.kernel("cublas", b"2.0", None, problem)
+        return Baseline("cublas", "libfake 1.0", "", "", launch)
+
+    def expect(self, problem):
+        self.device.calls.append(f"expect {problem['m']}")
+
+    def check(self, launch):
+        launch()
+        return launch.error
+
+
+def invented_ms(launches, problem):
+    """Waves of blocks over 132 imagined SMs, and a price for every launch. Nothing here was measured."""
+    step = max(launches.steps, key=lambda one: np.prod(one.grid) * np.prod(one.block))
+    blocks, threads = int(np.prod(step.grid)), int(np.prod(step.block))
+    split = max(1, round(blocks * 64 * 64 / (problem["m"] * problem["n"] + 64 * 64)))
+    waves = -(-blocks // 132)
+    return len(launches.steps) * 2e-3 + waves * problem["k"] * (1 + 0.1 * split) * (threads + 64) * 1e-7

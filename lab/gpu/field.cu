@@ -1,0 +1,85 @@
+// What a survey needs on the device besides the kernels that it times: inputs, a float64 reference, a comparison.
+
+// Standard normal numbers, each from its own index: Box and Muller's transform of a hash (Steele, Lea and Flood's
+// SplitMix64, "Fast splittable pseudorandom number generators", 2014).
+extern "C" __global__ void fill_normal(float* to, long long count, unsigned long long seed)
+{
+    const long long stride = gridDim.x * (long long)blockDim.x;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += stride) {
+        unsigned long long z = (i + 1) * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        z ^= z >> 31;
+        const float radius = ((unsigned)z + 1.0f) * 0x1p-32f, angle = (unsigned)(z >> 32) * 0x1p-31f;
+        to[i] = sqrtf(-2.0f * logf(fminf(radius, 1.0f))) * cospif(angle);
+    }
+}
+
+// Euclidean norms of vectors of X, each summed by one block: vector v has the elements X[v * apart + p * step], p < k.
+extern "C" __global__ void norms(const float* X, long long apart, long long step, int k, double* to)
+{
+    __shared__ double part[256];
+    const float* own = X + blockIdx.x * apart;
+    double sum = 0;
+    for (long long p = threadIdx.x; p < k; p += 256) sum += (double)own[p * step] * own[p * step];
+    part[threadIdx.x] = sum;
+    for (int half = 128; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) to[blockIdx.x] = sqrt(part[0]);
+}
+
+// op(A) op(B) in float64: a block of 256 threads makes 64 x 64 elements. op(A)[i, p] is A[i * ai + p * ap], and so on.
+extern "C" __global__ void __launch_bounds__(256)
+reference(int m, int n, int k, const float* A, long long ai, long long ap, const float* B, long long bp, long long bj, double* to)
+{
+    __shared__ double As[16][65], Bs[16][65];
+    const int t = threadIdx.x, x = t % 16, y = t / 16, tiles = (m + 63) / 64;
+    const int i0 = blockIdx.x % tiles * 64, j0 = blockIdx.x / tiles * 64;
+    double sum[4][4] = {};
+    for (int p0 = 0; p0 < k; p0 += 16) {
+        for (int e = t; e < 16 * 64; e += 256) {
+            // neighbouring threads read along whichever direction is contiguous
+            const int pa = ap == 1 ? e % 16 : e / 64, i = ap == 1 ? e / 16 : e % 64;
+            const int pb = bp == 1 ? e % 16 : e / 64, j = bp == 1 ? e / 16 : e % 64;
+            As[pa][i] = p0 + pa < k && i0 + i < m ? A[(i0 + i) * ai + (p0 + pa) * ap] : 0.0f;
+            Bs[pb][j] = p0 + pb < k && j0 + j < n ? B[(p0 + pb) * bp + (j0 + j) * bj] : 0.0f;
+        }
+        __syncthreads();
+#pragma unroll 4
+        for (int p = 0; p < 16; ++p)
+#pragma unroll
+            for (int c = 0; c < 4; ++c)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) sum[c][r] += As[p][x + 16 * r] * Bs[p][y + 16 * c];
+        __syncthreads();
+    }
+    for (int c = 0; c < 4; ++c)
+        for (int r = 0; r < 4; ++r) {
+            const int i = i0 + x + 16 * r, j = j0 + y + 16 * c;
+            if (i < m && j < n) to[i + (long long)j * m] = sum[c][r];
+        }
+}
+
+// The largest |C - values| / (norm of the row x norm of the column), as the bit pattern of a double; infinity where one of
+// the `guard` words behind C is not as it was left, with all bits set.
+extern "C" __global__ void compare(const float* C, const double* values, const double* rows, const double* columns, int m,
+                                   int n, int guard, unsigned long long* worst)
+{
+    const double infinity = __longlong_as_double(0x7ff0000000000000ll);
+    const long long count = (long long)m * n, stride = gridDim.x * (long long)blockDim.x;
+    unsigned long long most = 0;
+    for (long long e = blockIdx.x * (long long)blockDim.x + threadIdx.x; e < count + guard; e += stride) {
+        double error;
+        if (e < count) error = fabs(C[e] - values[e]) / (rows[e % m] * columns[e / m] + 1e-300);
+        else error = __float_as_uint(C[e]) == 0xffffffffu ? 0.0 : infinity;
+        const unsigned long long bits = isnan(error) ? 0x7ff0000000000000ull : __double_as_longlong(error);
+        most = bits > most ? bits : most;
+    }
+    for (int d = 16; d; d /= 2) {
+        const unsigned long long other = __shfl_down_sync(0xffffffff, most, d);
+        most = other > most ? other : most;
+    }
+    if (threadIdx.x % 32 == 0 && most) atomicMax(worst, most);
+}

@@ -1,0 +1,257 @@
+"""Many kernels at one size after another: what is asked of the worker, what it answers, and how it goes about it.
+
+A run of tens of thousands of points cannot afford what a sweep does for each: inputs made on the host, buffers and
+modules loaded, a reference in NumPy, thirty samples. Here buffers are made once, at the largest size, and every cubin
+is loaded once; a size is a set of arguments. Every kernel is checked at every size against a float64 reference that the
+device computes, and that launch is its warm-up. Then
+
+1. each kernel gets one sample, L2 flushed before it;
+2. those that are more than `drop` slower than the fastest get no other;
+3. the rest, with the baseline, take turns until each has its samples: cold ones, or warm ones in batches where the
+   fastest is so short that an event would weigh.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lab.expressions import Scalar
+from lab.gpu import plan
+from lab.gpu.backend import Backend, BaselineMissingError, DeviceError, Field, Launch, RefusedError
+from lab.gpu.job import Flush
+from lab.launches import Launches
+from lab.measurement import Samples
+
+BASELINE = "cublas"
+"""Name of the baseline's point."""
+
+TOLERANCE = 16 * 2.0**-24
+"""Of float32, relative to the norms of a row of A and a column of B: `lab.operators.gemm.Gemm.verify` says why."""
+
+BATCH_MS = 0.2
+MOST_LAUNCHES = 32
+"""Batches are shorter than a sweep's: the host queues a launch in microseconds, and there are many points."""
+
+JITTER_MS = 0.003
+"""A single sample of a short kernel tells nothing finer: the resolution of events and what a launch scatters by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all sizes of a survey share.
+
+    Attributes:
+        dtype: Element type.
+        elements: Of A, B and C, enough for every size.
+        workspace_bytes: Of the largest workspace.
+        seed: Of A and B.
+    """
+
+    dtype: str
+    elements: tuple[int, int, int]
+    workspace_bytes: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """One kernel at the order's size.
+
+    Attributes:
+        kernel: Id.
+        launches: Geometry and arguments at this size.
+    """
+
+    kernel: str
+    launches: Launches
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyPolicy:
+    """How points are timed.
+
+    Attributes:
+        samples: Of a kernel that is not dropped.
+        drop: Share by which a kernel may be slower than the fastest in its first sample and still get others; None
+            drops none.
+        flush: Whether L2 is flushed before a sample.
+        verify: Compare with the reference.
+        warmup_ms: Before the first sample of a worker.
+        batch_below_us: Below this time of the fastest, launches are timed in batches.
+        timeout_s: Seconds without a sign of life after which the worker is killed.
+    """
+
+    samples: int = 5
+    drop: float | None = 0.15
+    flush: Flush = Flush.AUTO
+    verify: bool = True
+    warmup_ms: float = 300.0
+    batch_below_us: float = 50.0
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One size.
+
+    Attributes:
+        ground: Buffers.
+        problem: The operator's problem, complete.
+        entrants: Kernels.
+        baseline: Time cuBLAS as well.
+        policy: How.
+        cubins: Machine code of those entrants that the worker does not have.
+        kept: Kernels that are not dropped, whatever their first sample.
+    """
+
+    ground: Ground
+    problem: Mapping[str, Scalar]
+    entrants: tuple[Entrant, ...]
+    baseline: bool
+    policy: SurveyPolicy
+    cubins: Mapping[str, bytes] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What became of one kernel at the size.
+
+    Attributes:
+        kernel: Id, or `BASELINE`.
+        samples: Times; None where it failed.
+        cache: `cold` or `warm`.
+        error: Largest error relative to its scale; None where it was not compared.
+        failure: Why it has no samples; empty where it has.
+        note: Of the baseline: its library.
+    """
+
+    kernel: str
+    samples: Samples | None = None
+    cache: str = ""
+    error: float | None = None
+    failure: str = ""
+    note: str = ""
+
+
+class Surveyor:
+    """Answers surveys on one backend; keeps the field between them."""
+
+    def __init__(self, backend: Backend, begin: Callable[[str, str], None]) -> None:
+        """Begin with nothing.
+
+        Args:
+            backend: The device.
+            begin: Told what begins, and with which kernel.
+        """
+        self._backend, self._begin = backend, begin
+        self._field: Field | None = None
+        self._ground: Ground | None = None
+        self._cubins: dict[str, bytes] = {}
+        self._warm = False
+
+    def answer(self, order: Survey) -> tuple[Point, ...]:
+        """Check and time every entrant; device errors are the caller's to deal with."""
+        self._cubins.update(order.cubins)
+        ground = self._prepared(order.ground)
+        if order.policy.verify:
+            self._begin("reference", "")
+            ground.expect(order.problem)
+        launches: dict[str, Launch] = {}
+        points: dict[str, Point] = {}
+        for entrant in order.entrants:
+            point, launch = self._checked(ground, entrant, order)
+            points[entrant.kernel] = point
+            if launch is not None:
+                launches[entrant.kernel] = launch
+        if order.baseline:
+            point, launch = self._baseline(ground, order)
+            points[BASELINE] = point
+            if launch is not None:
+                launches[BASELINE] = launch
+        for name, (samples, cache) in self._timed(launches, order).items():
+            points[name] = replace(points[name], samples=samples, cache=cache)
+        return tuple(points.values())
+
+    def _prepared(self, wanted: Ground) -> Field:
+        if self._field is None or self._ground != wanted:
+            self._begin("allocation", "")
+            self._field = None  # frees the old buffers first
+            self._field = self._backend.field(wanted.dtype, wanted.elements, wanted.workspace_bytes, wanted.seed)
+            self._ground = wanted
+        return self._field
+
+    def _checked(self, ground: Field, entrant: Entrant, order: Survey) -> tuple[Point, Launch | None]:
+        point = Point(entrant.kernel)
+        self._begin("launch", entrant.kernel)
+        try:
+            launch = ground.kernel(entrant.kernel, self._cubins[entrant.kernel], entrant.launches, order.problem)
+        except RefusedError as error:
+            return replace(point, failure=str(error)), None
+        return self._compared(ground, point, launch, order.policy)
+
+    def _baseline(self, ground: Field, order: Survey) -> tuple[Point, Launch | None]:
+        point = Point(BASELINE)
+        self._begin("launch of the baseline", BASELINE)
+        try:
+            baseline = ground.baseline(order.problem)
+        except (BaselineMissingError, DeviceError) as error:
+            return replace(point, failure=str(error)), None
+        return self._compared(ground, replace(point, note=baseline.library), baseline.launch, order.policy)
+
+    def _compared(
+        self, ground: Field, point: Point, launch: Launch, policy: SurveyPolicy
+    ) -> tuple[Point, Launch | None]:
+        if not policy.verify:
+            self._backend.run((launch,))
+            return point, launch
+        error = ground.check(launch)
+        if error <= TOLERANCE:
+            return replace(point, error=error), launch
+        reason = f"the result is wrong: an error of {error:.3g} of its scale, beyond {TOLERANCE:.3g}"
+        return replace(point, error=error, failure=reason), None
+
+    def _timed(self, launches: Mapping[str, Launch], order: Survey) -> dict[str, tuple[Samples, str]]:
+        """Samples and cache state by name."""
+        if not launches:
+            return {}
+        policy = order.policy
+        self._warm_up(tuple(launches.values()), policy)
+        pilots = {}
+        for name, launch in launches.items():
+            self._begin("measurement", name)
+            pilots[name] = self._backend.time(launch, batch=1, lead_ms=plan.LEAST_LEAD_MS, rewarm=False)
+        best = min(pilot.ms for pilot in pilots.values())
+        cold = policy.flush is Flush.ON or (policy.flush is Flush.AUTO and best * 1e3 >= policy.batch_below_us)
+        limit = math.inf if policy.drop is None else best * (1 + policy.drop) + JITTER_MS
+        kept = [name for name, pilot in pilots.items() if pilot.ms <= limit or name in order.kept or name == BASELINE]
+        taken: dict[str, list[float]] = {name: [pilots[name].ms] if cold else [] for name in kept}
+        batches = {name: 1 if cold else batch_size(pilots[name].ms) for name in kept}
+        while any(len(taken[name]) < policy.samples for name in kept):
+            for name in kept:
+                self._begin("measurement", name)
+                batch = batches[name]
+                lead = max(plan.LEAST_LEAD_MS, 1.5 * (batch + 1) * pilots[name].enqueue_ms)
+                timing = self._backend.time(launches[name], batch=batch, lead_ms=lead, rewarm=not cold)
+                taken[name].append(timing.ms)
+        state = "cold" if cold else "warm"
+        found = {name: (Samples((pilot.ms,)), "cold") for name, pilot in pilots.items()}
+        return found | {name: (Samples(tuple(ms), batches[name]), state) for name, ms in taken.items()}
+
+    def _warm_up(self, launches: tuple[Launch, ...], policy: SurveyPolicy) -> None:
+        if self._warm:
+            return
+        self._warm = True
+        until = time.perf_counter() + policy.warmup_ms / 1e3
+        while time.perf_counter() < until:
+            self._begin("warm-up", "")
+            self._backend.run(launches)
+        self._backend.calibrate()
+
+
+def batch_size(pilot_ms: float) -> int:
+    """Launches between two events: about `BATCH_MS` of them."""
+    return max(1, min(MOST_LAUNCHES, math.ceil(BATCH_MS / max(pilot_ms, 1e-6))))

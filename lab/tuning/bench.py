@@ -1,0 +1,215 @@
+"""Times of kernels at sizes: measured where there is a GPU, else predicted; each asked for once and kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lab.gpu.job import Flush
+from lab.gpu.line import GpuLine
+from lab.gpu.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy
+from lab.library.logic import Size
+from lab.limits import Gpu
+from lab.measurement import Kind, Samples
+from lab.tune.schema import TimingModel
+from lab.tune.store import Stage, TuningStore
+from lab.tune.values import CUBLAS, ProblemType, Timed
+from lab.tuning.workshop import Kernel
+
+_AHEAD = 2
+"""Sizes in the GPU's line: while one is measured the next one's launches are computed."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Kernels at one size.
+
+    Attributes:
+        size: m, n, k.
+        kernels: All of one problem type.
+        kept: Ids that get all samples, however slow the first.
+    """
+
+    size: Size
+    kernels: tuple[Kernel, ...]
+    kept: frozenset[str] = frozenset()
+
+
+@dataclass
+class Ledger:
+    """What is known, in memory and in the store.
+
+    Attributes:
+        store: Where it is kept.
+        times: Stage to kernel's id to size to time.
+    """
+
+    store: TuningStore
+    times: dict[Stage, dict[str, dict[Size, Timed]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take over what an unfinished run left."""
+        self.times = {stage: self.store.times(stage) for stage in Stage}
+
+    def of(self, stage: Stage, kernel: str, size: Size) -> Timed | None:
+        """A time, or None."""
+        return self.times[stage].get(kernel, {}).get(size)
+
+    def write(self, stage: Stage, size: Size, found: dict[str, Timed]) -> None:
+        """Keep times at one size."""
+        self.store.write_times(stage, size, found)
+        for kernel, timed in found.items():
+            self.times[stage].setdefault(kernel, {})[size] = timed
+
+
+class Bench(Protocol):
+    """Whoever times."""
+
+    @property
+    def kind(self) -> Kind:
+        """What its times are."""
+
+    def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
+        """Time what the ledger does not have yet.
+
+        Args:
+            stage: What for.
+            of: The problem type.
+            tasks: What is wanted.
+            drop: Share by which a first sample may exceed the fastest before no other is taken; None takes all.
+            baseline: Time cuBLAS as well.
+        """
+
+
+def baseline_id(of: ProblemType) -> str:
+    """As the ledger knows the baseline."""
+    return f"{CUBLAS} {of.label}"
+
+
+def _missing(ledger: Ledger, stage: Stage, task: Task) -> tuple[Kernel, ...]:
+    return tuple(one for one in task.kernels if ledger.of(stage, one.facts.id, task.size) is None)
+
+
+def _not_built(kernels: Iterable[Kernel], kind: Kind) -> dict[str, Timed]:
+    return {one.facts.id: Timed(None, kind, failure=one.facts.failure) for one in kernels if one.facts.failure}
+
+
+@dataclass
+class Predicted:
+    """Without a GPU: the model of `lab.tune.model`.
+
+    Attributes:
+        ledger: What is known.
+        gpu: What predictions are for.
+        done: Told of every size.
+    """
+
+    ledger: Ledger
+    gpu: Gpu
+    done: Callable[[Size, int], None]
+    kind: Kind = Kind.PREDICTED
+
+    def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
+        """Compute; there is nothing to drop, and no prediction of cuBLAS."""
+        del of, drop, baseline
+        for task in tasks:
+            missing = _missing(self.ledger, stage, task)
+            found = _not_built(missing, self.kind)
+            for one in missing:
+                if one.facts.id not in found:
+                    found[one.facts.id] = self._timed(one, task.size)
+            if found:
+                self.ledger.write(stage, task.size, found)
+            self.done(task.size, len(found))
+
+    def _timed(self, one: Kernel, size: Size) -> Timed:
+        ms = one.predicted_ms(size, self.gpu)
+        if ms is None:
+            return Timed(None, self.kind, failure="no block fits on an SM, or its loop does not multiply")
+        return Timed(Samples((ms,)), self.kind)
+
+
+@dataclass
+class Measured:
+    """On a GPU, through its line.
+
+    Attributes:
+        ledger: What is known.
+        line: The GPU's.
+        timing: How points are timed.
+        seed: Of the inputs.
+        done: Told of every size.
+        library: The baseline's library, once it is known.
+    """
+
+    ledger: Ledger
+    line: GpuLine
+    timing: TimingModel
+    seed: int
+    done: Callable[[Size, int], None]
+    library: str = ""
+    kind: Kind = Kind.MEASURED
+
+    def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
+        """Hand the sizes to the GPU one after another."""
+        flush = {"auto": Flush.AUTO, "cold": Flush.ON, "warm": Flush.OFF}[self.timing.cache]
+        policy = SurveyPolicy(
+            samples=self.timing.samples,
+            drop=drop,
+            flush=flush,
+            verify=self.timing.verify,
+            warmup_ms=self.timing.warmup_ms,
+        )
+        wanted = list(tasks)
+        ground = ground_of(of, wanted, self.seed)
+        waiting: deque[tuple[Size, Future[tuple[Point, ...]]]] = deque()
+        for task in wanted:
+            missing = _missing(self.ledger, stage, task)
+            failed = _not_built(missing, self.kind)
+            if failed:
+                self.ledger.write(stage, task.size, failed)
+            runs = tuple(one for one in missing if one.facts.id not in failed)
+            beside = baseline and self.ledger.of(stage, baseline_id(of), task.size) is None
+            if not runs and not beside:
+                self.done(task.size, 0)
+                continue
+            order = Survey(
+                ground=ground,
+                problem=of.problem(task.size),
+                entrants=tuple(Entrant(one.facts.id, one.launches(task.size)) for one in runs),
+                baseline=beside,
+                policy=policy,
+                kept=task.kept,
+            )
+            waiting.append((task.size, self.line.survey(order, {one.facts.id: one.cubin for one in runs})))
+            if len(waiting) >= _AHEAD:
+                self._take(stage, of, *waiting.popleft())
+        while waiting:
+            self._take(stage, of, *waiting.popleft())
+
+    def _take(self, stage: Stage, of: ProblemType, size: Size, future: Future[tuple[Point, ...]]) -> None:
+        found = {}
+        for point in future.result():
+            name = baseline_id(of) if point.kernel == BASELINE else point.kernel
+            found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure)
+            self.library = point.note or self.library
+        self.ledger.write(stage, size, found)
+        self.done(size, len(found))
+
+
+def ground_of(of: ProblemType, tasks: Sequence[Task], seed: int) -> Ground:
+    """Buffers that hold every size of the tasks; workspaces are taken to grow with m n, or with k."""
+    sizes = [task.size for task in tasks]
+    elements = tuple(max((s[i] * s[j] for s in sizes), default=1) for i, j in ((0, 2), (2, 1), (0, 1)))
+    largest = [max(tasks, key=lambda task: (task.size[0] * task.size[1], task.size[2]), default=None)]
+    largest += [max(tasks, key=lambda task: (task.size[2], task.size[0] * task.size[1]), default=None)]
+    every = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
+    workspace = 0
+    for task in largest:
+        for one in every.values() if task else ():
+            needed = sum(-(-buffer.bytes // 256) * 256 for buffer in one.launches(task.size).workspace) if task else 0
+            workspace = max(workspace, needed)
+    return Ground(of.dtype, (elements[0], elements[1], elements[2]), workspace, seed)

@@ -1,0 +1,298 @@
+"""Step 7: all final kernels against all sizes, less what halving leaves out; and the library that its times make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.library import emit, specialise
+from lab.library.logic import Grid, Logic, Loss, Size, build, evaluate
+from lab.library.package import Kind as LibraryKind
+from lab.library.package import Library
+from lab.limits import Gpu
+from lab.measurement import Kind
+from lab.tune import halving
+from lab.tune.load import Tuning
+from lab.tune.protocol import TITLES
+from lab.tune.schema import HalvingModel
+from lab.tune.sizes import Sizes
+from lab.tune.store import Stage
+from lab.tune.values import Cut, ProblemType, Row, Step
+from lab.tuning.bench import Bench, Ledger, Task
+from lab.tuning.workshop import Kernel
+
+REFINE_KEEP = 0.1
+"""Between sizes, a kernel is timed that is no more than this share slower than the fastest at one of the four measured
+sizes nearest: the library picks among those that are best somewhere near."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the stages of one run share.
+
+    Attributes:
+        tuning: The file.
+        bench: Who times.
+        ledger: What is known.
+        gpu: What predictions are for.
+    """
+
+    tuning: Tuning
+    bench: Bench
+    ledger: Ledger
+    gpu: Gpu
+
+
+@dataclass(frozen=True)
+class Final:
+    """What step 7 works on, for one problem type.
+
+    Attributes:
+        type: The problem type.
+        kernels: The final kernels.
+        singles: Ids of those that are timed at every size of their group, with all samples.
+        sizes: Of all groups.
+    """
+
+    type: ProblemType
+    kernels: tuple[Kernel, ...]
+    singles: frozenset[str]
+    sizes: Sizes
+
+    def at(self, size: Size) -> tuple[Kernel, ...]:
+        """The kernels whose group has the size."""
+        return tuple(one for one in self.kernels if size in one.candidate.group.final.set)
+
+
+def final_of(tuning: Tuning, kind: ProblemType, kernels: Sequence[Kernel], singles: frozenset[str]) -> Final:
+    """The kernels of one problem type, each once, and the sizes of its groups together."""
+    groups = [group for group in tuning.groups if group.type == kind]
+    ranges = tuple(dict.fromkeys(size for group in groups for size in group.final.ranges))
+    exact = tuple(dict.fromkeys(size for group in groups for size in group.final.exact))
+    once = {one.facts.id: one for one in reversed(kernels)}
+    return Final(kind, tuple(reversed(once.values())), singles, Sizes(ranges, exact))
+
+
+def race(run: Run, final: Final) -> list[Cut]:
+    """Time the final kernels.
+
+    Returns:
+        What was left out, by rule.
+    """
+    sizes, rules, bench, ledger = final.sizes.all, run.tuning.halving, run.bench, run.ledger
+    baseline = bool(run.tuning.baselines)
+    if rules is None:
+        tasks = [Task(size, final.at(size), final.singles) for size in sizes]
+        bench.run(Stage.FINAL, final.type, tasks, drop=None, baseline=baseline)
+        return []
+    first = halving.coarse(final.sizes, rules.coarse)
+    cuts = _Cuts(rules, final.singles, run.gpu)
+    tasks = [Task(size, cuts.by_prediction(size, final.at(size)), final.singles) for size in first]
+    bench.run(Stage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
+    known = {
+        one.facts.id: {
+            size: timed.ms
+            for size in first
+            if (timed := ledger.of(Stage.FINAL, one.facts.id, size)) is not None and timed.ms is not None
+        }
+        for one in final.kernels
+    }
+    seen = set(first)
+    rest = [size for size in sizes if size not in seen]
+    tasks = [Task(size, cuts.by_neighbours(size, final.at(size), known, first), final.singles) for size in rest]
+    bench.run(Stage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
+    return cuts.told(ledger, final, len(first))
+
+
+@dataclass
+class _Cuts:
+    """Applies the rules and counts."""
+
+    rules: HalvingModel
+    singles: frozenset[str]
+    gpu: Gpu
+    predicted: int = 0
+    neighbours: int = 0
+
+    def by_prediction(self, size: Size, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+        """Without those that are predicted to be far from the best."""
+        if not self.rules.below_prediction:
+            return kernels
+        found = {one.facts.id: one.predicted_ms(size, self.gpu) for one in kernels if not one.facts.failure}
+        known = {name: ms for name, ms in found.items() if ms is not None}
+        good = halving.promising(known, self.rules.below_prediction) | self.singles
+        kept = tuple(one for one in kernels if one.facts.id in good or one.facts.id not in known)
+        self.predicted += len(kernels) - len(kept)
+        return kept
+
+    def by_neighbours(
+        self, size: Size, kernels: tuple[Kernel, ...], known: halving.Ms, first: Sequence[Size]
+    ) -> tuple[Kernel, ...]:
+        """Those alone that are good at a coarse size around."""
+        here = {one.facts.id for one in kernels}
+        eligible = {name: times for name, times in known.items() if name in here}
+        good = halving.survivors(size, eligible, first, nearest=self.rules.nearest, keep=self.rules.keep) | self.singles
+        kept = tuple(one for one in kernels if one.facts.id in good)
+        if not kept:
+            return kernels  # no coarse size of these kernels' group: nothing is known of them
+        self.neighbours += len(kernels) - len(kept)
+        return kept
+
+    def told(self, ledger: Ledger, final: Final, first: int) -> list[Cut]:
+        """The rules in words, each with what it left out."""
+        rules, total = self.rules, len(final.sizes.all)
+        single = sum(
+            timed.samples is not None and timed.samples.n == 1 and timed.kind is Kind.MEASURED
+            for one in final.kernels
+            for timed in ledger.times[Stage.FINAL].get(one.facts.id, {}).values()
+        )
+        made = [
+            Cut(f"predicted to take more than {rules.below_prediction:g} times the best prediction", self.predicted),
+            Cut(
+                f"more than {rules.keep:.0%} slower than the fastest at each of the {rules.nearest} nearest of "
+                f"{first} coarse sizes ({total} in all): not run",
+                self.neighbours,
+            ),
+            Cut(f"more than {rules.drop:.0%} slower than the fastest in the first sample: no further ones", single),
+        ]
+        return [cut for cut in made if cut.points]
+
+
+def step(final: Final, ledger: Ledger, cuts: Sequence[Cut], group: str) -> Step:
+    """Step 7 of one group in a table: at how many sizes each kernel wins."""
+    wins = dict.fromkeys((one.facts.id for one in final.kernels), 0)
+    timed = dict(wins)
+    for size in final.sizes.all:
+        times = times_at(final, ledger, size)
+        for name in times:
+            timed[name] += 1
+        if times:
+            wins[min(times, key=lambda name: times[name])] += 1
+    rows = []
+    for kernel in final.kernels:
+        if kernel.candidate.group.name == group:
+            won, facts = wins[kernel.facts.id], kernel.facts
+            values = {"fastest at": f"{won} sizes", "timed at": f"{timed[facts.id]} sizes"}
+            rows.append(Row(facts.name, values, None, "", wins=won > 0, failure=facts.failure))
+    points = sum(timed.values())
+    text = f"{len(final.kernels)} kernels of all groups, {len(final.sizes.all)} sizes: {points} points timed"
+    text += f", {sum(cut.points for cut in cuts if 'not run' in cut.rule or 'predicted' in cut.rule)} left out."
+    return Step(group, 7, TITLES[6], text, (), tuple(rows))
+
+
+def times_at(final: Final, ledger: Ledger, size: Size, stage: Stage = Stage.FINAL) -> dict[str, float]:
+    """Times by id at one size, of those that have one."""
+    found = {one.facts.id: ledger.of(stage, one.facts.id, size) for one in final.kernels}
+    return {name: timed.ms for name, timed in found.items() if timed is not None and timed.ms is not None}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A library that was written.
+
+    Attributes:
+        folder: Where.
+        logic: What picks a kernel.
+        loss: Over the sizes that it was grown over.
+        held_out: Over sizes between them; None where there were none.
+    """
+
+    folder: Path
+    logic: Logic
+    loss: Loss
+    held_out: Loss | None
+
+
+def library(run: Run, final: Final, folder: Path, source: str) -> Written | None:
+    """Grow the logic over the times, time its kernels at held-out sizes, write the folder.
+
+    Returns:
+        None where no kernel has a time, or the file asks for no library.
+    """
+    tuning, bench, ledger = run.tuning, run.bench, run.ledger
+    ranges = _grid(final, ledger, final.sizes.ranges)
+    exact = _grid(final, ledger, final.sizes.exact)
+    grown = ranges or exact
+    if tuning.library is None or grown is None:
+        return None
+    if ranges is not None and tuning.library.refine > 1:
+        ranges = _refined(run, final, ranges, tuning.library.refine)
+        grown = ranges
+    logic = build(ranges, exact, tolerance=tuning.library.tolerance)
+    picked = tuple(one for one in final.kernels if one.facts.name in logic.kernels)
+    held_out = None
+    if ranges is not None and tuning.library.held_out:
+        between = halving.between(final.sizes.ranges, tuning.library.held_out, tuning.seed)
+        tasks = [Task(size, picked) for size in between]
+        drop = tuning.halving.drop if tuning.halving else None
+        bench.run(Stage.HELD_OUT, final.type, tasks, drop=drop, baseline=False)
+        grid = _grid(final, ledger, between, Stage.HELD_OUT)
+        held_out = evaluate(logic, grid) if grid else None
+    loss = evaluate(logic, grown)
+    by_name = {one.facts.name: one for one in picked}
+    kernels = tuple(
+        specialise.kernel(
+            name,
+            cubin=f"{name}.cubin",
+            template=by_name[name].candidate.group.template,
+            parameters=by_name[name].candidate.parameters,
+            dtype=final.type.dtype,
+            layout=final.type.layout,
+        )
+        for name in logic.kernels
+    )
+    made = Library(
+        name=f"{tuning.library.name}_{final.type.layout}",
+        dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
+        layout=final.type.layout,  # type: ignore[arg-type]
+        arch=picked[0].facts.arch,
+        times=LibraryKind.MEASURED if bench.kind is Kind.MEASURED else LibraryKind.PREDICTED,
+        source=source,
+        kernels=kernels,
+        logic=logic,
+        loss=loss,
+        held_out=held_out,
+    )
+    where = folder / made.name
+    emit.write(made, {name: by_name[name].cubin for name in logic.kernels}, where)
+    return Written(where, logic, loss, held_out)
+
+
+def _refined(run: Run, final: Final, ranges: Grid, parts: int) -> Grid:
+    """The grid of the ranges with the sizes between, at which the kernels are timed that are good around."""
+    times = zip(ranges.sizes, ranges.times, strict=True)
+    known: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
+    for size, row in times:
+        for name, ms in zip(ranges.kernels, row, strict=True):
+            if not math.isnan(ms):
+                known[name][size] = ms
+    by_name = {one.facts.name: one for one in final.kernels}
+    between = halving.finer(ranges.sizes, parts)
+    tasks = [
+        Task(size, tuple(by_name[name] for name in sorted(good)))
+        for size in between
+        if (good := halving.survivors(size, known, ranges.sizes, nearest=4, keep=REFINE_KEEP))
+    ]
+    drop = run.tuning.halving.drop if run.tuning.halving else None
+    run.bench.run(Stage.REFINED, final.type, tasks, drop=drop, baseline=False)
+    added = _grid(final, run.ledger, between, Stage.REFINED)
+    rows = [
+        {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
+        for grid in (ranges, *([added] if added else []))
+        for row in grid.times
+    ]
+    sizes = (*ranges.sizes, *(added.sizes if added else ()))
+    return Grid.of(dict(zip(sizes, rows, strict=True)))
+
+
+def _grid(final: Final, ledger: Ledger, sizes: Sequence[Size], stage: Stage = Stage.FINAL) -> Grid | None:
+    """Times by the kernels' names; sizes without any are left out."""
+    names = {one.facts.id: one.facts.name for one in final.kernels}
+    times = {
+        size: {names[identity]: ms for identity, ms in found.items()}
+        for size in sizes
+        if (found := times_at(final, ledger, size, stage))
+    }
+    return Grid.of(times) if times else None

@@ -1,0 +1,205 @@
+"""Candidates become machine code: in worker processes, each once, in any order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+from pebble import ProcessExpired, ProcessPool
+
+from lab import kernels, workers
+from lab.building import BuildFailure, BuildTask, Built, build
+from lab.expressions import Scalar
+from lab.launches import Launches, launches
+from lab.library.logic import Size
+from lab.limits import Gpu, occupancy
+from lab.plan import SOURCE_NAME
+from lab.toolchain.base import CompileRequest, Toolchain
+from lab.tune.census import census
+from lab.tune.model import Loop, loop_of, pass_ms, product_ms, tile_of
+from lab.tune.protocol import Candidate
+from lab.tune.values import KernelFacts
+
+BUILD_TIMEOUT_S = 300.0
+_PROBES: tuple[Size, ...] = ((4096, 4096, 4096), (4095, 4095, 4095), (16, 16, 16), (7, 7, 7))
+"""Sizes whose launches, together, use every entry point that a kernel has: large and small, aligned and not."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A candidate that was built.
+
+    Attributes:
+        candidate: What it is.
+        facts: What is remembered of it.
+        cubin: Machine code; empty where it could not be built.
+        names: What its template's expressions know at compile time.
+        loops: Of the entry points that multiply, what the model of `lab.tune.model` needs.
+    """
+
+    candidate: Candidate
+    facts: KernelFacts
+    cubin: bytes
+    names: Mapping[str, object]
+    loops: Mapping[str, Loop]
+
+    def launches(self, size: Size) -> Launches:
+        """What is launched at a size."""
+        one = self.candidate
+        return launches(one.group.template, one.parameters, one.group.type.problem(size))
+
+    def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
+        """Time by the model; None where it has nothing to say."""
+        steps, total = self.launches(size).steps, 0.0
+        if not any(step.entry in self.loops for step in steps):
+            return None
+        for step in steps:
+            loop = self.loops.get(step.entry)
+            if loop is None:
+                total += pass_ms(gpu, step, size)
+                continue
+            prefetch = bool(self.names.get("prefetch_global_read", self.names.get("double_buffer", True)))
+            tile = tile_of(self.names, size, math.prod(step.grid))
+            adds = bool(self.names.get("atomic", False))
+            total += product_ms(gpu, loop, step, size, tile, prefetch=prefetch, adds=adds)
+        return total
+
+
+@dataclass
+class Workshop:
+    """Builds for one architecture. Use as a context manager.
+
+    Attributes:
+        toolchain: The compiler.
+        arch: What for.
+        gpu: What predictions are for.
+        jobs: Worker processes.
+        built: Told of every kernel that is done.
+    """
+
+    toolchain: Toolchain
+    arch: str
+    gpu: Gpu
+    jobs: int
+    built: Callable[[KernelFacts], None]
+    known: dict[str, Kernel] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        limits = [workers.share_of_memory(self.jobs), dict(os.environ)]
+        self._pool = ProcessPool(
+            max_workers=self.jobs, context=workers.context(), initializer=workers.begin, initargs=limits
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._pool.close()
+        self._pool.stop()
+        self._pool.join()
+
+    def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
+        """Build what is not there yet.
+
+        Returns:
+            By name; a kernel that could not be built says why in its facts.
+        """
+        waiting: dict[Future[Any], tuple[Candidate, str]] = {}
+        names: dict[str, str] = {}
+        for one in candidates:
+            request, identity = self._request(one)
+            if identity not in self.known and identity not in names.values():
+                task = BuildTask(self.toolchain, request, _entries(one))
+                waiting[self._pool.schedule(build, args=[task], timeout=BUILD_TIMEOUT_S)] = (one, identity)
+            names[one.name] = identity
+        for done in as_completed(waiting):
+            kernel = self._kernel(*waiting[done], _outcome(done))
+            self.known[kernel.facts.id] = kernel
+            self.built(kernel.facts)
+        return {name: self.known[identity] for name, identity in names.items()}
+
+    def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
+        problem = one.group.type.problem((1, 1, 1))
+        source = kernels.render(one.group.template, one.parameters, problem)
+        request = CompileRequest(source, SOURCE_NAME, self.arch, ())
+        return request, self._id(one, request)
+
+    def _id(self, one: Candidate, request: CompileRequest) -> str:
+        """Ten hexadecimal digits over everything that decides the machine code and how it is launched."""
+        facts = {
+            "template": one.group.template.name,
+            "parameters": dict(sorted(one.parameters.items())),
+            "type": one.group.type.label,
+            "source": request.source,
+            "arch": request.arch,
+            "toolchain": self.toolchain.name,
+            "version": self.toolchain.version,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
+
+    def _kernel(self, one: Candidate, identity: str, outcome: Built | BuildFailure) -> Kernel:
+        group = one.group
+        facts = KernelFacts(
+            id=identity,
+            name=one.name,
+            group=group.name,
+            type=group.type.label,
+            template=group.template.name,
+            parameters=dict(one.parameters),
+            arch=self.arch,
+        )
+        words: dict[str, Scalar] = {"dtype": group.type.dtype, "layout": group.type.layout}
+        names = kernels.compile_time_names(group.template, one.parameters, words)
+        if isinstance(outcome, BuildFailure):
+            return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
+        loops: dict[str, Loop] = {}
+        for size in _PROBES:
+            for step in launches(group.template, one.parameters, group.type.problem(size)).steps:
+                used = outcome.build.resources[step.entry]
+                found = loop_of(self.gpu, outcome.sass[step.entry], used, step)
+                if found is None:
+                    continue
+                if not loops:  # the first probe's is the entry point for aligned sizes
+                    held = occupancy(
+                        self.gpu.architecture, used, math.prod(step.block), step.dynamic_shared_bytes
+                    ).blocks_per_sm
+                    facts = replace(
+                        facts,
+                        registers=used.registers,
+                        spill_bytes=used.spill_bytes,
+                        shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
+                        threads=math.prod(step.block),
+                        blocks_per_sm=held,
+                        census=census(outcome.sass[step.entry]),
+                    )
+                loops.setdefault(step.entry, found)
+        return Kernel(one, facts, outcome.build.cubin, names, loops)
+
+
+def _entries(one: Candidate) -> tuple[str, ...]:
+    found = (
+        entry
+        for size in _PROBES
+        for entry in launches(one.group.template, one.parameters, one.group.type.problem(size)).entries
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _outcome(future: Future[Any]) -> Built | BuildFailure:
+    try:
+        outcome: Built | BuildFailure = future.result()
+    except TimeoutError:
+        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
+    except MemoryError:
+        return BuildFailure("the build needs more memory than its share")
+    except ProcessExpired as error:
+        return BuildFailure(f"the build process ended by itself: {error}")
+    return outcome

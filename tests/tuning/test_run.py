@@ -1,0 +1,158 @@
+"""The protocol from its file to its folder, on a GPU that is played and without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import played
+import pytest
+from fake_device import invented_ms
+
+from lab import dispatch, kernels
+from lab.launches import launches
+from lab.library.package import Kind as LibraryKind
+from lab.measurement import Kind
+from lab.tune.load import load
+from lab.tune.store import Stage, TuningStore
+from lab.tune.values import ProblemType
+from lab.tuning import Options, tune
+
+TYPE = ProblemType("float32", "nn")
+TENSILE = "gemm/tensile.cu.j2"
+
+
+def invented(facts, size):
+    template, problem = kernels.load(TENSILE, kernels.search_path()), TYPE.problem(size)
+    return invented_ms(launches(template, facts.parameters, problem), problem)
+
+
+def final_sizes(file):
+    (group,) = load(file).groups
+    return group.final.all
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("played")
+    file, watched = played.write(folder), played.Watched()
+    return file, folder / "out", watched, played.play(file, folder / "out", watched)
+
+
+def test_every_kernel_is_timed_at_every_size(done):
+    file, folder, watched, outcome = done
+    assert not outcome.failed
+    assert not outcome.not_measured
+    assert watched.gpu == "NVIDIA H200"
+    with TuningStore(folder) as store:
+        times, facts = store.times(Stage.FINAL), {one.id: one for one in store.kernels()}
+    sizes = final_sizes(file)
+    assert len(sizes) == 10
+    assert len(times) == 5  # four kernels and the baseline
+    for identity, own in times.items():
+        assert set(own) == set(sizes)
+        for size, timed in own.items():
+            assert timed.kind is Kind.MEASURED
+            assert timed.error == 1e-8
+            expected = invented(facts[identity], size) if identity in facts else 2.0
+            assert timed.ms == pytest.approx(expected)
+
+
+def test_the_library_picks_the_kernel_that_was_fastest(done):
+    file, folder, _, outcome = done
+    (library,) = outcome.libraries
+    picker = dispatch.load(library)
+    assert picker.library.times is LibraryKind.MEASURED
+    with TuningStore(folder) as store:
+        facts = {one.name: one for one in store.kernels()}
+    for size in final_sizes(file):
+        best = min(invented(one, size) for one in facts.values())
+        assert invented(facts[picker.select(*size)], size) == pytest.approx(best)
+    assert picker.library.loss.mean == 0
+    assert picker.library.held_out.sizes == 3
+    for kernel in picker.library.kernels:
+        assert (library / kernel.cubin).read_bytes().startswith(b"\x7fELF")
+
+
+def test_every_step_is_told(done):
+    _, folder, watched, _ = done
+    assert [step.number for step in watched.steps] == [1, 2, 3, 4, 5, 6, 7]
+    with TuningStore(folder) as store:
+        steps, cuts = store.steps()
+    assert steps["float32_nn"] == watched.steps
+    assert cuts == {"float32_nn": []}
+    last = watched.steps[-1]
+    won = [int(row.values["fastest at"].split()[0]) for row in last.rows]
+    assert sum(won) == 10
+    assert [row.wins for row in last.rows] == [count > 0 for count in won]
+
+
+def test_what_halving_leaves_out_is_told(tmp_path):
+    rules = "halving: {coarse: 2, nearest: 1, keep: 0.0, drop: 0.1}"
+    played.play(played.write(tmp_path, rules), tmp_path / "out", played.Watched())
+    with TuningStore(tmp_path / "out") as store:
+        _, cuts = store.steps()
+        times = store.times(Stage.FINAL)
+        facts = store.noted("facts")
+    rules = {cut.rule.partition(":")[0]: cut.points for cut in cuts["float32_nn"]}
+    assert all(points > 0 for points in rules.values())
+    left_out = sum(points for rule, points in rules.items() if "coarse" in rule)
+    assert left_out > 0
+    assert sum(len(own) for name, own in times.items() if not name.startswith("cublas")) == 4 * 10 - left_out
+    # the kernel that the others are held against is timed everywhere, with all samples
+    (single,) = facts["singles"]["float32_nn"]
+    assert len(times[single]) == 10
+    assert {timed.samples.n for timed in times[single].values()} == {2}
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path, done):
+    file = played.write(tmp_path)
+    command = [sys.executable, str(Path(played.__file__)), str(file), str(tmp_path / "out"), "6"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(command, check=False, timeout=300, capture_output=True, env=environment)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
+    watched = played.Watched()
+    outcome = played.play(file, tmp_path / "out", watched)
+    assert not outcome.interrupted
+    assert watched.points[:6] == [0] * 6  # the sizes that were done; the worker may be one ahead
+    assert all(points for points in watched.points[7:])
+    with TuningStore(tmp_path / "out") as store, TuningStore(done[1]) as whole:
+        for stage in Stage:
+            assert store.times(stage) == whole.times(stage)
+
+
+def test_ctrl_c_keeps_what_was_timed(tmp_path):
+    def interrupt(watched):
+        if len(watched.sizes) == 4:
+            raise KeyboardInterrupt
+
+    file = played.write(tmp_path)
+    outcome = played.play(file, tmp_path / "out", played.Watched(interrupt))
+    assert outcome.interrupted
+    watched = played.Watched()
+    assert not played.play(file, tmp_path / "out", watched).interrupted
+    assert watched.points[:4] == [0] * 4
+
+
+def test_a_finished_run_begins_again(tmp_path, done):
+    file, folder, first, _ = done
+    watched = played.Watched()
+    played.play(file, folder, watched)
+    assert watched.points == first.points
+
+
+def test_without_a_gpu_every_time_is_predicted(tmp_path):
+    file, watched = played.write(tmp_path), played.Watched()
+    outcome = tune(file, Options(output=tmp_path / "out", measure=False, jobs=1), watched)
+    assert outcome.not_measured.startswith("Nothing was measured")
+    with TuningStore(tmp_path / "out") as store:
+        kinds = {timed.kind for stage in Stage for own in store.times(stage).values() for timed in own.values()}
+    assert kinds == {Kind.PREDICTED}
+    (library,) = outcome.libraries
+    assert dispatch.load(library).library.times is LibraryKind.PREDICTED
+    for written in (*outcome.pages, *library.iterdir()):
+        if written.suffix in (".html", ".json", ".csv", ".py", ".c", ".h"):
+            assert "predicted" in written.read_text(), written
