@@ -3,7 +3,9 @@
 The profiler replays a launch for several passes, and what L2 holds decides the DRAM traffic of each. A single launch
 from a cold L2 is simple: the profiler flushes before every pass. The launches of a sequence, and one from a warm L2,
 must find what was left there before: their traffic is counted in one pass of the whole sequence, after an eviction of
-our own and without any flush; the other figures in further passes, where L2 holds what the pass before left.
+our own and without any flush; the other figures in further passes, where L2 holds what the pass before left. On an
+H200 with Nsight Compute 2025.3.1 a launch nevertheless read all of its inputs from DRAM, though the launch before had
+left them in L2: such traffic is an upper bound.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ _START_S, _VARIANT_S = 120.0, 60.0
 """Time limit of a process, and for each of its variants: inputs, upload, and some dozen replays."""
 
 NOT_FLUSHED: Final = (
-    "DRAM traffic was counted over the whole sequence; all else in passes that find in L2 what the last left"
+    "DRAM traffic was counted without emptying L2 between launches, but the profiler may do so itself (on an H200 it "
+    "did): what a launch would have found in L2 may be counted as read; all else was counted in further passes"
 )
 REPLAYED: Final = "the profiler needed several passes for DRAM traffic: from the second on, L2 was warm"
 
