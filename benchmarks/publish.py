@@ -31,7 +31,7 @@ def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str,
     """Copy a run's report.
 
     Args:
-        run: The run directory, with its report.
+        run: The run directory; its report is drawn where it is missing.
         target: Where the copies go; those of an earlier call are replaced.
         most_bytes: Of all files but provenance.json.
 
@@ -43,6 +43,8 @@ def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str,
     """
     with Store(run) as store, tempfile.TemporaryDirectory() as made:
         folder, said = Path(made), []
+        if not (run / "index.html").exists():
+            render(store)  # the run was interrupted while it drew its report
         for file in (run / "index.html", run / "records.csv", run / "records.json", *sorted(run.glob("*.png"))):
             shutil.copyfile(file, folder / file.name)
         if _size(folder) > most_bytes:

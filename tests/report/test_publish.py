@@ -45,6 +45,14 @@ def test_a_small_run_is_copied_as_it_is(script, run, tmp_path):
     assert (facts["experiment"], facts["published"]) == ("gemm_unroll", [])
 
 
+def test_a_report_that_was_never_drawn_is_drawn(script, run, tmp_path):
+    bare = shutil.copytree(run, tmp_path / "bare")
+    for file in (*bare.glob("*.png"), *bare.glob("*.html"), bare / "records.csv", bare / "records.json"):
+        file.unlink()
+    script.publish(bare, tmp_path / "out")
+    assert (tmp_path / "out" / "index.html").read_bytes() == (run / "index.html").read_bytes()
+
+
 def test_records_are_compressed_first(script, run, tmp_path):
     script.publish(run, tmp_path / "out")
     limit = size(tmp_path / "out") - 1

@@ -1,0 +1,173 @@
+"""Write the README's tables and the figure of the GEMM from the committed H200 runs.
+
+python benchmarks/readme_tables.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lab.report import style
+
+ROOT = Path(__file__).parents[1]
+H200 = ROOT / "reports" / "h200"
+START, END = "<!-- table: {} -->\n", "<!-- end table -->"
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+# GFLOP/s at 8192x8192x8192 on a V100 SXM2, as the SGEMM ladder is known from; peak 80 SMs x 64 lanes x 2 x 1.53 GHz.
+V100 = {
+    "v0": 235, "v1": 2147, "v2": 2396, "v3": 702, "v4": 3391, "v5": 5401, "64x64": 13607, "128x128": 14429,
+    "cuBLAS": 15325,
+}  # fmt: skip
+V100_PEAK = 15700
+IDEAS = {
+    "v0": "a thread an element, uncoalesced",
+    "v1": "coalesced",
+    "v2": "signed index",
+    "v3": "32x32 shared tiles",
+    "v4": "padded rows",
+    "v5": "4 elements a thread, vector loads, prefetch",
+    "64x64": "4x4 elements a thread",
+    "128x128": "8x8 elements a thread, double buffer",
+    "cuBLAS": "",
+}
+
+
+def table(csv: Path) -> str:
+    """The table as Markdown; one row a rung, cuBLAS last."""
+    frame = pd.read_csv(csv).set_index("kernel")
+    peak = float(frame["peak_tflops"].iloc[0])
+    lines = [
+        "| rung | idea | fma : ld.shared | H200 TFLOP/s | % of peak | V100 GFLOP/s | % of peak |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    best = frame["measured_tflops"].idxmax()
+    cublas = float(frame.loc[best, "measured_tflops"]) / float(frame.loc[best, "ratio_to_baseline"])
+    for rung, idea in IDEAS.items():
+        known = V100[rung]
+        measured = cublas if rung == "cuBLAS" else float(frame.loc[rung, "measured_tflops"])
+        ratio = None if rung == "cuBLAS" else frame.loc[rung, "ptx_fma_per_ld_shared"]
+        shown = "" if ratio is None or pd.isna(ratio) else f"{float(ratio):g} : 1"
+        cells = [rung, idea, shown, f"{measured:.2f}", f"{measured / peak:.1%}", f"{known}", f"{known / V100_PEAK:.1%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    note = f"Peaks: {peak:.1f} TFLOP/s (H200), {V100_PEAK / 1000:.1f} TFLOP/s (V100). FP32, 8192 x 8192 x 8192."
+    return "\n".join([*lines, "", note, ""])
+
+
+def winners(*csvs: Path) -> pd.DataFrame:
+    """The fastest verified variant of each problem, with `cublas_tflops` beside it, by size and layout."""
+    frames = []
+    for csv in csvs:
+        frame = pd.read_csv(csv)
+        frame = frame[frame["status"] == "verified"]
+        problem = ["problem.m", "problem.n", "problem.k", "problem.layout"]
+        frames.append(frame.loc[frame.groupby(problem)["measured_tflops"].idxmax()])
+    found = pd.concat(frames)
+    found["cublas_tflops"] = found["measured_tflops"] / found["ratio_to_baseline"]
+    sizes = found[["problem.m", "problem.n", "problem.k"]]
+    found["size"] = [f"{m}" if m == n == k else f"{m} x {n} x {k}" for m, n, k in sizes.itertuples(index=False)]
+    return found.sort_values(["problem.k", "problem.m", "problem.layout"])
+
+
+def gemm_table(found: pd.DataFrame) -> str:
+    """One row a size: ours and cuBLAS for each layout, and the best of ours as a share of the peak."""
+    lines = [
+        f"| m = n = k | {' | '.join(LAYOUTS)} | best of ours, % of peak | cuBLAS there |",
+        f"| --- | {' | '.join('---:' for _ in LAYOUTS)} | ---: | ---: |",
+    ]
+    for size, group in found.groupby("size", sort=False):
+        by_layout = group.set_index("problem.layout")
+        cells = []
+        for layout in LAYOUTS:
+            if layout in by_layout.index:
+                one = by_layout.loc[layout]
+                ratio = one["ratio_to_baseline"]
+                cells.append(f"{one['measured_tflops']:.1f} / {one['cublas_tflops']:.1f} = {ratio:.2f}")
+            else:
+                cells.append("")
+        best = group.loc[group["measured_tflops"].idxmax()]
+        shares = [f"{best[name] / best['peak_tflops']:.1%}" for name in ("measured_tflops", "cublas_tflops")]
+        lines.append(f"| {' | '.join([str(size), *cells, *shares])} |")
+    return "\n".join([*lines, ""])
+
+
+def gemm_figure(found: pd.DataFrame, file: Path) -> None:
+    """Ours and cuBLAS as bars, a pair for each layout of each size, against the peak."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.subplots()
+    places, labels, x = [], [], 0.0
+    for size, group in found.groupby("size", sort=False):
+        first = x
+        for one in group.itertuples():
+            axes.bar(x, one.measured_tflops, 0.4, color=style.SERIES[0])
+            axes.bar(x + 0.4, one.cublas_tflops, 0.4, color=style.SERIES[1])
+            x += 1
+        places.append((first + x - 0.6) / 2)
+        labels.append(f"{size}\n{' '.join(group['problem.layout'])}")
+        x += 0.7
+    peak = float(found["peak_tflops"].iloc[0])
+    axes.axhline(peak, color="grey", linewidth=1, linestyle="--")
+    axes.set(ylabel="TFLOP/s (measured, median)", title="FP32 matrix product on an H200", ylim=(0, peak * 1.2))
+    axes.set_xticks(places, labels, fontsize=8)
+    axes.bar(0, 0, color=style.SERIES[0], label="ours")
+    axes.bar(0, 0, color=style.SERIES[1], label="cuBLAS")
+    axes.plot([], [], color="grey", linewidth=1, linestyle="--", label=f"peak, {peak:.1f} TFLOP/s")
+    axes.legend(ncols=3, loc="upper left", fontsize=8)
+    figure.savefig(file, dpi=130)
+
+
+def softmax_table(rows: Path, long: Path) -> str:
+    """Some row lengths: the fastest of ours, and what copy, torch and Triton did beside it."""
+    lines = [
+        "| rows x row length | GB/s | of the copy | of torch | of Triton | form |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    # the number of rows is the experiments' own, and no column of theirs
+    chosen = ((rows, 4096, (256, 1024, 2048, 4096, 8192, 12672)), (long, 1024, (16384, 65536, 131072, 262144)))
+    for csv, count, lengths in chosen:
+        frame = pd.read_csv(csv)
+        for length in lengths:
+            group = frame[frame["problem.n"] == length]
+            best = group.loc[group["measured_gb_s"].idxmax()]
+            ratios = [f"{best[f'ratio_to_{name}']:.3f}" for name in ("baseline", "torch", "triton")]
+            lines.append(
+                f"| {' | '.join([f'{count} x {length}', f'{best.measured_gb_s:.0f}', *ratios, best['kernel']])} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def tables() -> dict[str, str]:
+    """Every table by the name of its marker."""
+    return {
+        "ladder": table(H200 / "gemm_ladder" / "records.csv"),
+        "gemm": gemm_table(_gemm()),
+        "softmax": softmax_table(H200 / "softmax_rows" / "records.csv", H200 / "softmax_long" / "records.csv"),
+    }
+
+
+def _gemm() -> pd.DataFrame:
+    return winners(*(H200 / name / "records.csv" for name in ("gemm_small", "gemm_winners")))
+
+
+def filled(readme: str, made: dict[str, str]) -> str:
+    """The text with what stands between the markers replaced."""
+    for name, text in made.items():
+        start = START.format(name)
+        head, _, rest = readme.partition(start)
+        _, _, tail = rest.partition(END)
+        readme = f"{head}{start}{text}{END}{tail}"
+    return readme
+
+
+def main() -> None:
+    """Fill the README's tables and draw the figure."""
+    readme = ROOT / "README.md"
+    readme.write_text(filled(readme.read_text(), tables()))
+    gemm_figure(_gemm(), H200 / "gemm.png")
+
+
+if __name__ == "__main__":
+    main()
