@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.emulation import EmulationTask, emulate
-from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.emulator.results import MemoryCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass
 from lab.limits import Gpu
@@ -47,16 +47,36 @@ def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[
         model.loop,
         warps_per_block=model.warps_per_block,
         blocks_per_sm=model.blocks_per_sm,
-        traffic=traffic_of(executed[0]),
+        traffic=traffic_of(loop_memory(done.lines, model.ptx) or executed[0].memory),
         trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
     )
     return done, found
 
 
-def traffic_of(executed: ExecutedCounts) -> Traffic:
-    """Mean costs of the memory instructions that were executed."""
-    loads, stores = (executed.memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store"))
-    fetched = sum((executed.memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
+def loop_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> dict[str, MemoryCount]:
+    """Traffic of the main loop alone: what a small problem does before and after it would blur the mean costs.
+
+    The main loop is the hot loop, or the innermost loop around it that fetches from global memory.
+
+    Returns:
+        By the keys of `ExecutedCounts.memory`; empty where the kernel has no loop, or nothing was counted in it.
+    """
+    loop = ptx.hot_loop
+    while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
+        loop = outer
+    inside = loop.numbers if loop else frozenset()
+    found: dict[str, MemoryCount] = {}
+    for group in lines:
+        for _ in inside.intersection(group.lines):
+            for key, count in group.memory.items():
+                found[key] = found.get(key, MemoryCount()) + count
+    return found
+
+
+def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
+    """Mean costs of memory instructions, from what was counted of them by the keys of `ExecutedCounts.memory`."""
+    loads, stores = (memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store"))
+    fetched = sum((memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
     return Traffic(
         load_wavefronts=loads.wavefronts / max(1, loads.requests),
         store_wavefronts=stores.wavefronts / max(1, stores.requests),

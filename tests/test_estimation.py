@@ -7,8 +7,8 @@ import pytest
 from lab import kernels
 from lab.building import BuildTask, Built, build
 from lab.emulation import EmulationTask
-from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.estimation import EstimateTask, execute, traffic_of, trips_of
+from lab.emulator.results import MemoryCount
+from lab.estimation import EstimateTask, execute, loop_memory, traffic_of, trips_of
 from lab.launches import launches
 from lab.limits import gpu_for
 from lab.limits.occupancy import occupancy
@@ -57,6 +57,32 @@ def test_bank_conflicts_cost_what_they_cost():
     assert max(with_conflicts.shares, key=with_conflicts.shares.get) == "memory queue"
 
 
+def test_the_loop_from_tile_to_tile_of_a_persistent_block_is_no_part_of_the_main_loop():
+    tile = {"block_m": 64, "block_n": 64, "thread_m": 8, "thread_n": 8, "block_k": 16}
+    alone, persistent = (
+        built("gemm/sgemm.cu.j2", {**tile, "workers": workers})[0].loops["sgemm"] for workers in (0, 4)
+    )
+    assert (alone.nested, persistent.nested) == (False, False)
+    assert alone.fma == persistent.fma == 64 * 16
+
+
+def test_traffic_is_that_of_the_loop_which_fetches():
+    """The 8 k steps of a tile multiply what a loop around them fetches; C is stored behind both."""
+    made, record, _ = estimated("gemm/tiled.cu.j2", {"unroll": 1})
+    found = loop_memory(record.lines, made.ptx[record.launches[0].entry])
+    assert "global.store" in record.executed.memory
+    assert set(found) == {"global.load", "shared.load", "shared.store"}
+    assert found["shared.load"].requests <= record.executed.memory["shared.load"].requests
+    assert loop_memory((), made.ptx[record.launches[0].entry]) == {}
+
+
+def test_launches_before_the_main_one_cost_their_time():
+    found = estimated("gemm/tiled.cu.j2", {})[2]
+    assert found.delayed(10**12, 0.0) == found
+    seconds = 1e12 / (found.tflops * 1e12)
+    assert found.delayed(10**12, seconds).tflops == pytest.approx(found.tflops / 2)
+
+
 def test_a_last_round_that_does_not_fill_the_gpu_costs_a_whole_one():
     found = estimated("gemm/tiled.cu.j2", {})[2]
     assert found.on(GPU, 264, 2).tflops == found.tflops
@@ -89,6 +115,6 @@ def test_means_of_the_traffic():
         "global.load": MemoryCount(2, 0, 8, 256, 0),
         "global.copy": MemoryCount(2, 0, 32, 1024, 0),
     }
-    found = traffic_of(ExecutedCounts(0, 0, {}, {}, {}, {}, memory))
+    found = traffic_of(memory)
     assert (found.load_wavefronts, found.load_bytes, found.sectors) == (3.0, 16.0, 10.0)
     assert (found.store_wavefronts, found.store_bytes) == (0.0, 0.0)

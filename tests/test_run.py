@@ -329,6 +329,26 @@ def test_a_sequence_of_launches_is_described_launch_by_launch(experiment, tmp_pa
     assert [buffer.name for buffer in job.launches.workspace] == ["scratch"]
 
 
+def test_a_sequence_with_a_main_launch_is_read_by_that_one(tmp_path, no_gpu):
+    parameters = "{block_m: 64, block_n: 64, thread_m: 8, thread_n: 8, pack: [none, both]}"
+    (tmp_path / "packed.yaml").write_text(
+        f"question: Does it?\noperator: gemm\nproblem: {{m: 4096, n: 4096, k: 64, layout: nt}}\nemulate: {{m: 128, n: 128}}\n"
+        f"kernels:\n  - {{template: gemm/sgemm.cu.j2, parameters: {parameters}}}\narchs: [sm_90]\n"
+    )
+    found = run(tmp_path / "packed.yaml", Options(output=tmp_path / "out"), Watcher()).records
+    alone, packed = sorted(found, key=lambda record: len(record.steps))
+    assert [step.entry for step in packed.steps] == ["pack_a", "pack_b", "sgemm"]
+    assert (packed.ptx.name, packed.sass.name, packed.launch.grid) == ("sgemm", "sgemm", (4096, 1, 1))
+    assert packed.ptx.hot_loop.counts.fma == alone.ptx.hot_loop.counts.fma
+    assert packed.verification is None  # that is the GPU's
+    assert packed.emulation.verification.passed
+    # each of A and B, 1 MB, is read and written once more, at 4.8 TB/s
+    rooflines = [next(b for b in one.prediction.bounds if b.name == "roofline") for one in (alone, packed)]
+    before, after = (alone.flops / bound.tflops / 1e12 for bound in rooflines)
+    assert after - before == pytest.approx(8 * 2 * 4096 * 64 / 4.8e12)
+    assert packed.estimate.tflops < packed.prediction.ceiling.tflops
+
+
 def test_baselines_that_are_not_there_are_told_of_and_ptx_is_kept():
     card = CardState()
     timed = Measurement(

@@ -94,6 +94,11 @@ class LoopMix:
     live_registers: int | None
 
     @property
+    def fetches(self) -> bool:
+        """Whether it reads global memory itself, or in a loop within."""
+        return bool({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC} & self.counts.by_class.keys())
+
+    @property
     def numbers(self) -> frozenset[int]:
         """The listing lines of the body, one by one."""
         return frozenset(line for first, last in self.lines for line in range(first, last + 1))

@@ -59,7 +59,7 @@ class MainLoop:
         hot: The hot loop, in a kernel without loops all of it.
         before: Of the loop around it, what precedes the hot loop; empty where there is none.
         after: What follows it.
-        nested: There is a loop around it.
+        nested: A loop around it is part of the main loop: it fetches what this one multiplies.
         fma: Fused multiply-add instructions of the hot loop.
     """
 
@@ -140,7 +140,8 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
     if hot is None:
         everything = _slots(function, code, range(len(function.instructions)))
         return MainLoop(everything, (), (), nested=False, fma=sum(slot.fma > 0 for slot in everything))
-    around = mix.around(hot)
+    # a loop that fetches what it multiplies is whole; one around it goes from tile to tile of a persistent block
+    around = None if hot.fetches else mix.around(hot)
     inside, own = _places(function, hot.numbers), _places(function, mix.own_lines(around) if around else frozenset())
     body = _slots(function, code, inside)
     return MainLoop(
