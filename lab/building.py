@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
+
+from pebble import ProcessExpired
 
 from lab import toolchain
 from lab.errors import CompileError, ReaderError
@@ -17,6 +21,9 @@ from lab.pipeline import MainLoop, machine_of, main_loop
 from lab.plan import Planned
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 from lab.toolchain.cubin import code
+
+BUILD_TIMEOUT_S = 300.0
+"""A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,23 @@ def build(task: BuildTask) -> Built | BuildFailure:
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
+
+
+def outcome_of(future: Future[Any]) -> Built | BuildFailure:
+    """What became of a build in a worker process of its own.
+
+    Raises:
+        MissingToolError: as `build`.
+    """
+    try:
+        outcome: Built | BuildFailure = future.result()
+    except TimeoutError:
+        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
+    except MemoryError:
+        return BuildFailure("the build needs more memory than its share")
+    except ProcessExpired as error:
+        return BuildFailure(f"the build process ended by itself: {error}")
+    return outcome
 
 
 def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:

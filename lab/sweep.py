@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 from pebble import ProcessExpired, ProcessPool
 
 from lab import records, workers
-from lab.building import BuildFailure, Built, build, build_task
+from lab.building import BUILD_TIMEOUT_S, BuildFailure, Built, build, build_task, outcome_of
 from lab.emulation import EmulationTask, not_executed
 from lab.errors import MissingToolError
 from lab.estimation import EstimateTask, execute
@@ -38,8 +38,6 @@ from lab.store import EmulationRecord, Store, VariantRecord, Writer
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
 
-BUILD_TIMEOUT_S = 300.0
-"""A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
 
 DRIFT = 0.02
 """A baseline that moves by more from one GPU worker to the next is remarked on."""
@@ -190,7 +188,7 @@ class Sweep:
             if self._killed(future, f"build {ones[0].variant}"):
                 self._build(ones)
             else:
-                self._built(ones, _outcome(future))
+                self._built(ones, outcome_of(future))
 
     def _spare(self, planned: Sequence[Planned]) -> None:
         """Choose the variants that are not executed on the CPU, where the experiment limits their number."""
@@ -393,18 +391,6 @@ class Sweep:
 def _code(planned: Planned) -> tuple[object, ...]:
     """What decides a build."""
     return (planned.toolchain.name, planned.toolchain.version, planned.request, planned.launches.entries)
-
-
-def _outcome(future: Future[Any]) -> Built | BuildFailure:
-    try:
-        outcome: Built | BuildFailure = future.result()
-    except TimeoutError:
-        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
-    except MemoryError:
-        return BuildFailure("the build needs more memory than its share")
-    except ProcessExpired as error:
-        return BuildFailure(f"the build process ended by itself: {error}")
-    return outcome
 
 
 def _emulation(future: Future[Any], task: EmulationTask) -> tuple[EmulationRecord, Estimate | None]:

@@ -332,7 +332,7 @@ def test_a_sequence_of_launches_is_described_launch_by_launch(experiment, tmp_pa
 def test_a_sequence_with_a_main_launch_is_read_by_that_one(tmp_path, no_gpu):
     parameters = "{block_m: 64, block_n: 64, thread_m: 8, thread_n: 8, pack: [none, both]}"
     (tmp_path / "packed.yaml").write_text(
-        f"question: Does it?\noperator: gemm\nproblem: {{m: 4096, n: 4096, k: 64, layout: nt}}\nemulate: {{m: 128, n: 128}}\n"
+        f"question: Does it?\noperator: gemm\nproblem: {{m: 4096, n: 4096, k: 64}}\nemulate: {{m: 128, n: 128}}\n"
         f"kernels:\n  - {{template: gemm/sgemm.cu.j2, parameters: {parameters}}}\narchs: [sm_90]\n"
     )
     found = run(tmp_path / "packed.yaml", Options(output=tmp_path / "out"), Watcher()).records

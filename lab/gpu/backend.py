@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,18 @@ from lab.operators.base import Array, Expected, Inputs
 
 Launch = Callable[[], None]
 """Queues one computation, a launch or a sequence of them, on the backend's stream and returns at once."""
+
+
+def in_turn(queues: Sequence[Launch]) -> Launch:
+    """One computation of several."""
+    if len(queues) == 1:
+        return queues[0]
+
+    def launch() -> None:
+        for queue in queues:
+            queue()
+
+    return launch
 
 
 class RefusedError(LabError):

@@ -22,6 +22,7 @@ from lab.gpu.backend import (
     Launch,
     RefusedError,
     Timing,
+    in_turn,
 )
 from lab.gpu.baselines import Cublas
 from lab.gpu.compare import Comparer, comparer
@@ -148,14 +149,7 @@ class CudaBackend:
         queues = [self._zeroing(self._workspace[wanted.name]) for wanted in job.launches.workspace if wanted.zero] + [
             self.queue(module, step, job.launches, self._loaded, self._pointers) for step in job.launches.steps
         ]
-        if len(queues) == 1:
-            return queues[0]
-
-        def launch() -> None:
-            for queue in queues:
-                queue()
-
-        return launch
+        return in_turn(queues)
 
     def queue(
         self,

@@ -12,7 +12,7 @@ import pycuda.driver as cuda
 
 from lab import operators, toolchain
 from lab.expressions import Scalar
-from lab.gpu.backend import Baseline, DeviceError, Launch, RefusedError
+from lab.gpu.backend import Baseline, DeviceError, Launch, RefusedError, in_turn
 from lab.launches import Launches
 from lab.operators.base import Inputs
 
@@ -77,14 +77,7 @@ class CudaField:
         inputs, pointers = self._inputs(problem), {**self._pointers, **addresses}
         module = self._modules[name]
         queues += [self._backend.queue(module, step, launches, inputs, pointers) for step in launches.steps]
-        if len(queues) == 1:
-            return queues[0]
-
-        def launch() -> None:
-            for queue in queues:
-                queue()
-
-        return launch
+        return in_turn(queues)
 
     def baseline(self, problem: Mapping[str, Scalar]) -> Baseline:
         """CuBLAS on the same buffers."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessPool
 
 from lab import kernels, workers
-from lab.building import BuildFailure, BuildTask, Built, build
+from lab.building import BUILD_TIMEOUT_S, BuildFailure, BuildTask, Built, build, outcome_of
 from lab.expressions import Scalar
 from lab.launches import Launches, launches
 from lab.library.logic import Size
@@ -27,7 +27,6 @@ from lab.tune.model import Loop, loop_of, pass_ms, product_ms, tile_of
 from lab.tune.protocol import Candidate
 from lab.tune.values import KernelFacts
 
-BUILD_TIMEOUT_S = 300.0
 _PROBES: tuple[Size, ...] = ((4096, 4096, 4096), (4095, 4095, 4095), (16, 16, 16), (7, 7, 7))
 """Sizes whose launches, together, use every entry point that a kernel has: large and small, aligned and not."""
 
@@ -121,7 +120,7 @@ class Workshop:
                 waiting[self._pool.schedule(build, args=[task], timeout=BUILD_TIMEOUT_S)] = (one, identity)
             names[one.name] = identity
         for done in as_completed(waiting):
-            kernel = self._kernel(*waiting[done], _outcome(done))
+            kernel = self._kernel(*waiting[done], outcome_of(done))
             self.known[kernel.facts.id] = kernel
             self.built(kernel.facts)
         return {name: self.known[identity] for name, identity in names.items()}
@@ -191,15 +190,3 @@ def _entries(one: Candidate) -> tuple[str, ...]:
         for entry in launches(one.group.template, one.parameters, one.group.type.problem(size)).entries
     )
     return tuple(dict.fromkeys(found))
-
-
-def _outcome(future: Future[Any]) -> Built | BuildFailure:
-    try:
-        outcome: Built | BuildFailure = future.result()
-    except TimeoutError:
-        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
-    except MemoryError:
-        return BuildFailure("the build needs more memory than its share")
-    except ProcessExpired as error:
-        return BuildFailure(f"the build process ended by itself: {error}")
-    return outcome
