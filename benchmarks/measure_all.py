@@ -40,7 +40,8 @@ def main() -> None:
 def once(name: str, target: Path, seconds: float | None) -> bool:
     """Run and publish one; whether all its variants came to their end."""
     start, run = time.monotonic(), ROOT / "reports" / name
-    command = [sys.executable, "-m", "lab", "run", str(ROOT / "experiments" / f"{name}.yaml"), "-o", str(run)]
+    # paths from the repository's root: the command is published, too
+    command = [sys.executable, "-m", "lab", "run", f"experiments/{name}.yaml", "-o", f"reports/{name}"]
     process = subprocess.Popen(command, cwd=ROOT)
     try:
         code = process.wait(seconds)
