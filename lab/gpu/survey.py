@@ -6,7 +6,7 @@ is loaded once; a size is a set of arguments. Every kernel is checked at every s
 device computes, and that launch is its warm-up. Then
 
 1. each kernel gets one sample, L2 flushed before it;
-2. those that are more than `drop` slower than the fastest get no other;
+2. those that are more than `drop` slower than the fastest of them get no other;
 3. the rest, with the baseline, take turns until each has its samples: cold ones, or warm ones in batches where the
    fastest is so short that an event would weigh.
 """
@@ -224,7 +224,8 @@ class Surveyor:
         for name, launch in launches.items():
             self._begin("measurement", name)
             pilots[name] = self._backend.time(launch, batch=1, lead_ms=plan.LEAST_LEAD_MS, rewarm=False)
-        best = min(pilot.ms for pilot in pilots.values())
+        # of the kernels: a baseline that beats them all must not leave the best of them with one sample
+        best = min(pilot.ms for name, pilot in pilots.items() if name != BASELINE or len(pilots) == 1)
         cold = policy.flush is Flush.ON or (policy.flush is Flush.AUTO and best * 1e3 >= policy.batch_below_us)
         limit = math.inf if policy.drop is None else best * (1 + policy.drop) + JITTER_MS
         kept = [name for name, pilot in pilots.items() if pilot.ms <= limit or name in order.kept or name == BASELINE]

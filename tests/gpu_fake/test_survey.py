@@ -70,6 +70,12 @@ def test_the_baseline_takes_turns_with_the_kernels():
     assert times == ["1", "1.05", "2"] * 3
 
 
+def test_a_faster_baseline_drops_nobody():
+    points = survey(FakeDevice(), {"fast": b"8.0", "near": b"8.8", "far": b"13"}, baseline=True, samples=3)
+    assert points[BASELINE].samples.median < 8.0
+    assert [points[name].samples.n for name in ("fast", "near", "far")] == [3, 3, 1]
+
+
 def test_the_field_is_made_once_and_the_reference_once_a_size():
     device = FakeDevice()
     surveyor = Surveyor(device, lambda *_: None)
