@@ -13,9 +13,10 @@ import pytest
 from pebble import ProcessExpired, ProcessPool
 
 from lab import workers
+from lab.building import outcome_of
 from lab.emulation import EmulationTask
 from lab.launches import Launches
-from lab.sweep import _emulation, _outcome
+from lab.sweep import _emulation
 
 MEGABYTE = 1 << 20
 LIMIT = 1 << 30
@@ -54,7 +55,7 @@ def test_memory_beyond_the_share_is_this_tasks_failure_in_words(pool):
     assert pool.schedule(take, args=[100]).result() == 100 * MEGABYTE
     future = pool.schedule(take, args=[2000])
     assert isinstance(future.exception(), MemoryError)
-    assert _outcome(future).reason == "the build needs more memory than its share"
+    assert outcome_of(future).reason == "the build needs more memory than its share"
     assert _emulation(future, TASK)[0].unsupported.startswith("the emulation needs more memory than its share")
     assert pool.schedule(limit).result() == LIMIT  # the worker goes on
 
@@ -67,7 +68,7 @@ def test_a_compiler_that_is_run_as_a_command_has_the_same_limit(pool):
 def test_work_that_does_not_end_is_stopped(pool):
     future = pool.schedule(time.sleep, args=[600], timeout=0.5)
     assert isinstance(future.exception(), TimeoutError)
-    assert _outcome(future).reason == "the build took longer than 300 s"
+    assert outcome_of(future).reason == "the build took longer than 300 s"
     assert "took longer than 300 s" in _emulation(future, TASK)[0].unsupported
     assert pool.schedule(limit).result() == LIMIT  # in a new worker
 
@@ -75,7 +76,7 @@ def test_work_that_does_not_end_is_stopped(pool):
 def test_a_worker_that_dies_of_its_work_costs_that_work(pool):
     future = pool.schedule(kill_myself)
     assert isinstance(future.exception(), ProcessExpired)
-    assert _outcome(future).reason.startswith("the build process ended by itself")
+    assert outcome_of(future).reason.startswith("the build process ended by itself")
     assert _emulation(future, TASK)[0].unsupported.startswith("the emulating process ended by itself")
     assert pool.schedule(take, args=[1]).result() == MEGABYTE
 
