@@ -86,7 +86,7 @@ def experiment(tmp_path):
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(pipeline, "probe", lambda: "Nothing was measured: there is no GPU.")
+    monkeypatch.setattr(pipeline.describe, "probe", lambda: "Nothing was measured: there is no GPU.")
 
 
 def test_without_a_gpu_everything_but_times(experiment, tmp_path, no_gpu):
@@ -216,7 +216,7 @@ class PlayedSession:
 
 @pytest.fixture
 def played(monkeypatch):
-    monkeypatch.setattr(pipeline, "probe", lambda: H200)
+    monkeypatch.setattr(pipeline.describe, "probe", lambda: H200)
     monkeypatch.setattr(pipeline, "GpuSession", PlayedSession)
     PlayedSession.jobs, PlayedSession.restarts = [], 0
     return PlayedSession

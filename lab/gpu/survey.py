@@ -22,18 +22,22 @@ from lab.expressions import Scalar
 from lab.gpu import plan
 from lab.gpu.backend import Backend, BaselineMissingError, DeviceError, Field, Launch, RefusedError
 from lab.gpu.job import Flush
-from lab.launches import Launches
+from lab.launches import Launches, Workspace
 from lab.measurement import Samples
+from lab.operators.fields import tolerance_of_sums
 
 BASELINE = "cublas"
 """Name of the baseline's point."""
 
-TOLERANCE = 16 * 2.0**-24
+TOLERANCE = tolerance_of_sums("float32")
 """Of float32, relative to the norms of a row of A and a column of B: `lab.operators.gemm.Gemm.verify` says why."""
 
 BATCH_MS = 0.2
 MOST_LAUNCHES = 32
 """Batches are shorter than a sweep's: the host queues a launch in microseconds, and there are many points."""
+
+_ALIGNMENT = 256
+"""Bytes: CUDA aligns every allocation to so many (CUDA C++ Programming Guide, device memory accesses)."""
 
 JITTER_MS = 0.003
 """A single sample of a short kernel tells nothing finer: the resolution of events and what a launch scatters by."""
@@ -135,6 +139,11 @@ class Point:
     error: float | None = None
     failure: str = ""
     note: str = ""
+
+
+def room(buffer: Workspace) -> int:
+    """Bytes that a scratch buffer takes where several lie one behind the other, each aligned like an allocation."""
+    return -(-buffer.bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class Surveyor:

@@ -63,7 +63,7 @@ def write(folder, halving=""):
 
 def play(file, folder, observer, **options):
     with (
-        mock.patch("lab.tuning.run.probe", return_value=H200),
+        mock.patch("lab.gpu.describe.probe", return_value=H200),
         mock.patch("lab.tuning.run.GpuSession", partial(GpuSession, FakeDevice)),
     ):
         return tune(file, Options(output=folder, jobs=1, **options), observer)
