@@ -16,7 +16,7 @@ from lab.expressions import Scalar
 from lab.kernels import ELEMENT_BYTES
 from lab.library.logic import Logic, Loss
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when the JSON's shape changes; another version is refused, never misread."""
 
 ALIGNMENT = 256

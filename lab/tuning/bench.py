@@ -157,6 +157,7 @@ class Measured:
         """Hand the sizes to the GPU one after another."""
         policy = SurveyPolicy(
             samples=self.timing.samples,
+            enough_ms=self.timing.enough_ms,
             drop=drop,
             flush=Flush.of(self.timing.cache),
             verify=self.timing.verify,
@@ -200,15 +201,14 @@ class Measured:
 
 
 def ground_of(of: ProblemType, tasks: Sequence[Task], seed: int) -> Ground:
-    """Buffers that hold every size of the tasks; workspaces are taken to grow with m n, or with k."""
+    """Buffers that hold every size of the tasks; workspaces are taken to grow with k, or with one of the matrices."""
     sizes = [task.size for task in tasks] or [(1, 1, 1)]
-    widest = max(sizes, key=lambda size: (size[0] * size[1], size[2]))
-    deepest = max(sizes, key=lambda size: (size[2], size[0] * size[1]))
+    m, n, k = 0, 1, 2
+    extremes = {max(sizes, key=lambda size: (size[i] * size[j], sum(size))) for i, j in ((m, n), (m, k), (n, k))}
+    extremes.add(max(sizes, key=lambda size: (size[k], size[m] * size[n])))
     built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
     workspaces = [
-        sum(room(buffer) for buffer in one.launches(size).workspace)
-        for size in (widest, deepest)
-        for one in built.values()
+        sum(room(buffer) for buffer in one.launches(size).workspace) for size in extremes for one in built.values()
     ]
     elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
     return Ground(of.dtype, elements, max(workspaces, default=0), seed)

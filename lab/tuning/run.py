@@ -215,6 +215,7 @@ class _Work:
                 "kernels": list(made.logic.kernels),
                 "splits": len(made.logic.splits),
                 "exact": len(made.logic.exact),
+                "interpolated": made.interpolated,
                 "loss": asdict(made.loss),
                 "held_out": asdict(made.held_out) if made.held_out else None,
             }

@@ -20,7 +20,7 @@ arch: sm_90
 baselines: [cublas]
 {halving}
 timing: {{samples: 2, warmup_ms: 0}}
-library: {{name: small, held_out: 3, refine: 2}}
+library: {{name: small, held_out: 3, refine: 4}}
 groups:
   - name: tensile
     template: gemm/tensile.cu.j2
