@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LOG_LINES = 12
 """Lines of a failed variant's log that the table of failures shows."""
 
+PROBLEMS_A_PAGE = 12
+"""Rows of the table of problems that are shown at once."""
+
 MOST_LOGS = 50
 """Failed variants whose logs are shown; the others keep their reason and a link."""
 
@@ -87,6 +90,7 @@ def page(
                 (one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays
             ],
             repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
+            page_rows=PROBLEMS_A_PAGE,
             problems=len(by_problem(analysis.run, analysis.records)),
         )
     )
