@@ -52,7 +52,11 @@ class TensorMap:
         stride = self.leading * element_bytes
         if stride % ADDRESS_ALIGNMENT or not 1 <= stride <= _MOST_STRIDE:
             step = ADDRESS_ALIGNMENT // element_bytes
-            return "leading", self.leading, f"a multiple of {step}: columns begin at multiples of {ADDRESS_ALIGNMENT} bytes"
+            return (
+                "leading",
+                self.leading,
+                f"a multiple of {step}: columns begin at multiples of {ADDRESS_ALIGNMENT} bytes",
+            )
         for size in self.box:
             if not 1 <= size <= _MOST_BOX:
                 return "box", size, f"1 to {_MOST_BOX}"
