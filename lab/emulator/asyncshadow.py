@@ -148,7 +148,7 @@ class AsyncShadow:
     def see(self, mbarriers: Array, parities: Array, threads: Array, blocks: Array) -> None:
         """Threads learn that the latest phase with a parity is complete.
 
-        A wait may end at once where that parity is the one of the latest phase that the warp knew to be complete (before
+        A wait may end at once where that parity is that of the latest phase that the warp knew to be complete (before
         the first phase, the odd parity): then it has learnt nothing.
         """
         warps = threads >> 5
