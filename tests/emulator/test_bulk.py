@@ -86,14 +86,19 @@ def test_a_box_is_counted_as_what_it_moves():
 
 
 def test_a_line_arrives():
-    body = START + "if (t == 0) { expect(&full[0], 1024); line(tile[0], in + 4, 512, &full[0]); line(tile[0] + 128, in, 512, &full[0]); }"
+    body = (
+        START
+        + "if (t == 0) { expect(&full[0], 1024); line(tile[0], in + 4, 512, &full[0]); line(tile[0] + 128, in, 512, &full[0]); }"
+    )
     emulation, out = run(body + "wait(&full[0], 0);" + STORE)
     assert emulation.clean, emulation.findings
     flat = MATRIX.reshape(-1)
     assert (out == np.concatenate([flat[4:132], flat[:128]])).all()
 
 
-RING = START + """
+RING = (
+    START
+    + """
     float sum = 0;
     for (int s = 0; s < 6; ++s) {
         if (t == 32) {
@@ -108,6 +113,7 @@ RING = START + """
     }
     out[blockIdx.x * 256 + t] = sum;
 """
+)
 
 
 def test_a_ring_needs_no_barrier_of_the_block():
@@ -123,13 +129,16 @@ def test_checks_can_be_switched_off():
     assert out.any()
 
 
-POLLED = START + """
+POLLED = (
+    START
+    + """
     if (t >= 96) { for (int i = 0; i < 3; ++i) __nanosleep(10); if (t == 96) { expect(&full[0], 1024); box(tile[0], &full[0], x, y); } }
     unsigned done = 0;
     while (!done)
         asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(at(&full[0])) : "memory");
 """
+)
 TOGETHER = """
     if (t == 0) { init(&full[0], 128); fence(); } __syncthreads();
     tile[0][t] = tile[0][t + 128] = t;
@@ -196,7 +205,9 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "kind"), [(body, kind) for _, body, kind in WRONG], ids=[name for name, _, _ in WRONG])
+@pytest.mark.parametrize(
+    ("body", "kind"), [(body, kind) for _, body, kind in WRONG], ids=[name for name, _, _ in WRONG]
+)
 def test_wrong_uses_are_found(body, kind, monkeypatch):
     monkeypatch.setattr(api, "DEFAULT_MAX_STEPS", 100_000)
     emulation, _ = run(body)
