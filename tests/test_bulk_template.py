@@ -1,4 +1,4 @@
-"""The SGEMM with bulk copies: when it is launched, what faults planted in it are found, and what is read off its code."""
+"""The SGEMM with bulk copies: when it is launched, whether planted faults are found, what is read off its code."""
 
 import functools
 

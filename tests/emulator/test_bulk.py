@@ -18,14 +18,16 @@ extern "C" __global__ void k(const __grid_constant__ Map map, const float* __res
     const auto at = [](const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); };
     const auto init = [&](void* bar, unsigned count) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at(bar)), "r"(count) : "memory"); };
-    const auto inval = [&](void* bar) { asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(at(bar)) : "memory"); };
+    const auto inval = [&](void* bar) {
+        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(at(bar)) : "memory"); };
     const auto expect = [&](void* bar, unsigned bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at(bar)), "r"(bytes) : "memory"); };
     const auto arrive = [&](void* bar) {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at(bar)) : "memory"); };
     const auto box = [&](float* to, void* bar, int c0, int c1) {
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                     "[%0], [%1, {%2, %3}], [%4];" ::"r"(at(to)), "l"(&map), "r"(c0), "r"(c1), "r"(at(bar)) : "memory"); };
+                     "[%0], [%1, {%2, %3}], [%4];"
+                     ::"r"(at(to)), "l"(&map), "r"(c0), "r"(c1), "r"(at(bar)) : "memory"); };
     const auto line = [&](void* to, const void* from, unsigned bytes, void* bar) {
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                      ::"r"(at(to)), "l"(from), "r"(bytes), "r"(at(bar)) : "memory"); };
@@ -37,7 +39,10 @@ extern "C" __global__ void k(const __grid_constant__ Map map, const float* __res
     BODY
 }
 """
-START = "if (t == 0) { init(&full[0], 1); init(&full[1], 1); init(&empty[0], 4); init(&empty[1], 4); fence(); } __syncthreads();"
+START = (
+    "if (t == 0) { init(&full[0], 1); init(&full[1], 1); init(&empty[0], 4); init(&empty[1], 4); fence(); }"
+    " __syncthreads();"
+)
 ONE_BOX = START + "if (t == 0) { expect(&full[0], 1024); box(tile[0], &full[0], x, y); }"
 STORE = "for (int i = t; i < 256; i += 128) out[blockIdx.x * 256 + i] = tile[0][i];"
 MATRIX = np.arange(1, 40 * 24 + 1, dtype=np.float32).reshape(24, 40)  # 24 columns of 40 rows
@@ -86,10 +91,8 @@ def test_a_box_is_counted_as_what_it_moves():
 
 
 def test_a_line_arrives():
-    body = (
-        START
-        + "if (t == 0) { expect(&full[0], 1024); line(tile[0], in + 4, 512, &full[0]); line(tile[0] + 128, in, 512, &full[0]); }"
-    )
+    lines = "line(tile[0], in + 4, 512, &full[0]); line(tile[0] + 128, in, 512, &full[0]);"
+    body = START + "if (t == 0) { expect(&full[0], 1024); " + lines + "}"
     emulation, out = run(body + "wait(&full[0], 0);" + STORE)
     assert emulation.clean, emulation.findings
     flat = MATRIX.reshape(-1)
@@ -132,7 +135,10 @@ def test_checks_can_be_switched_off():
 POLLED = (
     START
     + """
-    if (t >= 96) { for (int i = 0; i < 3; ++i) __nanosleep(10); if (t == 96) { expect(&full[0], 1024); box(tile[0], &full[0], x, y); } }
+    if (t >= 96) {
+        for (int i = 0; i < 3; ++i) __nanosleep(10);
+        if (t == 96) { expect(&full[0], 1024); box(tile[0], &full[0], x, y); }
+    }
     unsigned done = 0;
     while (!done)
         asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
@@ -168,40 +174,44 @@ def test_a_poll_that_never_succeeds_is_a_deadlock():
     assert kinds(emulation) == {"mbarrier-deadlock"}
 
 
+ASKED, WAIT = ONE_BOX[len(START) :], "wait(&full[0], 0);"
+BY_HAND = """
+    const Map* m = reinterpret_cast<const Map*>(in);
+    if (t == 0) asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                             "[%0], [%1, {%2, %2}], [%3];"
+                             ::"r"(at(tile)), "l"(m), "r"(x), "r"(at(&full[0])) : "memory");
+"""
+CROOKED = 'if (t == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(tile) + 4));'
 WRONG = [
     ("no wait", ONE_BOX + STORE, "async-not-waited"),
     ("one warp waits", ONE_BOX + "if (t < 32) wait(&full[0], 0);" + STORE, "async-not-waited"),
     ("wrong parity", ONE_BOX + "wait(&full[0], 1);" + STORE, "mbarrier-deadlock"),
     ("other mbarrier", ONE_BOX + "if (t == 0) expect(&full[1], 0); wait(&full[1], 0);" + STORE, "async-not-waited"),
-    ("too many bytes", ONE_BOX.replace("1024", "1040") + "wait(&full[0], 0);" + STORE, "mbarrier-deadlock"),
-    ("too few bytes", ONE_BOX.replace("1024", "1008") + "wait(&full[0], 0);" + STORE, "mbarrier-deadlock"),
-    ("no arrival", ONE_BOX.replace("expect(&full[0], 1024); ", "") + "wait(&full[0], 0);" + STORE, "mbarrier-deadlock"),
-    ("count of 2", ONE_BOX.replace("init(&full[0], 1)", "init(&full[0], 2)") + "wait(&full[0], 0);", "mbarrier-deadlock"),
-    ("no init", ONE_BOX.replace("init(&full[0], 1); ", "") + "wait(&full[0], 0);" + STORE, "mbarrier-misuse"),
+    ("too many bytes", ONE_BOX.replace("1024", "1040") + WAIT + STORE, "mbarrier-deadlock"),
+    ("too few bytes", ONE_BOX.replace("1024", "1008") + WAIT + STORE, "mbarrier-deadlock"),
+    ("no arrival", ONE_BOX.replace("expect(&full[0], 1024); ", "") + WAIT + STORE, "mbarrier-deadlock"),
+    ("count of 2", ONE_BOX.replace("init(&full[0], 1)", "init(&full[0], 2)") + WAIT, "mbarrier-deadlock"),
+    ("no init", ONE_BOX.replace("init(&full[0], 1); ", "") + WAIT + STORE, "mbarrier-misuse"),
     ("count of 0", START.replace("init(&full[0], 1)", "init(&full[0], 0)"), "mbarrier-misuse"),
     ("init twice", START + "if (t == 0) init(&full[0], 1);", "mbarrier-misuse"),
-    ("inval too early", ONE_BOX + "if (t == 0) inval(&full[0]); __syncthreads(); wait(&full[0], 0);", "mbarrier-misuse"),
+    ("inval too early", ONE_BOX + "if (t == 0) inval(&full[0]); __syncthreads();" + WAIT, "mbarrier-misuse"),
     ("one arrival more", START + "if (t == 0) { expect(&full[0], 16); arrive(&full[0]); }", "mbarrier-misuse"),
     ("store over it", START + "full[0] = t;", "mbarrier-misuse"),
     ("load of it", START + "out[t] = full[0];", "mbarrier-misuse"),
     ("too large a count", START + "if (t == 0) expect(&full[0], 1 << 20);", "mbarrier-misuse"),
-    ("no fence", ONE_BOX.replace(" fence();", "") + "wait(&full[0], 0);" + STORE, "missing-proxy-fence"),
-    ("no barrier after init", ONE_BOX.replace("__syncthreads();", "") + "wait(&full[0], 0);", "shared-race"),
-    ("generic writes before", START + "tile[0][t] = 1; __syncthreads();" + ONE_BOX[len(START) :] + "wait(&full[0], 0);" + STORE,
-     "missing-proxy-fence"),
+    ("no fence", ONE_BOX.replace(" fence();", "") + WAIT + STORE, "missing-proxy-fence"),
+    ("no barrier after init", ONE_BOX.replace("__syncthreads();", "") + WAIT, "shared-race"),
+    ("generic writes before", START + "tile[0][t] = 1; __syncthreads();" + ASKED + WAIT, "missing-proxy-fence"),
     ("refilled while read", RING.replace("if (s >= 2) wait(&empty[s % 2], s / 2 - 1 & 1);", ""), "shared-race"),
-    ("refilled before it came", ONE_BOX.replace("box(tile", "line(tile[0], in, 16, &full[1]); box(tile"), "async-not-waited"),
+    ("refilled too early", ONE_BOX.replace("box(", "line(tile[0], in, 16, &full[1]); box("), "async-not-waited"),
     ("target between lines", ONE_BOX.replace("box(tile[0]", "box(tile[0] + 4"), "misaligned"),
     ("target beyond", ONE_BOX.replace("box(tile[0]", "box(tile[1] + 32"), "out-of-bounds"),
     ("size", START + "if (t == 0) line(tile[0], in, 20, &full[0]);", "misaligned"),
     ("source", START + "if (t == 0) line(tile[0], in + 1, 16, &full[0]);", "misaligned"),
     ("line target", START + "if (t == 0) line(tile[0] + 1, in, 16, &full[0]);", "misaligned"),
     ("source beyond", START + "if (t == 0) line(tile[0], in + 956, 32, &full[0]);", "out-of-bounds"),
-    ("no map", ONE_BOX.replace("box(", "const Map* m = reinterpret_cast<const Map*>(in); asm volatile(\"cp.async.bulk.tensor.2d"
-     ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2}], [%3];\" ::\"r\"(at(tile)), \"l\"(m), \"r\"(x), "
-     "\"r\"(at(&full[0])) : \"memory\"); if (0) box("), "out-of-bounds"),
-    ("mbarrier between words", START + 'if (t == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(tile) + 4));',
-     "misaligned"),
+    ("no map", START + BY_HAND, "out-of-bounds"),
+    ("mbarrier between words", START + CROOKED, "misaligned"),
 ]  # fmt: skip
 
 
