@@ -75,7 +75,7 @@ def loop_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> dict[str, Mem
 
 def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
     """Mean costs of memory instructions, from what was counted of them by the keys of `ExecutedCounts.memory`."""
-    loads, stores = (memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store"))
+    loads, stores, copies = (memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store", "shared.copy"))
     fetched = sum((memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
     return Traffic(
         load_wavefronts=loads.wavefronts / max(1, loads.requests),
@@ -83,6 +83,7 @@ def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
         load_bytes=loads.bytes_used / max(1, loads.requests) / WARP,
         store_bytes=stores.bytes_used / max(1, stores.requests) / WARP,
         sectors=fetched.sectors_per_request,
+        copy_wavefronts=copies.wavefronts / max(1, copies.requests),
     )
 
 

@@ -40,6 +40,7 @@ class Cause(StrEnum):
 @dataclass(slots=True)
 class _Warp:
     block: int
+    asks: bool  # whether it is the warp of its block that asks for bulk copies
     at: int = 0  # instructions issued
     ready: float = 0.0
     why: Cause = Cause.STALL  # what `ready` waits for
@@ -83,7 +84,8 @@ class _Simulation:
         self._extra = [clashes.get(slot.clash, 0.0) for slot in path]
         self._passes = [passes(slot, traffic) for slot in path]
         each = max(1, warps // blocks)
-        self._warps = [_Warp(i // each) for i in range(warps)]
+        self._warps = [_Warp(i // each, asks=i % each == 0) for i in range(warps)]
+        self._bulk: defaultdict[tuple[int, int], float] = defaultdict(float)  # block, iteration: the last copy arrives
         self._each = each
         self._end = len(path) * (_WARM + _COUNTED)
         self._free = {Unit.INTEGER: 0.0, Unit.DOUBLE: 0.0}
@@ -95,8 +97,10 @@ class _Simulation:
 
     def run(self) -> Cycles:
         """Issue until every warp has done its iterations."""
-        now, last, warm = 0.0, 0, len(self._path) * _WARM * len(self._warps)
-        issued = 0
+        now, last = 0.0, 0
+        warm, issued = _WARM * sum(warp.asks or not slot.once for warp in self._warps for slot in self._path), 0
+        for warp in self._warps:
+            self._skip(warp)
         while True:
             chosen, soonest, cause = self._choose(now, last)
             if chosen is None:
@@ -154,16 +158,32 @@ class _Simulation:
             done = max(warp.groups[: len(warp.groups) - slot.left])
             if done > ready:
                 ready, why = done, Cause.GLOBAL
+        elif slot.unit is Unit.PHASE:
+            # the text does not say how many stages there are: two, so the copy was asked for an iteration ago
+            done = self._bulk.get((warp.block, warp.at // len(self._path) - 1), 0.0)
+            if done > ready:
+                ready, why = done, Cause.GLOBAL
         return ready, why
 
+    def _skip(self, warp: _Warp) -> None:
+        """Leave out what another warp of the block issues."""
+        while not warp.asks and warp.at < self._end and self._path[warp.at % len(self._path)].once:
+            warp.at += 1
+
     def _issue(self, warp: _Warp, now: float) -> tuple[Slot, float]:
-        place = warp.at % len(self._path)
+        turn, place = divmod(warp.at, len(self._path))
         slot, extra = self._path[place], self._extra[place]
         warp.at += 1
+        self._skip(warp)
         warp.ready, warp.why = now + max(1, slot.control.stall) + extra, Cause.STALL
         machine, unit = self._machine, slot.unit
         if unit in (Unit.SHARED, Unit.GLOBAL, Unit.COPY):
             self._access(warp, slot, self._passes[place], now)
+        elif unit is Unit.BULK:
+            # one thread's copy for the whole block: its passes are the SM's, not a sub-partition's
+            self._data_free = max(now, self._data_free) + self._passes[place]
+            self._bulk[warp.block, turn] = self._data_free + machine.global_latency
+            self._raise(warp, slot, now + machine.variable_latency, now + machine.operands_read, Cause.LATENCY)
         elif unit is Unit.BARRIER:
             self._arrive(warp, now)
         else:

@@ -132,3 +132,21 @@ def test_passes_of_global_memory_follow_the_sectors():
     assert passes(other(Unit.GLOBAL, width=4), Traffic(sectors=32.0)) == 16.0
     assert passes(other(Unit.COPY, width=16), Traffic()) == 4.0
     assert passes(fma(), Traffic(sectors=32.0)) == 0.0
+
+
+def test_one_warp_of_a_block_issues_what_it_does_alone():
+    alone = replace(other(), once=True)
+    cycles = simulate([*[fma()] * 30, *[alone] * 10], warps=4, blocks=2, machine=MACHINE, traffic=TRAFFIC)
+    assert cycles.total == 4 * 30 + 2 * 10
+
+
+def test_bulk_copies_are_waited_for_an_iteration_later():
+    copy, traffic = replace(other(Unit.BULK), once=True), Traffic(copy_wavefronts=64)
+    assert passes(copy, traffic) == 64
+    short, long = (
+        simulate([other(Unit.PHASE), copy, *[fma()] * n], warps=1, blocks=1, machine=MACHINE, traffic=traffic)
+        for n in (100, 2000)
+    )
+    assert short.total == pytest.approx(64 + MACHINE.global_latency, abs=3)
+    assert short.by_cause[Cause.GLOBAL] > 800
+    assert long.total == 2002
