@@ -67,7 +67,8 @@ class Filled:
     """Times at sizes that stand for all sizes around them.
 
     Attributes:
-        grid: Measured sizes, and sizes between them with interpolated times.
+        grid: Measured sizes, and sizes between them with interpolated times; kernels that are fastest nowhere are left
+            out.
         edges: For m, n and k, ascending: a size up to an edge and beyond the one before is in that edge's cell.
     """
 
@@ -105,14 +106,13 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int) -> Filled | None
     rows = np.isfinite(times)
     filled[: len(known)][rows] = times[rows]
     some = np.isfinite(filled).any(axis=1)
-    return Filled(
-        Grid(
-            tuple((int(m), int(n), int(k)) for m, n, k in sizes[some]),
-            measured.kernels,
-            tuple(map(tuple, filled[some].tolist())),
-        ),
-        edges,
+    wins = sorted(set(np.nanargmin(filled[some], axis=1).tolist()))
+    grid = Grid(
+        tuple((int(m), int(n), int(k)) for m, n, k in sizes[some]),
+        tuple(measured.kernels[i] for i in wins),
+        tuple(map(tuple, filled[np.ix_(some, wins)].tolist())),
     )
+    return Filled(grid, edges)
 
 
 def waves(blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
@@ -167,7 +167,7 @@ class _Fit:
         explained = np.log(_features(self.stair, self.sms, sizes) @ self.weights)
         explained += np.array([self.factors.get(one, usual.get(one, 0.0)) for one in _classes(sizes)])
         tree = cKDTree(self._places(self.known))
-        distance, near = tree.query(self._places(sizes), k=min(_NEAREST, len(self.known)))
+        distance, near = tree.query(self._places(sizes), k=min(_NEAREST, len(self.known)), workers=-1)
         distance, near = distance.reshape(len(sizes), -1), near.reshape(len(sizes), -1)
         weight = 1 / (distance + _NEAR)
         times: Floats = np.exp(explained + (weight * self.rest[near]).sum(axis=1) / weight.sum(axis=1))
@@ -220,7 +220,7 @@ def _classes(sizes: Sizes) -> list[Class]:
 
 def _neighbours(known: Sizes, sizes: Sizes) -> NDArray[np.intp]:
     """Indices of the nearest measured sizes, of any class: n x neighbours."""
-    _, near = cKDTree(np.log2(known)).query(np.log2(sizes), k=min(_NEAREST, len(known)))
+    _, near = cKDTree(np.log2(known)).query(np.log2(sizes), k=min(_NEAREST, len(known)), workers=-1)
     found: NDArray[np.intp] = near.reshape(len(sizes), -1)
     return found
 
