@@ -58,6 +58,15 @@ SGEMM = {
         "streaming": True,
         "branches": False,
     },
+    "sgemm 4 x 20": {
+        "block_m": 64,
+        "block_n": 40,
+        "block_k": 16,
+        "thread_m": 4,
+        "thread_n": 20,
+        "lanes_m": 16,
+        "split_k": 2,
+    },
     "sgemm packed": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "pack": "both", "block_k": 16},
     "sgemm transposed first": {
         "block_m": 64,

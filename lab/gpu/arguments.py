@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -12,7 +12,6 @@ from lab.expressions import Scalar
 from lab.gpu.backend import RefusedError
 from lab.kernels import TENSOR_MAP
 from lab.operators.base import STORED_AS, Inputs
-from lab.tensormaps import ALIGNMENT
 
 SCALAR_TYPES = (
     "bool",
@@ -38,6 +37,8 @@ def marshal(
     pointers: Mapping[str, int],
     workspace: Mapping[str, str] = MappingProxyType({}),
     tensor_maps: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    *,
+    offsets: Sequence[int] | None = None,
 ) -> tuple[str, tuple[int | float, ...]]:
     """Resolve the arguments of a launch.
 
@@ -47,21 +48,31 @@ def marshal(
         pointers: Device address of every array and workspace buffer.
         workspace: Element type of every workspace buffer.
         tensor_maps: The encoded tensor maps, in 64-bit words.
+        offsets: Where the parameters lie; needed with tensor maps, which are aligned to more than a structure knows.
 
     Returns:
-        A format in the notation of `struct` with native alignment, which is that of kernel parameters (tensor maps,
-        which are aligned to more, have padding before them), and one number a field.
+        A format in the notation of `struct` with native alignment, which is that of all other kernel parameters, and
+        one number a field.
 
     Raises:
-        RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type.
+        RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type, offsets
+            that are not those of the arguments.
     """
+    arguments = tuple(arguments)
+    if offsets is not None and len(offsets) != len(arguments):
+        raise RefusedError(f"the kernel has {len(offsets)} parameters, the launch has {len(arguments)} arguments")
     codes, values = "", list[int | float]()
     elements = {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
-    for name, c_type in arguments:
+    for place, (name, c_type) in enumerate(arguments):
+        if offsets is not None:
+            gap = offsets[place] - struct.calcsize(codes)
+            if gap < 0:
+                raise RefusedError(f"argument {name}: the kernel's parameter {place} lies {-gap} bytes further ahead")
+            codes += "x" * gap
         if c_type == TENSOR_MAP:
             if name not in tensor_maps:
                 raise RefusedError(f"argument {name}: the launches have no such tensor map")
-            codes += "x" * (-struct.calcsize(codes) % ALIGNMENT) + "Q" * len(tensor_maps[name])
+            codes += "Q" * len(tensor_maps[name])
             values += tensor_maps[name]
             continue
         code, value = (

@@ -40,6 +40,7 @@ from lab.launches import Launch as Step
 from lab.launches import Launches
 from lab.measurement import CardState, GpuDescription
 from lab.operators.base import Array, Expected, Inputs
+from lab.toolchain.cubin import parameter_offsets
 
 GUARD_BYTES = 4096
 """Room behind every buffer that no kernel may write; its bytes are 0xFF, which reads as NaN."""
@@ -149,7 +150,8 @@ class CudaBackend:
             raise RefusedError(f"{needed} bytes of workspace do not fit; {free} are free") from error
         module = cuda.module_from_buffer(job.cubin)
         queues = [self._zeroing(self._workspace[wanted.name]) for wanted in job.launches.workspace if wanted.zero] + [
-            self.queue(module, step, job.launches, self._loaded, self._pointers) for step in job.launches.steps
+            self.queue(module, step, job.launches, self._loaded, self._pointers, cubin=job.cubin)
+            for step in job.launches.steps
         ]
         return in_turn(queues)
 
@@ -160,8 +162,10 @@ class CudaBackend:
         launches: Launches,
         inputs: Inputs,
         pointers: Mapping[str, int],
+        *,
+        cubin: bytes,
     ) -> Launch:
-        """One launch of a sequence, with everything resolved.
+        """One launch of a sequence, with everything resolved; `cubin` is what `module` was loaded from.
 
         Raises:
             RefusedError: it would be refused.
@@ -169,7 +173,8 @@ class CudaBackend:
         types = {wanted.name: wanted.dtype for wanted in launches.workspace}
         named = {name for name, kind in step.arguments if kind == TENSOR_MAP}
         maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
-        codes, values = marshal(step.arguments, inputs, pointers, types, maps)
+        offsets = parameter_offsets(cubin, step.entry) if maps else None
+        codes, values = marshal(step.arguments, inputs, pointers, types, maps, offsets=offsets)
         self._check_grid(step)
         function = module.get_function(step.entry)
         self._check_block(step, function)

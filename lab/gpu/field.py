@@ -77,7 +77,9 @@ class CudaField:
             raise RefusedError(f"the workspace takes more than the {self._workspace_bytes} bytes that were made for it")
         inputs, pointers = self._inputs(problem), {**self._pointers, **addresses}
         module = self._modules[name]
-        queues += [self._backend.queue(module, step, launches, inputs, pointers) for step in launches.steps]
+        queues += [
+            self._backend.queue(module, step, launches, inputs, pointers, cubin=cubin) for step in launches.steps
+        ]
         return in_turn(queues)
 
     def baseline(self, problem: Mapping[str, Scalar]) -> Baseline:

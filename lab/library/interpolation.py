@@ -5,8 +5,9 @@ blocks than it holds, and another wave does. Between two measured sizes a dozen 
 over measured sizes alone puts its thresholds half way, where nothing happens. So each kernel's measured times are
 explained by its own stair: a constant, the waves in which its blocks run (`waves`), and the bytes of the matrices, with
 factors of at least 0 that fit its times best (non-negative least squares, Lawson and Hanson 1974). What that leaves
-unexplained is interpolated among the nearest measured sizes, nearest above all in the number of blocks. Dimensions that
-4 does not divide get a factor of their own: kernels copy vectors of 4 elements where they may.
+unexplained is interpolated among the nearest measured sizes, nearest above all in the number of blocks and in how many
+of them the fullest SM has. Dimensions that 4 does not divide get a factor of their own: kernels copy vectors of 4
+elements where they may.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ _MOST_CELLS = 1 << 14
 _OTHER_CLASS = 1.0
 """Distance between a size that 4 divides and one that it does not, in doublings of a dimension."""
 
-_SAME_BLOCKS = 8.0
-"""Weight of a doubling of the blocks, against one of a dimension. Of 1, 2, 4 and 8 it lost the least at held-out sizes
-(1.8, 1.5, 1.2, 1.0 % in the mean) when 219 kernels at 1329 sizes of an H200 predicted 1480 others."""
+_SAME_BLOCKS, _SAME_LOAD = 4.0, 4.0
+"""Weights of a doubling of the blocks, and of the blocks of the fullest SM, against one of a dimension. Fitted with
+219 kernels at some 1300 sizes of an H200: of the weights 1 to 8 of the blocks alone, 8 lost the least at held-out
+sizes (1.8 % in the mean over 290 of any alignment); with half of it for the blocks of the fullest SM it is 1.4 %."""
 
 _NEAR = 0.05
 """Distance, in doublings, below which measured sizes count alike."""
@@ -174,10 +176,11 @@ class _Fit:
         return times
 
     def _places(self, sizes: Sizes) -> Floats:
-        """Logarithms of dimensions and blocks, and whether `VECTOR` divides the dimensions."""
-        blocks = np.log2(self.stair.blocks(sizes))[:, None]
-        places: Floats = np.hstack([np.log2(sizes), _OTHER_CLASS * (sizes % VECTOR == 0), _SAME_BLOCKS * blocks])
-        return places
+        """Logarithms of dimensions, blocks and blocks of an SM, and whether `VECTOR` divides the dimensions."""
+        blocks = self.stair.blocks(sizes)
+        load = -(-blocks // self.sms)
+        alike = np.column_stack([_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load)])
+        return np.hstack([np.log2(sizes), _OTHER_CLASS * (sizes % VECTOR == 0), alike])
 
 
 def _fit(sizes: Sizes, times: Floats, stair: Stair, sms: int) -> _Fit:

@@ -16,7 +16,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _SHT_NOBITS = 8
 _FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; the other formats keep their value in those 2 bytes
-_REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS = 0x2F, 0x12, 0x4C  # EIATTR_* as nvdisasm names them
+_REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS, _KPARAM_INFO = 0x2F, 0x12, 0x4C, 0x17  # EIATTR_* as nvdisasm names them
 
 _ENTRY = 0x10  # STO_CUDA_ENTRY in a symbol's st_other marks a kernel
 
@@ -95,6 +95,25 @@ def code(cubin: bytes, kernel: str) -> bytes:
     if found is None:
         raise ValueError(f"no kernel {kernel} in this cubin")
     return found.content
+
+
+def parameter_offsets(cubin: bytes, kernel: str) -> tuple[int, ...]:
+    """Where a kernel's parameters lie, in bytes from the first, in the order of its signature.
+
+    They need not lie as in a C structure: a parameter aligned to 64 bytes, as tensor maps are, is so in the constant
+    bank, whose parameters begin at 0x210 on sm_90.
+
+    Raises:
+        ValueError: this is no whole 64-bit ELF image.
+    """
+    try:
+        found = next((section for section in sections(cubin) if section.name == f".nv.info.{kernel}"), None)
+        payloads = [payload for key, payload in _attributes(found) if key == _KPARAM_INFO]
+        # an index, the place in the signature, the offset, and the size with other facts
+        places = dict(struct.unpack_from("<HH", payload, 4) for payload in payloads)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a whole cubin: {error}") from error
+    return tuple(places[place] for place in sorted(places))
 
 
 def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:

@@ -232,7 +232,9 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
     picked = tuple(one for one in final.kernels if one.facts.name in logic.kernels)
     held_out = None
     if held:
-        tasks = [Task(size, picked) for size in held]
+        ids = {one.facts.name: one.facts.id for one in picked}
+        # the pick's time decides what is lost, so it is never that of a first sample alone
+        tasks = [Task(size, picked, frozenset({ids[logic.kernels[logic.select(*size)]]})) for size in held]
         drop = tuning.halving.drop if tuning.halving else None
         bench.run(Stage.HELD_OUT, final.type, tasks, drop=drop, baseline=False)
         grid = _grid(final, ledger, held, Stage.HELD_OUT)

@@ -19,8 +19,8 @@ POINTERS = {"A": 0x7F0012345600, "H": 0x7F00ABCDEF00}
 WORDS = tuple(range(100, 116))
 
 
-def pack_with_map(*arguments):
-    codes, values = marshal(arguments, INPUTS, POINTERS, {}, {"map": WORDS})
+def pack_with_map(arguments, offsets):
+    codes, values = marshal(arguments, INPUTS, POINTERS, {}, {"map": WORDS}, offsets=offsets)
     return struct.pack(codes, *values)
 
 
@@ -81,13 +81,27 @@ def test_an_integer_goes_to_a_floating_parameter():
     assert pack(("m", "float32")) == struct.pack("f", 7.0)
 
 
-def test_tensor_maps_are_aligned_to_64_bytes():
-    got = pack_with_map(("m", "int32"), ("map", "tensor_map"), ("flag", "bool"), ("map", "tensor_map"), ("m", "int32"))
-    assert len(got) == 64 + 128 + 64 + 128 + 4
-    assert struct.unpack_from("16Q", got, 64) == struct.unpack_from("16Q", got, 256) == WORDS
-    assert struct.unpack_from("i", got, 384) == (7,)
+def test_tensor_maps_lie_where_the_kernel_has_them():
+    arguments = ("m", "int32"), ("map", "tensor_map"), ("flag", "bool"), ("map", "tensor_map"), ("m", "int32")
+    got = pack_with_map(arguments, (0, 48, 176, 240, 368))
+    assert len(got) == 372
+    assert struct.unpack_from("16Q", got, 48) == struct.unpack_from("16Q", got, 240) == WORDS
+    assert struct.unpack_from("i", got, 368) == (7,)
 
 
 def test_a_tensor_map_that_nobody_made_is_refused():
     with pytest.raises(RefusedError, match="argument other: the launches have no such tensor map"):
-        pack_with_map(("other", "tensor_map"))
+        pack_with_map((("other", "tensor_map"),), (0,))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        ((0, 48, 176), "the kernel has 3 parameters, the launch has 2 arguments"),
+        ((0, 2), "argument map: the kernel's parameter 1 lies 2 bytes further ahead"),
+    ],
+)
+def test_arguments_that_are_not_the_kernels_are_refused(offsets, words):
+    with pytest.raises(RefusedError) as caught:
+        pack_with_map((("m", "int32"), ("map", "tensor_map")), offsets)
+    assert str(caught.value) == words

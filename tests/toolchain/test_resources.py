@@ -109,3 +109,20 @@ def test_a_truncated_image_is_refused(built, cut):
 def test_an_image_that_is_no_cubin():
     with pytest.raises(CompileError, match="cannot be read"):
         resources("", b"MZ" + bytes(100))
+
+
+def test_parameters_lie_where_the_constant_bank_aligns_them():
+    source = """
+struct __align__(64) Map { unsigned long long words[16]; };
+extern "C" __global__ void maps(int m, const __grid_constant__ Map map, float* C, char flag) {
+    *C = m + map.words[m] + flag;
+}
+extern "C" __global__ void plain(int m, double x, char flag, float* C) { *C = m + x + flag; }
+extern "C" __global__ void none() {}
+"""
+    made = toolchain("nvrtc").compile(CompileRequest(source=source, name="maps.cu", arch="sm_90"))
+    assert cubins.parameter_offsets(made.cubin, "maps") == (0, 48, 176, 184)  # the bank's parameters begin at 0x210
+    assert cubins.parameter_offsets(made.cubin, "plain") == (0, 8, 16, 24)
+    assert cubins.parameter_offsets(made.cubin, "none") == ()
+    with pytest.raises(ValueError, match="not a whole cubin"):
+        cubins.parameter_offsets(made.cubin[:-200], "maps")
