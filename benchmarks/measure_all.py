@@ -1,4 +1,4 @@
-"""Run experiments one after another and publish what a reader needs of each.
+"""Run experiments and tuning files one after another and publish what a reader needs of each.
 
 python benchmarks/measure_all.py reports/h200 gemm_ladder gemm_unroll [--seconds 120]
 
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from publish import publish  # the module beside this one
+from ruamel.yaml import YAML
 
 from lab.errors import LabError
 
@@ -41,7 +42,9 @@ def once(name: str, target: Path, seconds: float | None) -> bool:
     """Run and publish one; whether all its variants came to their end."""
     start, run = time.monotonic(), ROOT / "reports" / name
     # paths from the repository's root: the command is published, too
-    command = [sys.executable, "-m", "lab", "run", f"experiments/{name}.yaml", "-o", f"reports/{name}"]
+    file = f"experiments/{name}.yaml"
+    verb = "tune" if "groups" in YAML(typ="safe").load(ROOT / file) else "run"  # tuning files group their kernels
+    command = [sys.executable, "-m", "lab", verb, file, "-o", f"reports/{name}"]
     process = subprocess.Popen(command, cwd=ROOT)
     try:
         code = process.wait(seconds)

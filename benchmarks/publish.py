@@ -5,11 +5,16 @@ python benchmarks/publish.py reports/gemm_ladder reports/h200/gemm_ladder
 What is too large to commit gets smaller step by step: records.json is compressed, then loses the executions of every
 PTX line, the page embeds the listings of fewer variants, the best ones, and at last records.json is left out:
 records.csv has every variant's figures. What was left out is printed, and stands in provenance.json.
+
+Of a tuning run: page, PNGs, tables, and every time with its samples as times.csv.gz; not its libraries, whose machine
+code is larger than all the rest.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import shutil
 import sys
@@ -18,6 +23,8 @@ from pathlib import Path
 
 from lab.report import render
 from lab.store import Store, record_to_json
+from lab.tune.store import FILE as TUNING
+from lab.tune.store import Stage, TuningStore
 
 MOST_BYTES = 4 * 2**20
 
@@ -41,6 +48,8 @@ def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str,
     Raises:
         SystemExit: It is too large even without listings and records.json.
     """
+    if (run / TUNING).exists():
+        return _publish_tuning(run, target)
     with Store(run) as store, tempfile.TemporaryDirectory() as made:
         folder, said = Path(made), []
         if not (run / "index.html").exists():
@@ -63,6 +72,35 @@ def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str,
         for file in folder.iterdir():
             shutil.copyfile(file, target / file.name)
     return tuple(said)
+
+
+def _publish_tuning(run: Path, target: Path) -> tuple[str, ...]:
+    said = ("The libraries are not published.",)
+    target.mkdir(parents=True, exist_ok=True)
+    for old in target.glob("*.png"):
+        old.unlink()  # maps of sizes that are no longer in the file
+    for file in (run / "index.html", *sorted(run.glob("*.csv")), *sorted(run.glob("*.png"))):
+        shutil.copyfile(file, target / file.name)
+    with TuningStore(run) as store:
+        (target / "times.csv.gz").write_bytes(gzip.compress(_times(store).encode(), mtime=0))
+        provenance = {**store.noted("facts"), "published": said}
+    (target / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
+    return said
+
+
+def _times(store: TuningStore) -> str:
+    """Every time of every stage as CSV; samples in ms, in the order of measuring."""
+    names = {one.id: (one.type, one.name) for one in store.kernels()}
+    made = io.StringIO()
+    table = csv.writer(made, lineterminator="\n")
+    table.writerow(["stage", "type", "kernel", "m", "n", "k", "kind", "cache", "error", "failure", "samples_ms"])
+    for stage in Stage:
+        for kernel, by_size in sorted(store.times(stage).items()):
+            for (m, n, k), one in sorted(by_size.items()):
+                samples = " ".join(f"{ms:.6g}" for ms in one.samples.ms) if one.samples else ""
+                facts = [one.kind, one.cache, "" if one.error is None else f"{one.error:.3g}", one.failure, samples]
+                table.writerow([stage, *names.get(kernel, ("", kernel)), m, n, k, *facts])
+    return made.getvalue()
 
 
 def _size(folder: Path) -> int:

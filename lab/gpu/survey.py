@@ -5,10 +5,10 @@ modules loaded, a reference in NumPy, thirty samples. Here buffers are made once
 is loaded once; a size is a set of arguments. Every kernel is checked at every size against a float64 reference that the
 device computes, and that launch is its warm-up. Then
 
-1. each kernel gets one sample, L2 flushed before it;
+1. each kernel runs once, L2 flushed before it, which is its first sample; where the fastest is so short that an event
+   would weigh, that is a batch of launches instead, warm, so that all times at a size are of one kind;
 2. those that are more than `drop` slower than the fastest of them get no other;
-3. the rest, with the baseline, take turns until each has its samples: cold ones, or warm ones in batches where the
-   fastest is so short that an event would weigh.
+3. the rest, with the baseline, take turns until each has its samples.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FEW = 3
 """Samples that a long kernel gets at least: a median, and one on each side of it."""
 
 JITTER_MS = 0.003
-"""A single sample of a short kernel tells nothing finer: the resolution of events and what a launch scatters by."""
+"""Two events tell nothing finer of what lies between them: their resolution, and what a launch scatters by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,23 +238,29 @@ class Surveyor:
         for name, launch in launches.items():
             self._begin("measurement", name)
             pilots[name] = self._backend.time(launch, batch=1, lead_ms=plan.LEAST_LEAD_MS, rewarm=False)
-        # of the kernels: a baseline that beats them all must not leave the best of them with one sample
-        best = min(pilot.ms for name, pilot in pilots.items() if name != BASELINE or len(pilots) == 1)
+        best = _fastest({name: pilot.ms for name, pilot in pilots.items()})
         cold = policy.flush is Flush.ON or (policy.flush is Flush.AUTO and best * 1e3 >= policy.batch_below_us)
-        limit = math.inf if policy.drop is None else best * (1 + policy.drop) + JITTER_MS
-        kept = [name for name, pilot in pilots.items() if pilot.ms <= limit or name in order.kept or name == BASELINE]
-        taken: dict[str, list[float]] = {name: [pilots[name].ms] if cold else [] for name in kept}
-        batches = {name: 1 if cold else batch_size(pilots[name].ms) for name in kept}
+        batches = {name: 1 if cold else batch_size(pilot.ms) for name, pilot in pilots.items()}
+
+        def sample(name: str) -> float:
+            self._begin("measurement", name)
+            batch = batches[name]
+            lead = max(plan.LEAST_LEAD_MS, 1.5 * (batch + 1) * pilots[name].enqueue_ms)
+            return self._backend.time(launches[name], batch=batch, lead_ms=lead, rewarm=not cold).ms
+
+        taken = {name: [pilot.ms if cold else sample(name)] for name, pilot in pilots.items()}
+        best = _fastest({name: first for name, (first,) in taken.items()})
+        share = math.inf if policy.drop is None else 1 + policy.drop
+        kept = [
+            name
+            for name, (first,) in taken.items()
+            if first <= best * share + JITTER_MS / batches[name] or name in order.kept or name == BASELINE
+        ]
         while wanting := [name for name in kept if _wanting(taken[name], policy)]:
             for name in wanting:
-                self._begin("measurement", name)
-                batch = batches[name]
-                lead = max(plan.LEAST_LEAD_MS, 1.5 * (batch + 1) * pilots[name].enqueue_ms)
-                timing = self._backend.time(launches[name], batch=batch, lead_ms=lead, rewarm=not cold)
-                taken[name].append(timing.ms)
+                taken[name].append(sample(name))
         state = "cold" if cold else "warm"
-        found = {name: (Samples((pilot.ms,)), "cold") for name, pilot in pilots.items()}
-        return found | {name: (Samples(tuple(ms), batches[name]), state) for name, ms in taken.items()}
+        return {name: (Samples(tuple(ms), batches[name]), state) for name, ms in taken.items()}
 
     def _warm_up(self, launches: tuple[Launch, ...], policy: SurveyPolicy) -> None:
         if self._warm:
@@ -265,6 +271,11 @@ class Surveyor:
             self._begin("warm-up", "")
             self._backend.run(launches)
         self._backend.calibrate()
+
+
+def _fastest(ms: Mapping[str, float]) -> float:
+    """Of the kernels: a baseline that beats them all must not leave the best of them with one sample."""
+    return min(one for name, one in ms.items() if name != BASELINE or len(ms) == 1)
 
 
 def _wanting(taken: list[float], policy: SurveyPolicy) -> bool:

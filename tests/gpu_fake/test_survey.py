@@ -47,7 +47,8 @@ def test_short_launches_are_timed_warm_and_in_batches():
     device = FakeDevice()
     points = survey(device, {"a": b"0.01", "b": b"0.4"}, samples=2)
     assert (points["a"].cache, points["a"].samples.batch, points["a"].samples.n) == ("warm", batch_size(0.01), 2)
-    assert (points["b"].cache, points["b"].samples.batch, points["b"].samples.n) == ("cold", 1, 1)
+    # a kernel that is dropped was timed in the same way, once
+    assert (points["b"].cache, points["b"].samples.batch, points["b"].samples.n) == ("warm", batch_size(0.4), 1)
     assert f"time 0.01 batch={batch_size(0.01)} rewarm=True" in device.calls
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import itertools
 import sys
 from collections import Counter
@@ -364,3 +365,12 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         return kernels.execute(tmp_path_factory.mktemp("planted"))
+
+
+@pytest.fixture(scope="session")
+def script(root):
+    """`benchmarks/publish.py`."""
+    spec = importlib.util.spec_from_file_location("publish", root / "benchmarks" / "publish.py")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found

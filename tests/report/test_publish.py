@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import re
 import shutil
@@ -11,14 +10,6 @@ import shutil
 import pytest
 
 from lab.report import render
-
-
-@pytest.fixture(scope="module")
-def script(root):
-    spec = importlib.util.spec_from_file_location("publish", root / "benchmarks" / "publish.py")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 @pytest.fixture(scope="module")

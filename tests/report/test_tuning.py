@@ -7,6 +7,7 @@ import json
 import math
 import re
 
+import pandas as pd
 import pytest
 
 from lab.measurement import Kind, Samples
@@ -166,3 +167,16 @@ def test_charts_have_a_cell_a_size_and_a_hover(drawn):
     assert len(spec["datasets"][spec["data"]["name"]]) == 16
     assert {"tflops", "kernel", "ms", "samples", "entrants"} <= {one["field"] for one in spec["encoding"]["tooltip"]}
     assert set(data["labels"]) == set(data["charts"])
+
+
+def test_a_published_tuning_run_has_every_time_with_its_samples(drawn, script, tmp_path):
+    folder, _, _, gpu = drawn
+    (tmp_path / "map_of_other_sizes.png").touch()
+    assert script.publish(folder, tmp_path) == ("The libraries are not published.",)
+    assert (tmp_path / "index.html").read_bytes() == (folder / "index.html").read_bytes()
+    assert {file.name for file in tmp_path.glob("*.png")} == {file.name for file in folder.glob("*.png")}
+    times = pd.read_csv(tmp_path / "times.csv.gz")
+    assert len(times) == len(SIZES) * (4 if gpu else 3)
+    small = times[(times.kernel == "small") & (times.m == SIZES[0][0]) & (times.n == SIZES[0][1])].iloc[0]
+    assert [float(ms) for ms in small.samples_ms.split()] == pytest.approx([invented("small", *SIZES[0][:2])] * 3, rel=1e-5)
+    assert json.loads((tmp_path / "provenance.json").read_text())["published"] == ["The libraries are not published."]
