@@ -178,5 +178,6 @@ def test_a_published_tuning_run_has_every_time_with_its_samples(drawn, script, t
     times = pd.read_csv(tmp_path / "times.csv.gz")
     assert len(times) == len(SIZES) * (4 if gpu else 3)
     small = times[(times.kernel == "small") & (times.m == SIZES[0][0]) & (times.n == SIZES[0][1])].iloc[0]
-    assert [float(ms) for ms in small.samples_ms.split()] == pytest.approx([invented("small", *SIZES[0][:2])] * 3, rel=1e-5)
+    expected = [invented("small", *SIZES[0][:2])] * 3
+    assert [float(ms) for ms in small.samples_ms.split()] == pytest.approx(expected, rel=1e-5)
     assert json.loads((tmp_path / "provenance.json").read_text())["published"] == ["The libraries are not published."]
