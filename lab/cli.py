@@ -229,14 +229,22 @@ def map_(
 
 
 @app.command()
-def report(folder: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]) -> None:
+def report(
+    folder: Annotated[Path, typer.Argument(help="A directory of `lab run` or `lab tune`.", show_default=False)],
+) -> None:
     """Draw the report of a run directory again, from its records alone."""
-    from lab.report import render
+    from lab.report import render, tuning
     from lab.store import Store
+    from lab.tune.store import FILE, TuningStore
 
-    with Store(folder) as store:
-        for page in render(store):
-            typer.echo(page)
+    if (folder / FILE).is_file():
+        with TuningStore(folder) as tuned:
+            drawn = tuning.render(tuned)
+    else:
+        with Store(folder) as store:
+            drawn = render(store)
+    for path in drawn:
+        typer.echo(path)
 
 
 @app.command()

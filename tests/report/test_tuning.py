@@ -6,10 +6,13 @@ import csv
 import json
 import math
 import re
+import shutil
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from lab.cli import app
 from lab.measurement import Kind, Samples
 from lab.report.tuning import render
 from lab.report.tuningdata import analyse
@@ -181,3 +184,12 @@ def test_a_published_tuning_run_has_every_time_with_its_samples(drawn, script, t
     expected = [invented("small", *SIZES[0][:2])] * 3
     assert [float(ms) for ms in small.samples_ms.split()] == pytest.approx(expected, rel=1e-5)
     assert json.loads((tmp_path / "provenance.json").read_text())["published"] == ["The libraries are not published."]
+
+
+def test_the_report_is_drawn_again_by_command(drawn, tmp_path):
+    copy = shutil.copytree(drawn[0], tmp_path / "copy")
+    (copy / "index.html").unlink()
+    done = CliRunner().invoke(app, ["report", str(copy)])
+    assert done.exit_code == 0
+    assert str(copy / "index.html") in done.stdout.splitlines()
+    assert (copy / "index.html").read_bytes() == (drawn[0] / "index.html").read_bytes()
