@@ -77,12 +77,14 @@ def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
     """Mean costs of memory instructions, from what was counted of them by the keys of `ExecutedCounts.memory`."""
     loads, stores = (memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store"))
     fetched = sum((memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
+    copied = memory.get("shared.copy", MemoryCount())
     return Traffic(
         load_wavefronts=loads.wavefronts / max(1, loads.requests),
         store_wavefronts=stores.wavefronts / max(1, stores.requests),
         load_bytes=loads.bytes_used / max(1, loads.requests) / WARP,
         store_bytes=stores.bytes_used / max(1, stores.requests) / WARP,
         sectors=fetched.sectors_per_request,
+        copy_wavefronts=copied.wavefronts / max(1, copied.requests),
     )
 
 

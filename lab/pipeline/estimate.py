@@ -58,6 +58,6 @@ def estimate(
     fma = sum(slot.fma for slot in path)
     if machine is None or not warps or not fma:
         return None
-    cycles = simulate(path, warps, blocks_per_sm, machine, traffic)
-    rate = 2 * fma * WARP * warps * SUB_PARTITIONS / cycles.total * gpu.sms * gpu.clock_mhz * 1e6 / 1e12
+    cycles = simulate(path, warps_per_block, blocks_per_sm, machine, traffic)
+    rate = 2 * fma * WARP * warps_per_block * blocks_per_sm / cycles.total * gpu.sms * gpu.clock_mhz * 1e6 / 1e12
     return Estimate(rate, cycles.total, {cause.value: n / cycles.total for cause, n in cycles.by_cause.items()})

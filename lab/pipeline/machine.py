@@ -17,9 +17,9 @@ class Machine:
         block_barrier: From the last warp's arrival at a block's barrier to the next instruction.
         branch: After a taken branch.
         queue: Memory instructions of a sub-partition that may wait for their turn.
-        two_in_a_bank: What an instruction costs on top that reads two registers of one bank (register number
-            modulo 2), on average.
-        three_in_a_bank: As before, three.
+        send: A sub-partition sends a memory instruction's addresses in so many cycles.
+        read_window: Cycles in which an arithmetic instruction's operands are read; each of the two banks delivers one
+            register a cycle.
         source: Where the figures come from.
     """
 
@@ -30,8 +30,8 @@ class Machine:
     block_barrier: float
     branch: float
     queue: int
-    two_in_a_bank: float
-    three_in_a_bank: float
+    send: float
+    read_window: int
     source: str
 
 
@@ -44,8 +44,8 @@ _MACHINES = {
         block_barrier=20,
         branch=10,
         queue=9,
-        two_in_a_bank=0.35,
-        three_in_a_bank=1.0,
+        send=4,
+        read_window=3,
         source="a coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200 (reports/h200)",
     ),
 }

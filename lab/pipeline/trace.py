@@ -36,7 +36,9 @@ class Slot:
         unit: What it needs.
         width: Shared or global memory: bytes of a lane's access.
         store: It writes memory.
-        clash: Registers of one bank (number modulo 2) that it reads beyond the operand cache, at most.
+        reads: Registers that it reads from the even and from the odd bank (number modulo 2), beyond what the operand
+            cache holds for it.
+        reads_alone: The same where the operand cache holds nothing, since another warp's instruction came between.
         left: For `WAIT`: groups of copies that may still be under way.
         fma: Fused multiply-adds of a lane.
         control: The compiler's scheduling bits.
@@ -45,7 +47,8 @@ class Slot:
     unit: Unit
     width: int
     store: bool
-    clash: int
+    reads: tuple[int, int]
+    reads_alone: tuple[int, int]
     left: int
     fma: int
     control: Control
@@ -89,6 +92,7 @@ class Traffic:
         load_bytes: Bytes a lane of a shared load of the PTX, mean.
         store_bytes: Of a shared store.
         sectors: Sectors of a global load or cp.async, mean.
+        copy_wavefronts: Wavefronts of a cp.async, mean.
     """
 
     load_wavefronts: float = 0.0
@@ -96,6 +100,7 @@ class Traffic:
     load_bytes: float = 0.0
     store_bytes: float = 0.0
     sectors: float = 0.0
+    copy_wavefronts: float = 0.0
 
 
 _REGISTER = re.compile(r"\bR(\d+)\b")
@@ -185,16 +190,21 @@ def _kept(registers: Sequence[int | None], control: Control) -> dict[int, int]:
 
 def _slot(instruction: Instruction, control: Control, registers: Sequence[int | None], kept: Mapping[int, int]) -> Slot:
     root = instruction.opcode.partition(".")[0]
-    clash = 0
+    reads = reads_alone = (0, 0)
     if root in _ARITHMETIC:
-        fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
-        odd = sum(r % 2 for r in fetched)
-        clash = max(odd, len(fetched) - odd)
+        reads, reads_alone = _by_bank(registers, kept), _by_bank(registers, {})
     unit, left = _UNITS.get(root, Unit.NONE), 0
     if root == "DEPBAR" and instruction.operands:
         unit, left = Unit.WAIT, _number(instruction.operands[-1])
     width = bytes_per_lane(instruction.opcode)
-    return Slot(unit, width, root.startswith("ST"), clash, left, _FMA.get(root, 0), control)
+    return Slot(unit, width, root.startswith("ST"), reads, reads_alone, left, _FMA.get(root, 0), control)
+
+
+def _by_bank(registers: Sequence[int | None], kept: Mapping[int, int]) -> tuple[int, int]:
+    """Registers that must be read from the even and the odd bank, one that two operands name once."""
+    fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
+    odd = sum(r % 2 for r in fetched)
+    return len(fetched) - odd, odd
 
 
 def _number(operand: str) -> int:
@@ -207,6 +217,8 @@ def _number(operand: str) -> int:
 
 def passes(slot: Slot, traffic: Traffic) -> float:
     """Cycles of the SM's data path that a memory instruction takes; 0 for others."""
+    if slot.unit is Unit.COPY and traffic.copy_wavefronts:
+        return traffic.copy_wavefronts
     if slot.unit in (Unit.GLOBAL, Unit.COPY):
         return max(slot.width / _BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
     if slot.unit is not Unit.SHARED:
@@ -214,6 +226,11 @@ def passes(slot: Slot, traffic: Traffic) -> float:
     if slot.store:
         return _shared_passes(slot.width, traffic.store_wavefronts, traffic.store_bytes)
     return _shared_passes(slot.width, traffic.load_wavefronts, traffic.load_bytes)
+
+
+def sectors(slot: Slot, traffic: Traffic) -> float:
+    """Sectors that a copy asks L2 for; 0 for others."""
+    return traffic.sectors if slot.unit is Unit.COPY else 0.0
 
 
 def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
