@@ -15,6 +15,10 @@ from lab.pipeline import Estimate, MainLoop, Traffic, estimate
 from lab.store import EmulationRecord, ExecutedLines
 
 
+_FETCHES = ("global.load", "global.copy", "shared.copy")
+"""Keys of `ExecutedCounts.memory`."""
+
+
 @dataclass(frozen=True, slots=True)
 class EstimateTask:
     """What the model of the schedulers needs of one kernel besides the counts.
@@ -47,7 +51,7 @@ def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[
         model.loop,
         warps_per_block=model.warps_per_block,
         blocks_per_sm=model.blocks_per_sm,
-        traffic=traffic_of(loop_memory(done.lines, model.ptx) or executed[0].memory),
+        traffic=traffic_of(main_memory(done.lines, model.ptx, executed[0].memory)),
         trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
     )
     return done, found
@@ -71,6 +75,24 @@ def loop_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> dict[str, Mem
             for key, count in group.memory.items():
                 found[key] = found.get(key, MemoryCount()) + count
     return found
+
+
+def main_memory(
+    lines: Sequence[ExecutedLines], ptx: KernelMix, whole: Mapping[str, MemoryCount]
+) -> Mapping[str, MemoryCount]:
+    """Traffic that the main loop's mean costs are made of.
+
+    A small problem may end before its loop fetches anything: what was fetched before it is then taken for the loop's.
+
+    Args:
+        lines: What was executed of each line.
+        ptx: Static mix of the PTX.
+        whole: Traffic of the whole kernel.
+    """
+    inside = loop_memory(lines, ptx)
+    if not inside or any(key in inside for key in _FETCHES):
+        return inside or whole
+    return {**inside, **{key: count for key, count in whole.items() if key in _FETCHES}}
 
 
 def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:

@@ -151,6 +151,7 @@ class _Simulation:
         self._end = len(path) * (_WARM + _COUNTED)
         self._warm = len(path) * _WARM * warps * blocks  # operations
         self._data_free = 0.0  # when the data path is free
+        self._written = 0.0
         self._arriving: list[tuple[float, float]] = []  # data on its way from L2: when, passes
         self._waiting = 0.0  # passes of data that has arrived
         self._fill_free = 0.0  # when L2 can send more
@@ -297,10 +298,14 @@ class _Simulation:
             self._fill_free = max(part.sent, self._fill_free) + operation.sectors / _SECTORS_A_CYCLE
             warp.copies = self._fill_free + machine.global_latency
             heapq.heappush(self._arriving, (warp.copies, operation.passes))
-            heapq.heappush(part.queue, part.sent)
+            sent = self._turn(part.sent, operation.passes)
+            heapq.heappush(part.queue, sent)
             self._raise(warp, slot, warp.copies, part.sent + machine.operands_read, Cause.GLOBAL)
             return
         done = self._turn(part.sent, operation.passes)
+        if slot.unit is Unit.SHARED and not slot.store:
+            self._written = max(self._written, done - operation.passes) + slot.width / 4
+            done = max(done, self._written)
         heapq.heappush(part.queue, done)
         if slot.unit is Unit.SHARED:
             self._raise(warp, slot, done + machine.shared_latency, done, Cause.SHARED)
