@@ -152,6 +152,7 @@ class _Simulation:
         self._warm = len(path) * _WARM * warps * blocks  # operations
         self._data_free = 0.0  # when the data path is free
         self._written = 0.0
+        self._tags = 0.0
         self._arriving: list[tuple[float, float]] = []  # data on its way from L2: when, passes
         self._waiting = 0.0  # passes of data that has arrived
         self._fill_free = 0.0  # when L2 can send more
@@ -298,8 +299,8 @@ class _Simulation:
             self._fill_free = max(part.sent, self._fill_free) + operation.sectors / _SECTORS_A_CYCLE
             warp.copies = self._fill_free + machine.global_latency
             heapq.heappush(self._arriving, (warp.copies, operation.passes))
-            sent = self._turn(part.sent, operation.passes)
-            heapq.heappush(part.queue, sent)
+            self._tags = part.sent = max(part.sent, self._tags) + operation.passes
+            heapq.heappush(part.queue, part.sent)
             self._raise(warp, slot, warp.copies, part.sent + machine.operands_read, Cause.GLOBAL)
             return
         done = self._turn(part.sent, operation.passes)
