@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.emulation import EmulationTask, emulate
 from lab.emulator.results import MemoryCount
-from lab.isa.mix import KernelMix
+from lab.isa.mix import KernelMix, LoopMix
 from lab.isa.model import InstructionClass
 from lab.limits import Gpu
 from lab.limits.gpus import WARP
-from lab.pipeline import Estimate, MainLoop, Traffic, estimate
+from lab.pipeline import Edges, MainLoop, Pace, Traffic, estimate
 from lab.store import EmulationRecord, ExecutedLines
 
 
@@ -29,7 +30,7 @@ class EstimateTask:
         ptx: Static mix of its PTX, which the counts are of.
         warps_per_block: Warps of a block.
         blocks_per_sm: Resident blocks.
-        overhead_s: Least time of the launches before it.
+        before_s: Seconds of the launches before it.
     """
 
     gpu: Gpu
@@ -37,22 +38,24 @@ class EstimateTask:
     ptx: KernelMix
     warps_per_block: int
     blocks_per_sm: int
-    overhead_s: float = 0.0
+    before_s: float = 0.0
 
 
-def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Estimate | None]:
+def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
     """Execute, and estimate where there is a model and the counts are of its kernel."""
     done = emulate(task, ptx)
-    executed = [step.executed for step in done.launches if model and step.entry == model.ptx.name and step.executed]
-    if model is None or len(executed) != 1:
+    steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
+    if model is None or len(steps) != 1 or steps[0].executed is None:
         return done, None
+    counted = steps[0].executed
     found = estimate(
         model.gpu,
         model.loop,
         warps_per_block=model.warps_per_block,
         blocks_per_sm=model.blocks_per_sm,
-        traffic=traffic_of(main_memory(done.lines, model.ptx, executed[0].memory)),
+        traffic=traffic_of(main_memory(done.lines, model.ptx, counted.memory)),
         trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
+        edges=edges_of(done.lines, model.ptx, counted.memory, math.prod(steps[0].launch.grid), model.warps_per_block),
     )
     return done, found
 
@@ -65,9 +68,7 @@ def loop_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> dict[str, Mem
     Returns:
         By the keys of `ExecutedCounts.memory`; empty where the kernel has no loop, or nothing was counted in it.
     """
-    loop = ptx.hot_loop
-    while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
-        loop = outer
+    loop = main_loop_of(ptx)
     inside = loop.numbers if loop else frozenset()
     found: dict[str, MemoryCount] = {}
     for group in lines:
@@ -75,6 +76,27 @@ def loop_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> dict[str, Mem
             for key, count in group.memory.items():
                 found[key] = found.get(key, MemoryCount()) + count
     return found
+
+
+def edges_of(
+    lines: Sequence[ExecutedLines], ptx: KernelMix, memory: Mapping[str, MemoryCount], blocks: int, warps: int
+) -> Edges:
+    """What a block does outside of the main loop, from counts of `blocks` blocks of `warps` warps."""
+    loop = main_loop_of(ptx)
+    first, last = ptx.lines or (0, -1)
+    inside = loop.numbers if loop else frozenset()
+    outside = sum(
+        group.warps for group in lines for line in group.lines if first <= line <= last and line not in inside
+    )
+    return Edges(outside / (blocks * warps), memory.get("global.store", MemoryCount()).bytes_used / blocks)
+
+
+def main_loop_of(ptx: KernelMix) -> LoopMix | None:
+    """The hot loop, or the innermost loop around it that fetches from global memory; None in a kernel without."""
+    loop = ptx.hot_loop
+    while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
+        loop = outer
+    return loop
 
 
 def main_memory(

@@ -5,9 +5,9 @@ with the compiler's own scheduling bits, cycle by cycle, on a sub-partition with
 the machine code alone: it is shown as predicted, and measured figures stand beside it.
 """
 
-from lab.pipeline.estimate import Estimate, estimate
+from lab.pipeline.estimate import Edges, Estimate, Pace, estimate
 from lab.pipeline.machine import Machine, machine_of
 from lab.pipeline.simulate import Cause
 from lab.pipeline.trace import MainLoop, Traffic, main_loop
 
-__all__ = ["Cause", "Estimate", "Machine", "MainLoop", "Traffic", "estimate", "machine_of", "main_loop"]
+__all__ = ["Cause", "Edges", "Estimate", "Machine", "MainLoop", "Pace", "Traffic", "estimate", "machine_of", "main_loop"]

@@ -20,6 +20,9 @@ class Machine:
         send: A sub-partition sends a memory instruction's addresses in so many cycles.
         read_window: Cycles in which an arithmetic instruction's operands are read; each of the two banks delivers one
             register a cycle.
+        store_bytes: Bytes that L2 takes from each SM in a cycle, all of them storing.
+        dram_share: Share of the data sheet's memory bandwidth that a copy reaches.
+        launch_s: Seconds of a launch besides what its blocks do.
         source: Where the figures come from.
     """
 
@@ -32,6 +35,9 @@ class Machine:
     queue: int
     send: float
     read_window: int
+    store_bytes: float
+    dram_share: float
+    launch_s: float
     source: str
 
 
@@ -46,6 +52,9 @@ _MACHINES = {
         queue=9,
         send=4,
         read_window=3,
+        store_bytes=24,
+        dram_share=0.867,
+        launch_s=3e-6,
         source="a coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200 (reports/h200)",
     ),
 }
