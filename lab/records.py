@@ -57,7 +57,9 @@ def judged(
     """
     record = replace(record, emulation=emulation)
     if pace is not None and model is not None and record.launch is not None:
-        record = replace(record, estimate=pace.on(record.flops, math.prod(record.launch.grid), model.before_s))
+        blocks = math.prod(record.launch.grid)
+        whole = pace.on(record.flops, blocks, moved=record.bytes_moved, before_s=model.before_s)
+        record = replace(record, estimate=whole)
     if emulation.fault:
         return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
@@ -156,9 +158,10 @@ def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
 
 def _before_seconds(launches: Launches, gpu: Gpu) -> float:
     """Time of the launches beside the main one as the model has it: their traffic, and what a launch costs."""
-    machine, others = machine_of(gpu.architecture.arch), len(launches.steps) - 1
+    machine = machine_of(gpu.architecture.arch)
     if machine is None:
         return 0.0
+    others = len(launches.steps) - 1 + sum(buffer.zero for buffer in launches.workspace)  # zeroed in a launch of its own
     return _overhead_seconds(launches, gpu) / machine.dram_share + others * machine.launch_s
 
 

@@ -66,12 +66,13 @@ class Pace:
         """Of the main loop alone, on a GPU full of blocks."""
         return self.rates[max(self.rates)] * self.gpu.sms * self.gpu.clock_mhz * 1e6 / 1e12
 
-    def on(self, flops: int, blocks: int, before_s: float = 0.0) -> Estimate:
+    def on(self, flops: int, blocks: int, *, moved: int = 0, before_s: float = 0.0) -> Estimate:
         """The whole of a launch: `blocks` blocks run in rounds that fill the GPU, a last one with what is left.
 
         Args:
             flops: Floating-point operations of all blocks, an fma being two.
             blocks: Of the grid.
+            moved: Least bytes through DRAM, which take their time even if nothing else did.
             before_s: Seconds of other launches before it.
         """
         most = max(self.rates)
@@ -82,7 +83,10 @@ class Pace:
             cycles += self._round(-(-rest // self.gpu.sms), each)
         if most > 1:  # where several blocks share an SM, the others go on while one begins
             cycles += self.machine.global_latency
-        seconds = before_s + self.machine.launch_s + cycles / (self.gpu.clock_mhz * 1e6)
+        busy = cycles / (self.gpu.clock_mhz * 1e6)
+        if self.gpu.dram_gb_s:
+            busy = max(busy, moved / (self.gpu.dram_gb_s * 1e9 * self.machine.dram_share))
+        seconds = before_s + self.machine.launch_s + busy
         return Estimate(flops / seconds / 1e12, self.cycles, self.shares)
 
     def _round(self, blocks: int, flops: float) -> float:

@@ -20,6 +20,7 @@ class Machine:
         send: A sub-partition sends a memory instruction's addresses in so many cycles.
         read_window: Cycles in which an arithmetic instruction's operands are read; each of the two banks delivers one
             register a cycle.
+        l2_bytes: Bytes that an SM takes from L2 in a cycle.
         store_bytes: Bytes that L2 takes from each SM in a cycle, all of them storing.
         dram_share: Share of the data sheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch besides what its blocks do.
@@ -35,6 +36,7 @@ class Machine:
     queue: int
     send: float
     read_window: int
+    l2_bytes: float
     store_bytes: float
     dram_share: float
     launch_s: float
@@ -52,6 +54,7 @@ _MACHINES = {
         queue=9,
         send=4,
         read_window=3,
+        l2_bytes=64,
         store_bytes=24,
         dram_share=0.867,
         launch_s=3e-6,

@@ -20,10 +20,10 @@ from lab.pipeline.machine import Machine
 from lab.pipeline.trace import Slot, Traffic, Unit, passes, sectors
 
 SUB_PARTITIONS = 4
+SECTOR = 32  # bytes
 _WARM, _COUNTED = 1, 2  # iterations; the loop repeats itself by then
 _MEMORY = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.COPY})
 _HALF_RATE = frozenset({Unit.INTEGER, Unit.DOUBLE})  # sixteen lanes of a sub-partition take two cycles
-_SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
 
 
 class Cause(StrEnum):
@@ -296,7 +296,7 @@ class _Simulation:
         machine, slot = self._machine, operation.slot
         part.sent = max(now, part.sent) + machine.send
         if slot.unit is Unit.COPY:
-            self._fill_free = max(part.sent, self._fill_free) + operation.sectors / _SECTORS_A_CYCLE
+            self._fill_free = max(part.sent, self._fill_free) + operation.sectors * SECTOR / machine.l2_bytes
             warp.copies = self._fill_free + machine.global_latency
             heapq.heappush(self._arriving, (warp.copies, operation.passes))
             self._tags = part.sent = max(part.sent, self._tags) + operation.passes
@@ -311,7 +311,9 @@ class _Simulation:
         if slot.unit is Unit.SHARED:
             self._raise(warp, slot, done + machine.shared_latency, done, Cause.SHARED)
         else:
-            self._raise(warp, slot, done + machine.global_latency, done + machine.operands_read, Cause.GLOBAL)
+            self._fill_free = max(done, self._fill_free) + operation.sectors * SECTOR / machine.l2_bytes
+            arrives = self._fill_free + machine.global_latency
+            self._raise(warp, slot, arrives, done + machine.operands_read, Cause.GLOBAL)
 
     def _turn(self, now: float, taken: float) -> float:
         """Passes of the data path for an access; data from L2 has gone before it while nothing else went on, and

@@ -229,8 +229,8 @@ def passes(slot: Slot, traffic: Traffic) -> float:
 
 
 def sectors(slot: Slot, traffic: Traffic) -> float:
-    """Sectors that a copy asks L2 for; 0 for others."""
-    return traffic.sectors if slot.unit is Unit.COPY else 0.0
+    """Sectors of an access to global memory; 0 for others."""
+    return traffic.sectors if slot.unit in (Unit.GLOBAL, Unit.COPY) else 0.0
 
 
 def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
