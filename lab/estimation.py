@@ -15,7 +15,6 @@ from lab.limits.gpus import WARP
 from lab.pipeline import Edges, MainLoop, Pace, Traffic, estimate
 from lab.store import EmulationRecord, ExecutedLines
 
-
 _FETCHES = ("global.load", "global.copy", "shared.copy")
 """Keys of `ExecutedCounts.memory`."""
 

@@ -161,7 +161,8 @@ def _before_seconds(launches: Launches, gpu: Gpu) -> float:
     machine = machine_of(gpu.architecture.arch)
     if machine is None:
         return 0.0
-    others = len(launches.steps) - 1 + sum(buffer.zero for buffer in launches.workspace)  # zeroed in a launch of its own
+    zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own
+    others = len(launches.steps) - 1 + zeroed
     return _overhead_seconds(launches, gpu) / machine.dram_share + others * machine.launch_s
 
 

@@ -10,4 +10,15 @@ from lab.pipeline.machine import Machine, machine_of
 from lab.pipeline.simulate import Cause
 from lab.pipeline.trace import MainLoop, Traffic, main_loop
 
-__all__ = ["Cause", "Edges", "Estimate", "Machine", "MainLoop", "Pace", "Traffic", "estimate", "machine_of", "main_loop"]
+__all__ = [
+    "Cause",
+    "Edges",
+    "Estimate",
+    "Machine",
+    "MainLoop",
+    "Pace",
+    "Traffic",
+    "estimate",
+    "machine_of",
+    "main_loop",
+]

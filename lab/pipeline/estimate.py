@@ -135,9 +135,7 @@ def estimate(
     fma = sum(slot.fma for slot in path)
     if machine is None or not blocks_per_sm or not fma:
         return None
-    found = {
-        blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)
-    }
+    found = {blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)}
     work = 2 * fma * WARP * warps_per_block
     cycles = found[blocks_per_sm]
     return Pace(

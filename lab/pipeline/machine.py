@@ -1,4 +1,28 @@
-"""Latencies and rates of an SM that the model needs and no document gives in one place."""
+"""Latencies and rates of an SM that the model needs and no document gives in one place.
+
+Where the figures of sm_90 come from:
+
+read window, one register a cycle and bank
+    Huerta, Abaie Shoushtary, Cruz, González, Analyzing Modern NVIDIA GPU Cores (2025, arXiv 2503.20481), section 5.3, on
+    an RTX A6000. Nothing is fitted. On an H200 the 36 variants of `fma_ceiling` that multiply registers alone take 2 % more cycles
+    than it says, whatever the order of their fma (reports/h200/fma_ceiling).
+send
+    Of the 32 load/store units of the SM (NVIDIA H100 Tensor Core GPU Architecture whitepaper) a sub-partition has 8.
+shared latency
+    With the cycles to send and one pass 29, as in Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
+    Microbenchmarking (2024).
+L2 to an SM
+    64 bytes a cycle: NVIDIA A100 Tensor Core GPU Architecture whitepaper.
+stores to L2
+    About 6 TB/s that L2 takes from 132 SMs at 1.98 GHz.
+share of DRAM
+    4161 of 4800 GB/s: the fastest copy of reports/h200/copy_mapping.
+launch
+    4.3 µs is what the rows of reports/h200/softmax_rows take where their number of bytes is extrapolated to none; less two
+    latencies of global memory, rounded.
+global latency, operands read, variable latency, block barrier, branch, queue
+    A coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +31,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One SM of an architecture, as the model sees it. All times in SM cycles.
+    """One SM of an architecture, as the model sees it. All times in SM cycles unless their name has another unit.
 
     Attributes:
         shared_latency: From the end of a shared-memory access's passes to its result.
@@ -24,7 +48,7 @@ class Machine:
         store_bytes: Bytes that L2 takes from each SM in a cycle, all of them storing.
         dram_share: Share of the data sheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch besides what its blocks do.
-        source: Where the figures come from.
+        source: Where the figures come from, in short; the module says it of each.
     """
 
     shared_latency: float
@@ -58,7 +82,7 @@ _MACHINES = {
         store_bytes=24,
         dram_share=0.867,
         launch_s=3e-6,
-        source="a coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200 (reports/h200)",
+        source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
     ),
 }
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.pipeline.machine import Machine
-from lab.pipeline.trace import Slot, Traffic, Unit, passes, sectors
+from lab.pipeline.trace import BYTES_A_CYCLE, Slot, Traffic, Unit, passes, sectors
 
 SUB_PARTITIONS = 4
 SECTOR = 32  # bytes
@@ -151,8 +151,8 @@ class _Simulation:
         self._end = len(path) * (_WARM + _COUNTED)
         self._warm = len(path) * _WARM * warps * blocks  # operations
         self._data_free = 0.0  # when the data path is free
-        self._written = 0.0
-        self._tags = 0.0
+        self._tags_free = 0.0  # when L1's tags can be looked up for another copy
+        self._written_free = 0.0  # when registers can be written again
         self._arriving: list[tuple[float, float]] = []  # data on its way from L2: when, passes
         self._waiting = 0.0  # passes of data that has arrived
         self._fill_free = 0.0  # when L2 can send more
@@ -179,10 +179,8 @@ class _Simulation:
                 part.due = math.ceil(soonest) if soonest < math.inf else math.inf
             else:
                 part.due = part.idle = part.end = self._issue(part, part.warps[chosen], now)
-                if self._stays:
-                    part.last = chosen
-                else:
-                    part.last = chosen + 1
+                # it stays with a warp that can go on
+                part.last = chosen if part.warps[chosen].ready <= part.end else chosen + 1
                 issued += 1
                 if issued == self._warm:
                     begin, before = now, dict(self._causes)
@@ -249,7 +247,6 @@ class _Simulation:
         if end - now > count:
             causes[Cause.BANKS] += end - now - count
         stall = 1 if operation.run else max(1, slot.control.stall)
-        self._stays = stall <= 1
         warp.ready, warp.why = end - 1 + stall, Cause.STALL
         if unit in _MEMORY:
             self._access(part, warp, operation, now)
@@ -277,36 +274,39 @@ class _Simulation:
         for a, b in (first, *run):
             if a:
                 wait = even + a - window
-                if wait > now:
-                    now = wait
+                now = max(now, wait)
             if b:
                 wait = odd + b - window
-                if wait > now:
-                    now = wait
+                now = max(now, wait)
             if a:
-                even = (even if even > now else now) + a
+                even = (max(now, even)) + a
             if b:
-                odd = (odd if odd > now else now) + b
+                odd = (max(now, odd)) + b
             now += 1
         part.even, part.odd = even, odd
         return now
 
     def _access(self, part: _Part, warp: _Warp, operation: _Operation, now: float) -> None:
-        """A memory instruction: its addresses are sent, then it takes its turn on the data path."""
+        """A memory instruction: its addresses are sent, then it takes its turn on the data path.
+
+        A copy looks up a tag for each line that it reads, in as many cycles as its data will take on its arrival; until
+        then its sub-partition sends nothing else. A load's data passes to the registers on a path of its own, which
+        takes 4 bytes a lane and cycle even where lanes share what the data path delivers.
+        """
         machine, slot = self._machine, operation.slot
         part.sent = max(now, part.sent) + machine.send
         if slot.unit is Unit.COPY:
             self._fill_free = max(part.sent, self._fill_free) + operation.sectors * SECTOR / machine.l2_bytes
             warp.copies = self._fill_free + machine.global_latency
             heapq.heappush(self._arriving, (warp.copies, operation.passes))
-            self._tags = part.sent = max(part.sent, self._tags) + operation.passes
+            self._tags_free = part.sent = max(part.sent, self._tags_free) + operation.passes
             heapq.heappush(part.queue, part.sent)
             self._raise(warp, slot, warp.copies, part.sent + machine.operands_read, Cause.GLOBAL)
             return
         done = self._turn(part.sent, operation.passes)
         if slot.unit is Unit.SHARED and not slot.store:
-            self._written = max(self._written, done - operation.passes) + slot.width / 4
-            done = max(done, self._written)
+            self._written_free = max(self._written_free, done - operation.passes) + slot.width / BYTES_A_CYCLE
+            done = max(done, self._written_free)
         heapq.heappush(part.queue, done)
         if slot.unit is Unit.SHARED:
             self._raise(warp, slot, done + machine.shared_latency, done, Cause.SHARED)
@@ -316,8 +316,9 @@ class _Simulation:
             self._raise(warp, slot, arrives, done + machine.operands_read, Cause.GLOBAL)
 
     def _turn(self, now: float, taken: float) -> float:
-        """Passes of the data path for an access; data from L2 has gone before it while nothing else went on, and
-        takes turns with it.
+        """Reserve the data path for an access; when it is done.
+
+        Data that has arrived from L2 uses the time when nothing else does, and takes turns with the access.
         """
         while self._arriving and self._arriving[0][0] <= now:
             self._waiting += heapq.heappop(self._arriving)[1]

@@ -127,7 +127,8 @@ _UNITS = {
     **dict.fromkeys(_INTEGER, Unit.INTEGER),
 }
 _SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
-_BYTES_A_CYCLE = 4  # a lane's share of the 128 bytes that the data path moves
+BYTES_A_CYCLE = 4
+"""A lane's share of the 128 bytes that the data path moves."""
 
 
 def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
@@ -220,7 +221,7 @@ def passes(slot: Slot, traffic: Traffic) -> float:
     if slot.unit is Unit.COPY and traffic.copy_wavefronts:
         return traffic.copy_wavefronts
     if slot.unit in (Unit.GLOBAL, Unit.COPY):
-        return max(slot.width / _BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
+        return max(slot.width / BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
     if slot.unit is not Unit.SHARED:
         return 0.0
     if slot.store:
@@ -240,7 +241,7 @@ def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
     conflict of many ways costs a merged access what it cost each of its parts; without conflicts the bytes decide.
     """
     if not counted:
-        return width / _BYTES_A_CYCLE
+        return width / BYTES_A_CYCLE
     if width <= bytes_counted:
         return counted
-    return max(counted, min(width / _BYTES_A_CYCLE, counted * width / bytes_counted))
+    return max(counted, min(width / BYTES_A_CYCLE, counted * width / bytes_counted))
