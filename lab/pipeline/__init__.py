@@ -1,7 +1,8 @@
 """A model of one SM's schedulers: where the cycles of a kernel's hot loop go, and how fast it would run.
 
 The limits (`lab.limits`) say what a kernel cannot exceed; this says what it would reach, by issuing the loop's SASS
-with the compiler's own scheduling bits, cycle by cycle, on a sub-partition with the resident warps. An estimate, from
+with the compiler's own scheduling bits, cycle by cycle, on an SM with its resident warps, and by running the
+grid's blocks in rounds. An estimate, from
 the machine code alone: it is shown as predicted, and measured figures stand beside it.
 """
 

@@ -2,26 +2,24 @@
 
 Where the figures of sm_90 come from:
 
-read window, one register a cycle and bank
-    Huerta, Abaie Shoushtary, Cruz, González, Analyzing Modern NVIDIA GPU Cores (2025, arXiv 2503.20481), section 5.3, on
-    an RTX A6000. Nothing is fitted. On an H200 the 36 variants of `fma_ceiling` that multiply registers alone take 2 % more cycles
-    than it says, whatever the order of their fma (reports/h200/fma_ceiling).
+read window; one register a cycle from each bank
+    Huerta, Abaie Shoushtary, Cruz, González, Analyzing Modern NVIDIA GPU Cores (arXiv 2503.20481, 2025), section 5.3,
+    found on an Ampere GPU; the authors say that it does not match every case. Nothing is fitted here. That the operand
+    cache holds registers for the next instruction alone was chosen over a cache entry for each bank, since it agrees
+    better with the variants of reports/h200/fma_ceiling that multiply registers alone.
 send
-    Of the 32 load/store units of the SM (NVIDIA H100 Tensor Core GPU Architecture whitepaper) a sub-partition has 8.
-shared latency
-    With the cycles to send and one pass 29, as in Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
-    Microbenchmarking (2024).
-L2 to an SM
-    64 bytes a cycle: NVIDIA A100 Tensor Core GPU Architecture whitepaper.
-stores to L2
-    About 6 TB/s that L2 takes from 132 SMs at 1.98 GHz.
+    A quarter of the SM's 32 load/store lanes (`lab.limits.gpus.Architecture.lsu_lanes`) for each sub-partition.
 share of DRAM
     4161 of 4800 GB/s: the fastest copy of reports/h200/copy_mapping.
 launch
-    4.3 µs is what the rows of reports/h200/softmax_rows take where their number of bytes is extrapolated to none; less two
-    latencies of global memory, rounded.
-global latency, operands read, variable latency, block barrier, branch, queue
-    A coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200.
+    The shortest rows of reports/h200/softmax_rows and softmax_half, less the time of their bytes, take 4.2 to 4.5 µs;
+    of these two latencies of global memory, 0.9 µs, are no part of the launch.
+L2's bytes a cycle
+    Assumptions: that L2 sends an SM two sectors a cycle, and that it takes about 6 TB/s of stores from 132 SMs. Twice
+    or half the former changes the median error on gemm_best by less than a tenth.
+latencies, operands read, block barrier, branch, queue
+    A coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200, made with an earlier form of the
+    model and not made again.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ _MACHINES = {
         l2_bytes=64,
         store_bytes=24,
         dram_share=0.867,
-        launch_s=3e-6,
+        launch_s=3.4e-6,
         source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
     ),
 }

@@ -68,7 +68,12 @@ class _Part:
     queue: list[float] = field(default_factory=list)
     idle: float = 0.0  # since when it waits
     cause: Cause = Cause.STALL  # what for
+    waited: defaultdict[Cause, float] = field(default_factory=lambda: defaultdict(float))  # since its last instruction
     due: float = 0.0  # when it looks again
+    issued: int = 0  # operations
+    begin: float = 0.0  # when it had issued those that do not count
+    before: dict[Cause, float] = field(default_factory=dict)  # cycles by then
+    causes: defaultdict[Cause, float] = field(default_factory=lambda: defaultdict(float))
     end: float = 0.0  # when its last instruction had issued
 
 
@@ -149,7 +154,6 @@ class _Simulation:
             part = self._parts[number % SUB_PARTITIONS]
             part.warps.append(_Warp(number // warps, part))
         self._end = len(path) * (_WARM + _COUNTED)
-        self._warm = len(path) * _WARM * warps * blocks  # operations
         self._data_free = 0.0  # when the data path is free
         self._tags_free = 0.0  # when L1's tags can be looked up for another copy
         self._written_free = 0.0  # when registers can be written again
@@ -157,7 +161,6 @@ class _Simulation:
         self._waiting = 0.0  # passes of data that has arrived
         self._fill_free = 0.0  # when L2 can send more
         self._arrived: Counter[int] = Counter()
-        self._causes: defaultdict[Cause, float] = defaultdict(float)
         self._events: list[tuple[float, int]] = []
 
     def run(self) -> Cycles:
@@ -165,32 +168,37 @@ class _Simulation:
         for part in self._parts:
             if part.warps:
                 heapq.heappush(self._events, (0.0, part.number))
-        issued, begin, before = 0, 0.0, dict[Cause, float]()
         while self._events:
             now, number = heapq.heappop(self._events)
             part = self._parts[number]
             if now != part.due:
                 continue  # it was woken earlier
             if now > part.idle:
-                self._causes[part.cause] += now - part.idle
+                part.waited[part.cause] += now - part.idle
             part.idle = now
             chosen, soonest, part.cause = self._choose(part, now)
             if chosen is None:
                 part.due = math.ceil(soonest) if soonest < math.inf else math.inf
             else:
+                for cause, cycles in part.waited.items():
+                    part.causes[cause] += cycles
+                part.waited.clear()
                 part.due = part.idle = part.end = self._issue(part, part.warps[chosen], now)
                 # it stays with a warp that can go on
                 part.last = chosen if part.warps[chosen].ready <= part.end else chosen + 1
-                issued += 1
-                if issued == self._warm:
-                    begin, before = now, dict(self._causes)
+                part.issued += 1
+                if part.issued == len(self._path) * _WARM * len(part.warps):
+                    part.begin, part.before = part.end, dict(part.causes)
             if part.due < math.inf:
                 heapq.heappush(self._events, (part.due, number))
         used = [part for part in self._parts if part.warps]
-        total = (max(part.end for part in used) - begin) / _COUNTED
-        spent = {cause: n - before.get(cause, 0.0) for cause, n in self._causes.items()}
-        scale = total / (sum(spent.values()) or 1.0)
-        return Cycles(total, {cause: n * scale for cause, n in spent.items() if n > 0})
+        total = max(part.end - part.begin for part in used)
+        spent: defaultdict[Cause, float] = defaultdict(float)
+        for part in used:
+            for cause, cycles in part.causes.items():
+                spent[cause] += cycles - part.before.get(cause, 0.0)
+            spent[Cause.BARRIER] += total - (part.end - part.begin)  # done before the others
+        return Cycles(total / _COUNTED, {cause: n / len(used) / _COUNTED for cause, n in spent.items() if n > 0})
 
     def _choose(self, part: _Part, now: float) -> tuple[int | None, float, Cause]:
         """The warp that issues, or None with when and why the first one can."""
@@ -241,7 +249,7 @@ class _Simulation:
         part.latest = warp
         end = self._read(part, reads, operation.run, now)
         count = 1 + len(operation.run)
-        causes = self._causes
+        causes = part.causes
         causes[Cause.FMA] += operation.fma
         causes[Cause.OTHER] += count - operation.fma
         if end - now > count:
@@ -299,7 +307,8 @@ class _Simulation:
             self._fill_free = max(part.sent, self._fill_free) + operation.sectors * SECTOR / machine.l2_bytes
             warp.copies = self._fill_free + machine.global_latency
             heapq.heappush(self._arriving, (warp.copies, operation.passes))
-            self._tags_free = part.sent = max(part.sent, self._tags_free) + operation.passes
+            self._tags_free = max(part.sent - operation.passes, self._tags_free) + operation.passes
+            part.sent = max(part.sent, self._tags_free)
             heapq.heappush(part.queue, part.sent)
             self._raise(warp, slot, warp.copies, part.sent + machine.operands_read, Cause.GLOBAL)
             return
