@@ -1,9 +1,9 @@
 """A model of one SM's schedulers: where the cycles of a kernel's hot loop go, and how fast it would run.
 
 The limits (`lab.limits`) say what a kernel cannot exceed; this says what it would reach, by issuing the loop's SASS
-with the compiler's own scheduling bits, cycle by cycle, on an SM with its resident warps, and by running the
-grid's blocks in rounds. An estimate, from
-the machine code alone: it is shown as predicted, and measured figures stand beside it.
+with the compiler's own scheduling bits, cycle by cycle, on an SM with its resident warps, and running the grid's
+blocks in rounds. An estimate, from the machine code alone: it is shown as predicted, and measured figures stand beside
+it.
 """
 
 from lab.pipeline.estimate import Edges, Estimate, Pace, estimate
