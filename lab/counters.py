@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-SECTOR_BYTES: Final = 32
-"""Of the L2 cache: the unit in which it is asked (Nsight Compute's documentation, memory tables)."""
+from lab.emulator.traffic import SECTOR_BYTES
 
 PIPES: Final = {
     "fma": "fma and other floating-point arithmetic",

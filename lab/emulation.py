@@ -10,16 +10,18 @@ from operator import add
 import numpy as np
 
 from lab import emulator
-from lab.emulator.results import Buffer, Emulation, LineCount
+from lab.emulator.results import Buffer, Emulation, LineCount, TensorMap
 from lab.errors import LabError, UserError
 from lab.expressions import Scalar
 from lab.isa.model import Module
 from lab.isa.ptx import read_ptx
+from lab.kernels import TENSOR_MAP
 from lab.launches import Launch, Launches, Workspace
 from lab.measurement import Verification
 from lab.operators import Inputs, operator
 from lab.operators.base import STORED_AS, Array
 from lab.store import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
+from lab.tensormaps import find
 
 _MOST_FINDINGS = 20
 """Findings kept in a record; one fault tends to show on many lines."""
@@ -51,7 +53,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     """
     computed = operator(task.operator)
     inputs = computed.inputs(task.problem, task.seed)
-    memory = _Memory(inputs, task.launches.workspace)
+    memory = _Memory(inputs, task.launches)
     done: list[Emulation] = []
     try:
         module = read_ptx(ptx)
@@ -130,8 +132,9 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
 class _Memory:
     """The device's memory between launches: inputs as they are, copies of outputs, and the workspace."""
 
-    def __init__(self, inputs: Inputs, workspace: tuple[Workspace, ...]) -> None:
-        self._inputs = inputs
+    def __init__(self, inputs: Inputs, launches: Launches) -> None:
+        self._inputs, self._tensor_maps = inputs, launches.tensor_maps
+        workspace: tuple[Workspace, ...] = launches.workspace
         self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
         self._workspace: dict[str, Array] = {}
         self._untouched = {wanted.name for wanted in workspace if not wanted.zero}
@@ -146,6 +149,8 @@ class _Memory:
         The first launch that is handed a workspace buffer must write what it reads of it. For later launches the
         poison decides: what nobody wrote reads as NaN.
         """
+        if kind == TENSOR_MAP:
+            return self._tensor_map(name)
         known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
         if name not in known:
             raise UserError("the operator has nothing of that name", key="arguments", found=name, accepted=list(known))
@@ -156,3 +161,14 @@ class _Memory:
             self._untouched.discard(name)
             return Buffer(self._workspace[name], initialised=initialised)
         return self.outputs.get(name, self._inputs.arrays[name])
+
+    def _tensor_map(self, name: str) -> TensorMap:
+        found = find(self._tensor_maps, name)
+        if found is None:
+            raise UserError("the launches have no such tensor map", key="arguments", found=name)
+        of = self.argument(found.of, f"{found.dtype}*")
+        buffer = of if isinstance(of, Buffer) else Buffer(np.asarray(of))
+        if buffer.array.dtype != np.dtype(STORED_AS.get(found.dtype, found.dtype)):
+            message = f"the tensor map {name} is of {found.dtype}, and {found.of} holds {buffer.array.dtype}"
+            raise UserError(message, key="tensor_maps")
+        return TensorMap(buffer, found.extents, found.leading, found.box)

@@ -45,6 +45,9 @@ ELEMENT_BYTES = {
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
 """What an argument may be, besides `T` (the problem's dtype); with `*` behind it, a device pointer."""
 
+TENSOR_MAP = "tensor_map"
+"""An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -125,11 +128,22 @@ class WorkspaceDeclaration(_Strict):
     zero: bool = False
 
 
+class TensorMapDeclaration(_Strict):
+    """A matrix in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
+
+    of: str
+    type: str = "T"
+    extents: list[str | int] = Field(min_length=2, max_length=2)
+    leading: str | int
+    box: list[str | int] = Field(min_length=2, max_length=2)
+
+
 class FrontMatter(_Strict):
     """What a template declares about itself.
 
     Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`). A name
-    among the arguments may be an expression in braces: the words of its value name one argument each.
+    among the arguments may be an expression in braces: the words of its value name one argument each. An argument of
+    type `tensor_map` is described by `tensor_maps`.
     """
 
     summary: str
@@ -139,6 +153,7 @@ class FrontMatter(_Strict):
     arguments: dict[str, str] | None = None
     launches: list[LaunchDeclaration] | None = Field(None, min_length=1)
     workspace: dict[str, WorkspaceDeclaration] = Field(default_factory=dict)
+    tensor_maps: dict[str, TensorMapDeclaration] = Field(default_factory=dict)
     idea: str = ""
     entry: str | None = None
     entries: list[Entry] | None = None
@@ -341,12 +356,14 @@ def _check(template: Template) -> None:
             if accepted:
                 raise UserError("the declaration contradicts itself", at=at, key=name, found=value, accepted=accepted)
     for name, kind in (declares.arguments or {}).items():
-        _check_type(kind, document, ("arguments", name), pointers=True)
+        _check_argument(name, kind, declares, document, ("arguments", name))
     for i, launch in enumerate(declares.launches or ()):
         for name, kind in launch.arguments.items():
-            _check_type(kind, document, ("launches", i, "arguments", name), pointers=True)
+            _check_argument(name, kind, declares, document, ("launches", i, "arguments", name))
     for name, buffer in declares.workspace.items():
         _check_type(buffer.type, document, ("workspace", name, "type"), pointers=False)
+    for name, tensor_map in declares.tensor_maps.items():
+        _check_type(tensor_map.type, document, ("tensor_maps", name, "type"), pointers=False)
     for i, requirement in enumerate(declares.requires):
         names_in(requirement.that, at=document.at("requires", i), key=f"requires[{i}]")
 
@@ -371,6 +388,22 @@ def _check_form(declares: FrontMatter, document: yamlfile.Document) -> None:
             raise UserError(f"the key {key} is missing", at=document.at(), key=key, accepted="it, or launches")
 
 
+def _check_argument(
+    name: str, kind: str, declares: FrontMatter, document: yamlfile.Document, path: tuple[str | int, ...]
+) -> None:
+    if kind != TENSOR_MAP:
+        _check_type(kind, document, path, pointers=True)
+    elif name not in declares.tensor_maps:
+        raise UserError(
+            "nothing says what this tensor map is of",
+            at=document.at(*path),
+            key=yamlfile.dotted(path),
+            found=name,
+            accepted=list(declares.tensor_maps) or "a name of the key tensor_maps",
+            suggestion=did_you_mean(name, declares.tensor_maps),
+        )
+
+
 def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, ...], *, pointers: bool) -> None:
     bare = kind.removesuffix("*").strip() if pointers else kind
     if bare != "T" and bare not in ARGUMENT_TYPES:
@@ -379,6 +412,6 @@ def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, .
             at=document.at(*path),
             key=yamlfile.dotted(path),
             found=kind,
-            accepted=["T", *ARGUMENT_TYPES, *(["each also with * behind it"] if pointers else [])],
-            suggestion=did_you_mean(bare, ARGUMENT_TYPES),
+            accepted=["T", *ARGUMENT_TYPES, *(["each also with * behind it", TENSOR_MAP] if pointers else [])],
+            suggestion=did_you_mean(bare, [*ARGUMENT_TYPES, *([TENSOR_MAP] if pointers else [])]),
         )

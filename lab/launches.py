@@ -3,7 +3,8 @@
 A variant is a sequence of launches on one stream, mostly of one. Launches of a sequence may share scratch buffers,
 the workspace. A workspace buffer holds NaN bytes (0xFF) when the variant's data is uploaded and whatever the last
 launch left there afterwards; one declared with `zero` is set to zero bytes before every sequence, and that memset is
-part of what is timed. A buffer of no elements does not exist: arguments that name it are left out.
+part of what is timed. A buffer of no elements does not exist: arguments that name it are left out. Tensor maps
+(`lab.tensormaps`) are made for the arguments of the launches that are left.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass, replace
 from lab import yamlfile
 from lab.errors import UserError
 from lab.expressions import Scalar, evaluate
-from lab.kernels import ELEMENT_BYTES, FrontMatter, LaunchDeclaration, Template, compile_time_names
+from lab.kernels import ELEMENT_BYTES, TENSOR_MAP, FrontMatter, LaunchDeclaration, Template, compile_time_names
+from lab.tensormaps import TensorMap
 
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 _MOST_BLOCK = (1024, 1024, 64)
@@ -37,8 +39,8 @@ class Launch:
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory a block.
-        arguments: Names of the operator's scalars and arrays, and of workspace buffers, with their types:
-            ``("A", "float32*")``.
+        arguments: Names of the operator's scalars and arrays, of workspace buffers and of tensor maps, with their
+            types: ``("A", "float32*")``.
         bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
             does not.
         main: Of a sequence, the launch that does all of the problem's operations.
@@ -86,10 +88,12 @@ class Launches:
     Attributes:
         steps: At least one.
         workspace: Scratch buffers that the steps share.
+        tensor_maps: What their arguments of type `tensor_map` are.
     """
 
     steps: tuple[Launch, ...]
     workspace: tuple[Workspace, ...] = ()
+    tensor_maps: tuple[TensorMap, ...] = ()
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -131,8 +135,12 @@ def launches(template: Template, parameters: Mapping[str, Scalar], problem: Mapp
         )
     workspace = tuple(context.workspace(name) for name in template.declares.workspace)
     absent = {buffer.name for buffer in workspace if buffer.elements == 0}
+    steps = tuple(step.without(absent) for step in steps)
+    mapped = dict.fromkeys(name for step in steps for name, kind in step.arguments if kind == TENSOR_MAP)
     return Launches(
-        tuple(step.without(absent) for step in steps), tuple(buffer for buffer in workspace if buffer.elements)
+        steps,
+        tuple(buffer for buffer in workspace if buffer.elements),
+        tuple(context.tensor_map(name) for name in mapped),
     )
 
 
@@ -219,6 +227,25 @@ class _Context:
             raise self.error("this workspace buffer cannot be made", path, found=0, accepted=accepted)
         return made
 
+    def tensor_map(self, name: str) -> TensorMap:
+        declared, path = self.template.declares.tensor_maps[name], ("tensor_maps", name)
+        rows, columns = (self._size(x, (*path, "extents", i), most=2**63) for i, x in enumerate(declared.extents))
+        box_rows, box_columns = (self._size(x, (*path, "box", i), most=2**63) for i, x in enumerate(declared.box))
+        of = self._words(declared.of, (*path, "of"))
+        made = TensorMap(
+            name,
+            of[0] if len(of) == 1 else declared.of,
+            declared.type.replace("T", self.dtype),
+            (rows, columns),
+            self._size(declared.leading, (*path, "leading"), most=2**63),
+            (box_rows, box_columns),
+        )
+        refused = made.refused(ELEMENT_BYTES[made.dtype])
+        if refused:
+            field, found, accepted = refused
+            raise self.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
+        return made
+
     def _parameters_say(self, expression: str | int, path: Key) -> Scalar | None:
         """Its value if no size of the problem has a part in it, so that the compiled kernel knows it too; else None."""
         unknown = {name: object() for name, value in self.problem.items() if not isinstance(value, bool | str)}
@@ -250,10 +277,13 @@ class _Context:
         """Names with their types; an expression in braces stands for the words of its value."""
         found: list[tuple[str, str]] = []
         for name, kind in declared.items():
-            inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""
-            names = str(self.evaluate(inner, (*path, name))).split() if inner else [name]
-            found += [(one, kind.replace("T", self.dtype)) for one in names]
+            found += [(one, kind.replace("T", self.dtype)) for one in self._words(name, (*path, name))]
         return tuple(found)
+
+    def _words(self, name: str, path: Key) -> list[str]:
+        """A name, or the words of the expression in braces that stands for it."""
+        inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""
+        return str(self.evaluate(inner, path)).split() if inner else [name]
 
     def _size(self, expression: str | int, path: Key, *, most: int) -> int:
         value = self.evaluate(expression, path)

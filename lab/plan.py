@@ -114,7 +114,7 @@ def plan(
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
     """Ten hexadecimal digits over everything that decides a variant's machine code, and its problem."""
-    facts: Mapping[str, object] = {
+    facts = {
         "kernel": point.kernel.name,
         "template": point.kernel.template.name,
         "parameters": dict(sorted(point.parameters.items())),
@@ -125,4 +125,9 @@ def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
         "toolchain": tool.name,
         "version": tool.version,
     }
+    return short_hash(facts)
+
+
+def short_hash(facts: Mapping[str, object]) -> str:
+    """Ten hexadecimal digits over facts that JSON can hold, whatever their order."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]

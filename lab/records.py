@@ -114,9 +114,10 @@ def inspected(
             disassembler=outcome.disassembly.version,
         ),
     )
+    predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]
     if main is not None:
-        prediction = _prediction(experiment, planned, outcome, gpu, main)
-        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=prediction)
+        alone = predicted[steps.index(main)]
+        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=alone)
     if len(steps) == 1:
         return record
     described = tuple(
@@ -125,9 +126,9 @@ def inspected(
             resources=outcome.build.resources[step.entry],
             ptx=outcome.ptx[step.entry],
             sass=outcome.sass[step.entry],
-            prediction=_prediction(experiment, planned, outcome, gpu, launch),
+            prediction=prediction,
         )
-        for step, launch in zip(record.steps, steps, strict=True)
+        for step, prediction in zip(record.steps, predicted, strict=True)
     )
     return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
 

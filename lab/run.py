@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,20 +11,20 @@ from typing import Protocol
 
 from lab import records, report, workers
 from lab.building import BuildFailure, Built
-from lab.errors import StoreError, UserError
 from lab.experiment import Expansion, Experiment, ProfileModel, expand, load, neighbours
-from lab.gpu.describe import probe
+from lab.gpu import describe
 from lab.gpu.job import JobResult
 from lab.gpu.line import GpuLine
 from lab.gpu.session import GpuSession, remeasure
 from lab.limits import gpu_for
-from lab.measurement import GpuDescription
 from lab.plan import Planned, plan, toolchains
 from lab.profiling import count
 from lab.search import Pruner, leaders
-from lab.store import RunRecord, Store, VariantRecord
+from lab.store import RunRecord, Store, VariantRecord, differing
 from lab.sweep import Sweep, job_of, policy_of
 from lab.toolchain.base import Toolchain
+
+_NO_NATIVE = "`archs: [sm_90]` in the experiment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +126,9 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
     tools = toolchains(experiment)
     folder = options.output or Path("reports") / experiment.name
     with ExitStack() as stack:
-        gpu, not_measured = _find_gpu(measure=options.measure)
-        archs = _archs(experiment, gpu)
+        gpu, not_measured = describe.find(measure=options.measure)
+        named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
+        archs = tuple(dict.fromkeys(named))
         planned = list(plan(experiment, expansion.points, tools, archs))
         store = stack.enter_context(Store(folder, create=True))
         conditions = records.conditions_of(experiment, gpu, emulated=options.emulate, measured=options.measure)
@@ -158,7 +157,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
             line,
             gpu,
             options.emulate,
-            options.jobs or _cores(),
+            options.jobs or workers.cores(),
             Pruner(experiment.search.prune) if experiment.search else None,
             done,
             baselines=store.noted("baselines") or {},
@@ -205,39 +204,12 @@ def _earlier(
         StoreError: going on was asked for, and what is there was made under other conditions.
     """
     notes = (store.damage,) if store.damage else ()
-    state = store.noted("state")
-    if state is None or resume is False or (resume is None and state["finished"]):
+    others = differing(store.noted("state"), conditions, resume=resume, folder=store.folder, made="records were made")
+    if others is None:
         return {}, notes
-    asked = json.loads(json.dumps(conditions))
-    differing = [name for name in asked if state["conditions"].get(name) != asked[name]]
-    if not differing:
+    if not others:
         return store.whole_records(), notes
-    names = ", ".join(differing)
-    if resume:
-        raise StoreError(
-            f"{store.folder} cannot be gone on with: its records were made with another {names}; "
-            "run with --no-resume to begin again"
-        )
-    return {}, (*notes, f"An unfinished run was here; it had another {names}, and nothing of it was kept.")
-
-
-def _find_gpu(*, measure: bool) -> tuple[GpuDescription | None, str]:
-    """The GPU, or the reason why none is used."""
-    if not measure:
-        return None, "Nothing was measured: --no-gpu was given."
-    found = probe()
-    return (None, found) if isinstance(found, str) else (found, "")
-
-
-def _archs(experiment: Experiment, gpu: GpuDescription | None) -> tuple[str, ...]:
-    if "native" in experiment.archs and gpu is None:
-        raise UserError(
-            "the architecture is `native`, and there is no GPU here to ask",
-            key="archs",
-            accepted="an architecture such as sm_90",
-            suggestion="write `archs: [sm_90]` in the experiment, or pass --arch sm_90",
-        )
-    return tuple(dict.fromkeys(gpu.arch if arch == "native" and gpu else arch for arch in experiment.archs))
+    return {}, (*notes, f"An unfinished run was here; it had another {others}, and nothing of it was kept.")
 
 
 def _rounds(
@@ -282,8 +254,3 @@ def _remeasure_winners(sweep: Sweep, planned: Sequence[Planned]) -> None:
         again = sweep.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))
         fresh = True
         sweep.store.write(replace(record, measurement=again.measurement), winner.position)
-
-
-def _cores() -> int:
-    """Cores that this process may use, which in a container are fewer than the machine's."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import os
 import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from itertools import takewhile
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessExpired
 
 from lab import records, workers
 from lab.building import BUILD_TIMEOUT_S, BuildFailure, Built, build, build_task, outcome_of
@@ -37,7 +36,6 @@ from lab.store import EmulationRecord, Store, VariantRecord, Writer
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
-
 
 DRIFT = 0.02
 """A baseline that moves by more from one GPU worker to the next is remarked on."""
@@ -116,12 +114,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         """Start with nothing under way."""
-        self._pool = ProcessPool(
-            max_workers=self.jobs,
-            context=workers.context(),
-            initializer=workers.begin,
-            initargs=[workers.share_of_memory(self.jobs), dict(os.environ)],
-        )
+        self._pool = workers.pool(self.jobs)
         self._writer = Writer()
         self._lost: set[str] = set()
         self._spared: set[int] = set()
@@ -142,10 +135,7 @@ class Sweep:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._pool.close()
-        self._pool.stop()
-        self._pool.join()
+        workers.end(self._pool, finished=kind is None)
         self._writer.__exit__(kind, error, trace)
 
     def work(self, planned: Sequence[Planned]) -> None:
@@ -421,6 +411,5 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
 
 def policy_of(experiment: Experiment) -> Policy:
     """How variants of an experiment are checked and timed."""
-    flush = {"auto": Flush.AUTO, "cold": Flush.ON, "warm": Flush.OFF}[experiment.cache]
     first, *others = experiment.baselines or (None,)
-    return Policy(baseline=first, others=tuple(name for name in others if name), flush=flush)
+    return Policy(baseline=first, others=tuple(name for name in others if name), flush=Flush.of(experiment.cache))

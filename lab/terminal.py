@@ -36,7 +36,22 @@ _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 """Colours of threads, in turn."""
 
 
-class RunProgress:
+class _Bars:
+    """Progress that is drawn while the context is open."""
+
+    _bar: Progress
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+class RunProgress(_Bars):
     """A progress bar with the time left and the best variant so far; on a pipe, a line a failure and a summary."""
 
     def __init__(self, console: Console) -> None:
@@ -53,15 +68,6 @@ class RunProgress:
             console=console,
         )
         self._best: VariantRecord | None = None
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """Say what will be done."""
@@ -118,7 +124,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     console.print(Text(f"report: {outcome.folder / 'index.html'}"))
 
 
-class TuneProgress:
+class TuneProgress(_Bars):
     """A line a step of the protocol, and a bar that counts kernels, sizes and points."""
 
     def __init__(self, console: Console) -> None:
@@ -128,15 +134,6 @@ class TuneProgress:
             TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
         )
         self._points = 0
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def began(self, tuning: Tuning, gpu: str) -> None:
         """Say what will be done."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
+from pebble import ProcessPool
+
 _LEAST_BYTES = 4 << 30
 """A compiler with all of its optimisations on a large kernel stays well below this."""
 
@@ -32,6 +34,25 @@ def prepare() -> None:
     """Start the server, which imports while the caller does other work."""
     if context().get_start_method() == "forkserver":
         forkserver.ensure_running()
+
+
+def cores() -> int:
+    """Cores that this process may use, which in a container are fewer than the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def pool(jobs: int) -> ProcessPool:
+    """So many workers, each with its share of the memory; `end` ends them."""
+    limits = [share_of_memory(jobs), dict(os.environ)]
+    return ProcessPool(max_workers=jobs, context=context(), initializer=begin, initargs=limits)
+
+
+def end(working: ProcessPool, *, finished: bool) -> None:
+    """Stop a pool's workers and wait for them; one that has not finished gets no chance to."""
+    if finished:
+        working.close()
+    working.stop()
+    working.join()
 
 
 def share_of_memory(workers: int) -> int:

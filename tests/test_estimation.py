@@ -9,7 +9,7 @@ from lab import kernels
 from lab.building import BuildTask, Built, build
 from lab.emulation import EmulationTask
 from lab.emulator.results import MemoryCount
-from lab.estimation import EstimateTask, execute, loop_memory, main_memory, traffic_of, trips_of
+from lab.estimation import EstimateTask, execute, main_memory, memory_of, traffic_of, trips_of
 from lab.launches import launches
 from lab.limits import gpu_for
 from lab.limits.occupancy import occupancy
@@ -71,11 +71,11 @@ def test_the_loop_from_tile_to_tile_of_a_persistent_block_is_no_part_of_the_main
 def test_traffic_is_that_of_the_loop_which_fetches():
     """The 8 k steps of a tile multiply what a loop around them fetches; C is stored behind both."""
     made, record, _ = estimated("gemm/tiled.cu.j2", {"unroll": 1})
-    found = loop_memory(record.lines, made.ptx[record.launches[0].entry])
+    found = main_memory(record.lines, made.ptx[record.launches[0].entry])
     assert "global.store" in record.executed.memory
     assert set(found) == {"global.load", "shared.load", "shared.store"}
     assert found["shared.load"].requests <= record.executed.memory["shared.load"].requests
-    assert loop_memory((), made.ptx[record.launches[0].entry]) == {}
+    assert main_memory((), made.ptx[record.launches[0].entry]) == {}
 
 
 FLOPS = 2 * 8192**3
@@ -140,12 +140,26 @@ def test_a_real_kernel_has_edges():
 def test_what_a_small_problem_fetches_before_its_loop_stands_for_what_the_loop_fetches():
     copy, load = MemoryCount(4, 16, 0, 2048, 4), MemoryCount(10, 30, 0, 5120, 40)
     (ptx,) = built("gemm/tiled.cu.j2", {"unroll": 1})[0].ptx.values()
-    inside = (ExecutedLines((ptx.hot_loop.first_line,), "ld.shared", 10, 320, {"shared.load": load}),)
-    whole = {"shared.copy": copy, "shared.store": copy, "shared.load": load + load}
-    assert main_memory(inside, ptx, whole) == {"shared.load": load, "shared.copy": copy}
-    fetching = (ExecutedLines((ptx.hot_loop.first_line,), "cp.async", 4, 128, {"shared.copy": copy + copy}),)
-    assert main_memory(fetching, ptx, whole) == {"shared.copy": copy + copy}
-    assert main_memory((), ptx, whole) == whole
+    within, before = ptx.hot_loop.first_line, ptx.lines[0]
+    loads = ExecutedLines((within,), "ld.shared", 10, 320, {"shared.load": load})
+    first = ExecutedLines((before,), "cp.async", 4, 128, {"shared.copy": copy, "shared.store": copy})
+    assert main_memory((first, loads), ptx) == {"shared.load": load, "shared.copy": copy}
+    again = ExecutedLines((within,), "cp.async", 4, 128, {"shared.copy": copy + copy})
+    assert main_memory((first, again), ptx) == {"shared.copy": copy + copy}
+    assert main_memory((first,), ptx) == {"shared.copy": copy, "shared.store": copy}
+
+
+def test_bulk_copies_count_apart_from_the_copies_of_threads():
+    one, bulk = MemoryCount(4, 16, 0, 2048, 4), MemoryCount(1, 128, 0, 16384, 128)
+    lines = (
+        ExecutedLines((3, 5), "cp.async", 4, 128, {"shared.copy": one}),
+        ExecutedLines((4,), "cp.async.bulk", 1, 1, {"shared.copy": bulk, "global.copy": MemoryCount(1, 0, 512)}),
+    )
+    found = memory_of(lines, frozenset({3, 4, 5}))
+    assert found == {"shared.copy": one + one, "shared.bulk": bulk, "global.bulk": MemoryCount(1, 0, 512)}
+    traffic = traffic_of(found)
+    assert (traffic.copy_wavefronts, traffic.bulk_wavefronts, traffic.bulk_sectors) == (4.0, 128.0, 512.0)
+    assert traffic.sectors == 0
 
 
 @pytest.mark.parametrize("unroll", [1, 2, 4, 8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from lab import kernels
 from lab.emulation import EmulationTask, emulate
 from lab.errors import UserError
 from lab.launches import Launch, Launches, Workspace, launches, predictions
+from lab.tensormaps import TensorMap
 from lab.toolchain import CompileRequest, toolchain
 
 DOUBLE = f"{Path(__file__).parent / 'gpu_fake' / 'fake_operator.py'}:Double"
@@ -194,3 +196,69 @@ def test_a_field_of_the_problem_is_an_object_in_expressions(tmp_path):
     template = written(tmp_path, text + KERNELS)
     made = launches(template, {"width": 8}, {**PROBLEM, "equation": "iabc,abcj->ij"})
     assert made.steps[0].grid == (3, 1, 1)
+
+
+MAPPED = """{#---
+summary: y = 2 x, which a bulk tensor copy fetches.
+operator: double
+parameters: {width: {type: int, default: 32, help: h}}
+entry: twice
+grid: ["ceil_div(n, width)"]
+block: [width]
+arguments: {n: int32, map: tensor_map, y: T*}
+tensor_maps:
+  map: {of: "{'x'}", extents: [n, 1], leading: "ceil_div(n, 4) * 4", box: [width, 1]}
+---#}
+struct __align__(64) Map { unsigned long long words[16]; };
+extern "C" __global__ void twice(int n, const __grid_constant__ Map map, {{ T }}* y) {
+    __shared__ __align__(128) {{ T }} tile[{{ width }}];
+    __shared__ unsigned long long full;
+    const unsigned to = __cvta_generic_to_shared(tile), mbarrier = __cvta_generic_to_shared(&full);
+    const int start = blockIdx.x * {{ width }};
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(mbarrier) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier), "r"(int(sizeof tile)));
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, { %2, %3 }], [%4];"
+                     ::"r"(to), "l"(&map), "r"(start), "r"(0), "r"(mbarrier) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra again; }"
+                 ::"r"(mbarrier) : "memory");
+    if (start + threadIdx.x < n) y[start + threadIdx.x] = 2 * tile[threadIdx.x];
+}
+"""
+
+
+def test_a_tensor_map_is_an_argument(tmp_path):
+    problem = {"n": 77, "dtype": "float64"}
+    source, made = sequence(tmp_path, MAPPED, problem)
+    assert made.tensor_maps == (TensorMap("map", "x", "float64", (77, 1), 80, (32, 1)),)
+    assert made.steps[0].arguments[1] == ("map", "tensor_map")
+    ptx = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
+    done = emulate(EmulationTask(made, DOUBLE, problem, 0, {}), ptx)
+    assert (done.unsupported, done.fault) == ("", "")
+    assert done.verification.passed
+    other = replace(made, tensor_maps=(replace(made.tensor_maps[0], dtype="float32"),))
+    done = emulate(EmulationTask(other, DOUBLE, problem, 0, {}), ptx)
+    assert "the tensor map map is of float32, and x holds float64" in done.unsupported
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "accepted"),
+    [
+        ("extents: [n, 1]", "extents: [0, 1]", "tensor_maps.map.extents", "1 to 4294967296"),
+        ('leading: "ceil_div(n, 4) * 4"', "leading: n", "tensor_maps.map.leading", "a multiple of 2"),
+        ("box: [width, 1]", "box: [257, 1]", "tensor_maps.map.box", "1 to 256"),
+        ("box: [width, 1]", "box: [31, 1]", "tensor_maps.map.box", "a multiple of 2"),
+        ("map: tensor_map", "maps: tensor_map", "arguments.maps", "map"),
+        ("map: tensor_map", "map: tensor_mop", "arguments.map", "tensor_map"),
+    ],
+)
+def test_what_is_no_tensor_map_is_refused(tmp_path, old, new, key, accepted):
+    assert old in MAPPED
+    with pytest.raises(UserError) as caught:
+        sequence(tmp_path, MAPPED.replace(old, new), {"n": 77, "dtype": "float64"})
+    assert caught.value.key == key
+    assert accepted in str(caught.value.accepted)

@@ -108,9 +108,9 @@ def build_once(task):
 def played(monkeypatch, tmp_path):
     (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    monkeypatch.setattr(sweep, "ProcessPool", Pool)
+    monkeypatch.setattr(sweep.workers, "ProcessPool", Pool)
     monkeypatch.setattr(sweep, "build", build_once)
-    monkeypatch.setattr(pipeline, "probe", lambda: H200)
+    monkeypatch.setattr(pipeline.describe, "probe", lambda: H200)
     monkeypatch.setattr(pipeline, "GpuSession", Session)
     monkeypatch.setattr(pipeline.workers, "prepare", lambda: None)  # a forked child cannot use the parent's server
     monkeypatch.setattr(report, "render", lambda store: (store.folder / "index.html",))

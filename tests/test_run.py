@@ -86,7 +86,7 @@ def experiment(tmp_path):
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(pipeline, "probe", lambda: "Nothing was measured: there is no GPU.")
+    monkeypatch.setattr(pipeline.describe, "probe", lambda: "Nothing was measured: there is no GPU.")
 
 
 def test_without_a_gpu_everything_but_times(experiment, tmp_path, no_gpu):
@@ -216,7 +216,7 @@ class PlayedSession:
 
 @pytest.fixture
 def played(monkeypatch):
-    monkeypatch.setattr(pipeline, "probe", lambda: H200)
+    monkeypatch.setattr(pipeline.describe, "probe", lambda: H200)
     monkeypatch.setattr(pipeline, "GpuSession", PlayedSession)
     PlayedSession.jobs, PlayedSession.restarts = [], 0
     return PlayedSession
@@ -601,10 +601,10 @@ def test_a_variant_with_findings_is_not_measured(emulated, tmp_path, played):
 
 def test_what_the_emulator_cannot_do_is_said(emulated, tmp_path, no_gpu):
     template = emulated.parent / "racy.cu.j2"
-    unknown = 'asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(0)); cell[i] ='
+    unknown = 'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(cell)); cell[i] ='
     template.write_text(RACY.replace("cell[i] =", unknown))
     outcome = run(emulated, Options(output=tmp_path / "out", jobs=1), Watcher())
     for record in outcome.records:
         assert record.status is Status.INSPECTED
-        assert "mbarrier.init" in record.emulation.unsupported
+        assert "cp.async.bulk.prefetch" in record.emulation.unsupported
         assert record.emulation.executed is None

@@ -75,7 +75,7 @@ class MemoryUnit:
         self.shared_shadow: SharedShadow | None = None
         if launch.check and launch.shared_bytes:
             self.shared_shadow = SharedShadow(
-                self.shared.stride, machine.blocks, program.shared_granule, machine.threads
+                self.shared.stride, machine.blocks, program.shared_granule, machine.threads, bulk=program.has_mbarriers
             )
         self.groups = np.zeros(machine.threads, np.int32)  # cp.async groups that each thread has committed
 
@@ -388,6 +388,16 @@ class MemoryUnit:
             part.places, width, threads, position, lambda at: np.zeros(len(at), bool), strong=True
         )
         self._report(position, part, found)
+
+    def report_shared(self, position: int, threads: Array, offsets: Array, conflicts: list[Conflict]) -> None:
+        """Make findings of conflicts in shared memory, of threads at offsets in their block's."""
+        self._report(position, Reach(self.shared, None, threads, offsets, offsets), conflicts)
+
+    def report_global(
+        self, position: int, thread: int, region: Region, offsets: Array, conflicts: list[Conflict]
+    ) -> None:
+        """Make findings of conflicts of one thread at offsets in a buffer."""
+        self._report(position, Reach(region, None, np.full(len(offsets), thread), offsets, offsets), conflicts)
 
     def _report(self, position: int, part: Reach, conflicts: list[Conflict]) -> None:
         for conflict in conflicts:

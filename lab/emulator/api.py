@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lab.emulator.operations  # noqa: F401  fills the table of operations
-from lab.emulator import operands
+from lab.emulator import operands, tensormaps
 from lab.emulator.checks import Findings
 from lab.emulator.clusters import cluster_blocks
 from lab.emulator.counters import Counters, summary
@@ -18,8 +18,8 @@ from lab.emulator.floats import exact_arithmetic
 from lab.emulator.machine import Launch, StepBudgetSpent, run_batches
 from lab.emulator.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
 from lab.emulator.operations.base import DTYPES
-from lab.emulator.program import Program, size_of
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts
+from lab.emulator.program import Program, align_of, size_of
+from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMap
 from lab.emulator.shadow import Shadow
 from lab.errors import UserError
 from lab.isa.mix import kernel_mix
@@ -60,7 +60,7 @@ def launch(
         grid: Blocks along x, y, z; missing axes are 1.
         block: Threads along x, y, z; missing axes are 1.
         args: One value a parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
-            NumPy or Python scalars, and structured scalars or bytes for parameters passed by value.
+            NumPy or Python scalars, `TensorMap`s, and structured scalars or bytes for parameters passed by value.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
@@ -171,6 +171,8 @@ class _Arguments:
             value = Buffer(value)
         if isinstance(value, Buffer):
             return self._pointer(index, parameter, value)
+        if isinstance(value, TensorMap):
+            return self._tensor_map(index, parameter, value)
         size = size_of(parameter)
         if isinstance(value, bytes):
             raw = value
@@ -196,6 +198,25 @@ class _Arguments:
                 found=f"array of {array.dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
             )
+        return self._base(index, parameter, buffer).to_bytes(8, "little")
+
+    def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMap) -> bytes:
+        size = size_of(parameter)
+        if size != tensormaps.BYTES or align_of(parameter) % tensormaps.ALIGNMENT:
+            raise UserError(
+                f"argument {index} is a tensor map, but the parameter is none",
+                key=f"args[{index}]",
+                found=f"{size} bytes, aligned to {align_of(parameter)}",
+                accepted=f"{tensormaps.BYTES} bytes, aligned to {tensormaps.ALIGNMENT}",
+            )
+        width = tensor_map.of.array.itemsize
+        base = self._base(index, parameter, tensor_map.of)
+        made = tensormaps.Descriptor(base, width, tensor_map.extents, tensor_map.leading * width, tensor_map.box)
+        return made.encode()
+
+    def _base(self, index: int, parameter: Variable, buffer: Buffer) -> int:
+        """The address of a buffer, which is allocated when it is first named."""
+        array = buffer.array
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise UserError(
                 f"argument {index} is not contiguous",
@@ -205,7 +226,7 @@ class _Arguments:
             )
         for known, region, _ in self._buffers:
             if known.array is array:
-                return region.base.to_bytes(8, "little")
+                return region.base
             if np.may_share_memory(known.array, array):
                 raise UserError(
                     f"argument {index} overlaps an earlier one; pass the same array, or a copy", key=f"args[{index}]"
@@ -215,7 +236,7 @@ class _Arguments:
         if self._check and (buffer.output or not buffer.initialised):
             region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
         self._buffers.append((buffer, region, f"args[{index}]"))
-        return region.base.to_bytes(8, "little")
+        return region.base
 
     def copy_back(self) -> None:
         """Bring the buffers' bytes into the caller's arrays."""

@@ -182,6 +182,14 @@ class Barriers:
         write = binder.target(group.position, group.form.result, "u32" if kind == "popc" else "pred")
         write(group.threads, np.full(len(group.threads), total))
 
+    def abandon(self) -> None:
+        """End the threads that wait at any barrier, without a finding: one elsewhere says why they would for ever."""
+        for barrier in self._waiting.values():
+            for group in barrier.groups:
+                self._machine.alive[group.threads] = False
+        self._waiting.clear()
+        self._clusters.abandon()
+
     def break_deadlock(self, pool: dict[Group, Array | None]) -> bool:
         """End the threads of barriers that can never complete; False where nobody waits."""
         machine = self._machine

@@ -98,6 +98,12 @@ class ClusterBarrier:
             if not ready.all():
                 self._waiting.append((position, go_on, threads[~ready]))
 
+    def abandon(self) -> None:
+        """End the threads that wait, without a finding."""
+        for _, _, threads in self._waiting:
+            self._machine.alive[threads] = False
+        self._waiting = []
+
     def break_deadlock(self) -> bool:
         """End the threads that wait for ever; False where nobody does."""
         for position, _, threads in self._waiting:

@@ -45,7 +45,15 @@ def ends_block(instruction: Instruction) -> bool:
     family, *parts = instruction.opcode.split(".")
     if family in BARRIERS:
         return "warp" not in parts
+    if is_wait(instruction):
+        return True
     return family in ("bra", "brx", "call", "ret", "exit", "trap")
+
+
+def is_wait(instruction: Instruction) -> bool:
+    """Whether threads wait for a phase of an mbarrier."""
+    family, *parts = instruction.opcode.split(".")
+    return family == "mbarrier" and parts[:1] in (["try_wait"], ["test_wait"])
 
 
 def is_gate(instruction: Instruction) -> bool:

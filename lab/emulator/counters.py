@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,11 @@ class Counters:
             found = self._keep(position, "shared.copy", chosen, shape, _copied(copy))
         self._add(position, "shared.copy", found[:_FIELDS])
         self._add(position, "global.copy", found[_FIELDS:])
+
+    def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount) -> None:
+        """Note one bulk copy: what it wrote to shared memory and read from global memory."""
+        for key, count in (("shared.copy", shared), ("global.copy", fetched)):
+            self._add(position, key, astuple(count))
 
     def _known(self, position: int, key: str, chosen: Array | None, shape: Array) -> tuple[int, ...] | None:
         """The traffic of an access of the same shape, of the latest few."""

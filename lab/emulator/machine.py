@@ -18,9 +18,10 @@ from lab.emulator.access import MemoryUnit
 from lab.emulator.barriers import Barriers
 from lab.emulator.binding import Binder
 from lab.emulator.checks import Findings
-from lab.emulator.control import Block
+from lab.emulator.control import Block, is_wait
 from lab.emulator.counters import Counters
 from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.mbarriers import Mbarriers
 from lab.emulator.memory import AddressSpace
 from lab.emulator.operations.move import special_registers
 from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee, text_of
@@ -78,6 +79,7 @@ class Machine:
         threads: Threads of the batch, whole warps: a block's last warp is filled up with lanes that never run.
         registers: The register file.
         memory: Loads, stores and their checks.
+        mbarriers: Phases, and who waits for them.
         cluster: Blocks of a cluster.
         steps: Instructions issued so far, over all batches.
     """
@@ -103,6 +105,7 @@ class Machine:
         self.registers = RegisterFile(self.program, self.threads)
         self.memory = MemoryUnit(self)
         self.barriers = Barriers(self)
+        self.mbarriers = Mbarriers(self)
         self._bound: dict[int, tuple[list[Callable[[], Any]], list[Callable[[Array], Any]]]] = {}
         self._guards: dict[int, Array] = {}
         self._keys: dict[Group, tuple[float, ...]] = {}
@@ -170,6 +173,10 @@ class Machine:
             pool[at] = self.group(self.parked.pop(at))
             self._insist = True
             return True
+        if self.mbarriers.break_deadlock(pool):
+            if not pool:
+                self.barriers.abandon()  # who waits there waits for those that were ended
+            return bool(pool)
         return self.barriers.break_deadlock(pool)
 
     def arrive(self, pool: dict[Group, Array | None], at: Group, chosen: Array | None) -> None:
@@ -206,6 +213,8 @@ class Machine:
         else:
             for act in part:
                 act(chosen)
+        if self.mbarriers.flipped:
+            self.mbarriers.release(pool)
         if block.end is None:
             self.arrive(pool, (stack, block.following), chosen)
         else:
@@ -276,6 +285,8 @@ class Machine:
             self._trap(position, taken, pool, "trap was executed")
         elif family == "brx":
             self._branch_by_table(stack, position, taken, pool)
+        elif is_wait(instruction):
+            self.mbarriers.wait(stack, block, position, taken, pool)
         else:
             self.barriers.arrive(stack, block, position, taken, pool)
 

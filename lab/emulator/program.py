@@ -193,6 +193,11 @@ class Program:
         return targets
 
     @cached_property
+    def has_mbarriers(self) -> bool:
+        """Whether there are mbarriers, which bulk copies need too."""
+        return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
+
+    @cached_property
     def shared_granule(self) -> int:
         """The smallest width in bytes in which shared memory can be touched, at most 4."""
         width = 4

@@ -15,6 +15,9 @@ FindingKind = Literal[
     "uninitialised-read",
     "shared-race",
     "async-not-waited",
+    "missing-proxy-fence",
+    "mbarrier-misuse",
+    "mbarrier-deadlock",
     "barrier-divergence",
     "warp-divergence",
     "never-written",
@@ -36,6 +39,25 @@ class Buffer:
     array: NDArray[Any]
     initialised: bool = True
     output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A kernel parameter that describes a matrix to bulk tensor copies.
+
+    Sizes are in elements, the contiguous direction first.
+
+    Attributes:
+        of: The device buffer; its first element is the matrix's.
+        extents: Of the matrix; copies fill what lies outside with zeros.
+        leading: From one column to the next.
+        box: What one copy fetches.
+    """
+
+    of: Buffer
+    extents: tuple[int, int]
+    leading: int
+    box: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +189,8 @@ class ExecutedCounts:
         threads_by_opcode: Opcode to thread instructions.
         memory: `shared.load`, `shared.store`, `shared.atomic`, `shared.copy`, `global.load`, `global.store`,
             `global.atomic`, `global.copy` to traffic; generic accesses count where they fell. The copies are the two
-            sides of cp.async. The fragments of wmma count as element-wise accesses, which is not how the
-            hardware moves them.
+            sides of cp.async and of bulk copies. The fragments of wmma count as element-wise accesses, which is not how
+            the hardware moves them.
     """
 
     warps: int

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.emulator.asyncshadow import AsyncShadow
 from lab.emulator.results import FindingKind
 
 Array = NDArray[Any]
@@ -25,7 +26,7 @@ class Conflict:
     """Accesses that should not have happened together.
 
     Attributes:
-        kind: `uninitialised-read`, `shared-race` or `async-not-waited`.
+        kind: `uninitialised-read`, `shared-race`, `async-not-waited`, `mbarrier-misuse` or `missing-proxy-fence`.
         which: Positions, in the checked access, of the threads at fault.
         other_thread: For each, the machine's index of the other thread, or -1.
         other_instruction: For each, the other instruction's index, or -1.
@@ -70,9 +71,13 @@ class Shadow:
 
 
 class SharedShadow:
-    """Races, initialisation and pending asynchronous copies of the shared memory of a batch of blocks."""
+    """Races, initialisation and pending asynchronous copies of the shared memory of a batch of blocks.
 
-    def __init__(self, row_bytes: int, row_count: int, granule: int, threads: int) -> None:
+    Attributes:
+        bulk: What is known of bulk copies and mbarriers, in a kernel that has them.
+    """
+
+    def __init__(self, row_bytes: int, row_count: int, granule: int, threads: int, *, bulk: bool = False) -> None:
         """Begin with nothing written.
 
         Args:
@@ -80,6 +85,7 @@ class SharedShadow:
             row_count: Blocks of the batch.
             granule: Bytes of an entry.
             threads: Threads of the batch.
+            bulk: The kernel has bulk copies or mbarriers.
         """
         self.granule = granule
         self.per_row = row_bytes // granule
@@ -97,6 +103,7 @@ class SharedShadow:
         self.any_pending = False
         self.completed = np.zeros(threads, np.int32)  # groups whose wait the thread has passed
         self.visible = np.zeros(threads, np.int32)  # the same, at the block's last barrier
+        self.bulk = AsyncShadow(self, threads) if bulk else None
 
     def _entries(self, offsets: Array, width: int) -> tuple[Array, int]:
         first = offsets // self.granule
@@ -127,8 +134,24 @@ class SharedShadow:
             found.append(self._race_with_writer(entry, at, pieces, detail))
         if self.any_pending:
             found += self._unwaited(entry, who, pieces)
+        if self.bulk is not None:
+            found += self._beside_bulk(self.bulk, entry, who, pieces, "read of")
         if not strong:
             self._note_readers(entry, who, instruction)
+        return found
+
+    @staticmethod
+    def _beside_bulk(bulk: AsyncShadow, entry: Array, who: Array, pieces: int, verb: str) -> list[Conflict]:
+        """An access to what a bulk copy may still be writing, or to an mbarrier."""
+        found = []
+        at = bulk.unseen(entry, who)
+        if len(at):
+            detail = f"{verb} memory that a bulk copy writes, before a wait for the phase of its mbarrier"
+            found.append(Conflict("async-not-waited", at // pieces, *bulk.copier(entry[at]), "write", detail))
+        at = bulk.of_mbarriers(entry)
+        if len(at):
+            detail = f"{verb} a live mbarrier by something else than mbarrier instructions"
+            found.append(Conflict("mbarrier-misuse", at // pieces, detail=detail))
         return found
 
     def _written_by_others(self, entry: Array, who: Array, *, strong: bool) -> Array:
@@ -171,6 +194,8 @@ class SharedShadow:
         another = (before - 1) >> 5 != who >> 5
         if another.any():
             self.other_reader[entry[another]] = mine[another]
+        if self.bulk is not None:
+            self.bulk.note_readers(entry, who)
 
     def write(
         self,
@@ -203,6 +228,8 @@ class SharedShadow:
         if len(at):
             found.append(self._race_with_writer(entry, at, pieces, "two warps write different values between barriers"))
         found += self._read_before(entry, who, pieces)
+        if self.bulk is not None:
+            found += self._beside_bulk(self.bulk, entry, who, pieces, "write over")
         self._note_writers(entry, who, instruction, strong=strong)
         if group is not None:
             self.any_pending = True
@@ -236,6 +263,69 @@ class SharedShadow:
         self.writer[entry] = who + 1
         self.writer_at[entry] = instruction
         self.strong[entry] = strong
+        if self.bulk is not None:
+            self.bulk.note_writers(entry, who)
+
+    # --- bulk copies and mbarriers ----------------------------------------------------------------------------
+
+    def copy_bulk(
+        self, bulk: AsyncShadow, offset: int, size: int, thread: int, instruction: int, *, mbarrier: int, phase: int
+    ) -> list[Conflict]:
+        """Check a bulk copy's write of `size` bytes and note it.
+
+        Args:
+            bulk: This shadow's.
+            offset: Byte offset into the batch's shared memory.
+            size: Bytes.
+            thread: Who asks for the copy.
+            instruction: Index of the instruction.
+            mbarrier: Number of its mbarrier in the block.
+            phase: The phase that awaits the copy.
+        """
+        entry = np.arange(offset // self.granule, (offset + size) // self.granule)
+        who = np.full(len(entry), thread)
+        found = []
+        at = self._written_by_others(entry, who, strong=False)
+        if len(at):
+            detail = "bulk copy over what another warp wrote since the last barrier"
+            found.append(self._race_with_writer(entry, at, len(entry), detail))
+        found += self._read_before(entry, who, len(entry))
+        found += self._beside_bulk(bulk, entry, who, len(entry), "bulk copy over")
+        at = bulk.unfenced(entry)
+        if len(at):
+            detail = "bulk copy over what threads wrote, without a fence.proxy.async between the two"
+            writer = bulk.writer_of(entry[at])
+            found.append(
+                Conflict("missing-proxy-fence", at // len(entry), writer, self.writer_at[entry[at]], "write", detail)
+            )
+        self.written[entry] = True
+        self.writer[entry] = 0
+        if self.any_pending:
+            self.pending[entry] = 0
+        bulk.note_copy(entry, thread, instruction, mbarrier, phase)
+        return found
+
+    def use_mbarrier(self, bulk: AsyncShadow, offsets: Array, threads: Array, *, bulk_copy: bool) -> list[Conflict]:
+        """Check that mbarriers were initialised before the last barrier, for a bulk copy with a fence of the proxies.
+
+        Args:
+            bulk: This shadow's.
+            offsets: Byte offsets of the mbarriers into the batch's shared memory.
+            threads: Who uses them.
+            bulk_copy: The use is a bulk copy's.
+        """
+        entry = offsets // self.granule
+        found = []
+        at = self._written_by_others(entry, threads, strong=False)
+        if len(at):
+            detail = "use of an mbarrier that another warp initialised since the last barrier"
+            found.append(self._race_with_writer(entry, at, 1, detail))
+        at = bulk.unfenced(entry) if bulk_copy else at[:0]
+        if len(at):
+            detail = "bulk copy with an mbarrier that was initialised without a fence of the proxies since"
+            writer = bulk.writer_of(entry[at])
+            found.append(Conflict("missing-proxy-fence", at, writer, self.writer_at[entry[at]], "write", detail))
+        return found
 
     @staticmethod
     def collisions(offsets: Array, threads: Array, values: list[Array]) -> Conflict | None:
@@ -274,6 +364,8 @@ class SharedShadow:
             rows: Blocks whose threads all arrived; None for all blocks.
             threads: Threads of a partial barrier, or None.
         """
+        if self.bulk is not None:
+            self.bulk.barrier(rows, threads)
         if threads is not None:
             self._partial(threads)
             return

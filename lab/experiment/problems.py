@@ -73,7 +73,7 @@ def problems(
         complete = _complete(computed, one, {}, document, one.place)
         emulate = None
         if raw.emulate is not None or one.emulate is not None:
-            place = (*one.place, NAMED[1]) if one.emulate is not None else ("emulate",)
+            place = (*one.place, "emulate") if one.emulate is not None else ("emulate",)
             smaller = _smaller(one.values, {**(raw.emulate or {}), **(one.emulate or {})})
             emulate = _complete(computed, one, smaller, document, place)
         label = " ".join(

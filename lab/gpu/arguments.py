@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from lab.expressions import Scalar
 from lab.gpu.backend import RefusedError
+from lab.kernels import TENSOR_MAP
 from lab.operators.base import STORED_AS, Inputs
+from lab.tensormaps import ALIGNMENT
 
 SCALAR_TYPES = (
     "bool",
@@ -34,6 +37,7 @@ def marshal(
     inputs: Inputs,
     pointers: Mapping[str, int],
     workspace: Mapping[str, str] = MappingProxyType({}),
+    tensor_maps: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> tuple[str, tuple[int | float, ...]]:
     """Resolve the arguments of a launch.
 
@@ -42,17 +46,24 @@ def marshal(
         inputs: The operator's scalars and host arrays; the arrays only for their element types.
         pointers: Device address of every array and workspace buffer.
         workspace: Element type of every workspace buffer.
+        tensor_maps: The encoded tensor maps, in 64-bit words.
 
     Returns:
-        A format in the notation of `struct` with native alignment, which is that of kernel parameters, and one
-        number a field.
+        A format in the notation of `struct` with native alignment, which is that of kernel parameters (tensor maps,
+        which are aligned to more, have padding before them), and one number a field.
 
     Raises:
         RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type.
     """
-    codes, values = "", []
+    codes, values = "", list[int | float]()
     elements = {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
     for name, c_type in arguments:
+        if c_type == TENSOR_MAP:
+            if name not in tensor_maps:
+                raise RefusedError(f"argument {name}: the launches have no such tensor map")
+            codes += "x" * (-struct.calcsize(codes) % ALIGNMENT) + "Q" * len(tensor_maps[name])
+            values += tensor_maps[name]
+            continue
         code, value = (
             _pointer(name, c_type, elements, pointers)
             if c_type.endswith("*")

@@ -34,6 +34,8 @@ from lab.gpu.evict import reader
 from lab.gpu.field import CudaField
 from lab.gpu.job import Job
 from lab.gpu.softmax_baselines import torch_baseline, triton_baseline
+from lab.gpu.tensormaps import tensor_map_words
+from lab.kernels import TENSOR_MAP
 from lab.launches import Launch as Step
 from lab.launches import Launches
 from lab.measurement import CardState, GpuDescription
@@ -165,7 +167,9 @@ class CudaBackend:
             RefusedError: it would be refused.
         """
         types = {wanted.name: wanted.dtype for wanted in launches.workspace}
-        codes, values = marshal(step.arguments, inputs, pointers, types)
+        named = {name for name, kind in step.arguments if kind == TENSOR_MAP}
+        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
+        codes, values = marshal(step.arguments, inputs, pointers, types, maps)
         self._check_grid(step)
         function = module.get_function(step.entry)
         self._check_block(step, function)

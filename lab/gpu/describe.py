@@ -10,6 +10,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from lab.errors import UserError
 from lab.gpu.driver import call, driver_api
 from lab.measurement import CardState, GpuDescription
 
@@ -55,6 +56,38 @@ def probe() -> GpuDescription | str:
             f"Nothing was measured: {description.name} is here, but PyCUDA is not installed; `{INSTALL}` installs it."
         )
     return description
+
+
+def find(*, measure: bool) -> tuple[GpuDescription | None, str]:
+    """The GPU to measure on, or None and a sentence saying why there is none; without `measure` none is looked for."""
+    if not measure:
+        return None, "Nothing was measured: --no-gpu was given."
+    found = probe()
+    return (None, found) if isinstance(found, str) else (found, "")
+
+
+def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> str:
+    """An architecture by its name: `native` is the GPU's.
+
+    Args:
+        arch: As a file or the command line says.
+        gpu: The GPU that is here.
+        key: Where a file says it.
+        write: What to write there, in which file, without a GPU.
+
+    Raises:
+        UserError: it is `native`, and there is no GPU.
+    """
+    if arch != "native":
+        return arch
+    if gpu is None:
+        raise UserError(
+            "the architecture is `native`, and there is no GPU here to ask",
+            key=key,
+            accepted="an architecture such as sm_90",
+            suggestion=f"write {write}, or pass --arch sm_90",
+        )
+    return gpu.arch
 
 
 def describe_device(ordinal: int) -> GpuDescription:

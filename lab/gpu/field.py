@@ -13,6 +13,7 @@ import pycuda.driver as cuda
 from lab import operators, toolchain
 from lab.expressions import Scalar
 from lab.gpu.backend import Baseline, DeviceError, Launch, RefusedError, in_turn
+from lab.gpu.survey import room
 from lab.launches import Launches
 from lab.operators.base import Inputs
 
@@ -71,7 +72,7 @@ class CudaField:
             addresses[wanted.name] = end
             if wanted.zero:
                 queues.append(partial(cuda.memset_d8_async, end, 0, wanted.bytes, self._backend.stream))
-            end += -(-wanted.bytes // 256) * 256
+            end += room(wanted)
         if end - int(self._workspace) > self._workspace_bytes + 4 * GUARD:
             raise RefusedError(f"the workspace takes more than the {self._workspace_bytes} bytes that were made for it")
         inputs, pointers = self._inputs(problem), {**self._pointers, **addresses}

@@ -29,6 +29,11 @@ class Flush(StrEnum):
     ON = "on"
     OFF = "off"
 
+    @classmethod
+    def of(cls, cache: str) -> Flush:
+        """What leaves the cache in the state that a file asks for: `auto`, `cold` or `warm`."""
+        return {"auto": cls.AUTO, "cold": cls.ON, "warm": cls.OFF}[cache]
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

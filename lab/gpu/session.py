@@ -129,13 +129,8 @@ class GpuSession:
         Raises:
             MissingToolError: no worker has run yet and none can start.
         """
-        known = self._description is not None
-        try:
-            self.start()
-        except MissingToolError as error:
-            if not known:
-                raise
-            return _failed(job, Stage.CRASH, f"a new worker could not start: {error}")
+        if reason := self._not_started():
+            return _failed(job, Stage.CRASH, reason)
         try:
             answer = self._exchange(Order(job, policy))
         except _SilentError as error:
@@ -168,13 +163,7 @@ class GpuSession:
         lost: list[Point] = []
         entrants, baseline = order.entrants, order.baseline
         while entrants or baseline:
-            known = self._description is not None
-            try:
-                self.start()
-            except MissingToolError as error:
-                if not known:
-                    raise
-                reason = f"a new worker could not start: {error}"
+            if reason := self._not_started():
                 return (*lost, *(Point(one.kernel, failure=reason) for one in entrants))
             new = {one.kernel: cubins[one.kernel] for one in entrants if one.kernel not in self._sent}
             answer = self._surveyed(replace(order, entrants=entrants, baseline=baseline, cubins=new))
@@ -191,6 +180,21 @@ class GpuSession:
                 baseline, lost = False, [*lost, replace(fault, kernel=BASELINE)]
             entrants = tuple(one for one in entrants if one.kernel not in blamed)
         return tuple(lost)
+
+    def _not_started(self) -> str:
+        """Start the worker; why none starts in place of an earlier one, which costs this piece of work alone, or empty.
+
+        Raises:
+            MissingToolError: no worker has run yet and none can start.
+        """
+        known = self._description is not None
+        try:
+            self.start()
+        except MissingToolError as error:
+            if not known:
+                raise
+            return f"a new worker could not start: {error}"
+        return ""
 
     def _surveyed(self, order: Survey) -> SurveyAnswer:
         """The worker's answer; of one that hangs or dies, the kernel that it was at."""

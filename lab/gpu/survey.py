@@ -22,18 +22,25 @@ from lab.expressions import Scalar
 from lab.gpu import plan
 from lab.gpu.backend import Backend, BaselineMissingError, DeviceError, Field, Launch, RefusedError
 from lab.gpu.job import Flush
-from lab.launches import Launches
+from lab.launches import Launches, Workspace
 from lab.measurement import Samples
+from lab.operators.fields import tolerance_of_sums
 
 BASELINE = "cublas"
 """Name of the baseline's point."""
 
-TOLERANCE = 16 * 2.0**-24
+TOLERANCE = tolerance_of_sums("float32")
 """Of float32, relative to the norms of a row of A and a column of B: `lab.operators.gemm.Gemm.verify` says why."""
 
 BATCH_MS = 0.2
 MOST_LAUNCHES = 32
 """Batches are shorter than a sweep's: the host queues a launch in microseconds, and there are many points."""
+
+_ALIGNMENT = 256
+"""Bytes: CUDA aligns every allocation to so many (CUDA C++ Programming Guide, device memory accesses)."""
+
+FEW = 3
+"""Samples that a long kernel gets at least: a median, and one on each side of it."""
 
 JITTER_MS = 0.003
 """A single sample of a short kernel tells nothing finer: the resolution of events and what a launch scatters by."""
@@ -75,6 +82,7 @@ class SurveyPolicy:
 
     Attributes:
         samples: Of a kernel that is not dropped.
+        enough_ms: `FEW` samples do where they took so long together; 0 takes all.
         drop: Share by which a kernel may be slower than the fastest in its first sample and still get others; None
             drops none.
         flush: Whether L2 is flushed before a sample.
@@ -85,6 +93,7 @@ class SurveyPolicy:
     """
 
     samples: int = 5
+    enough_ms: float = 0.0
     drop: float | None = 0.15
     flush: Flush = Flush.AUTO
     verify: bool = True
@@ -135,6 +144,11 @@ class Point:
     error: float | None = None
     failure: str = ""
     note: str = ""
+
+
+def room(buffer: Workspace) -> int:
+    """Bytes that a scratch buffer takes where several lie one behind the other, each aligned like an allocation."""
+    return -(-buffer.bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class Surveyor:
@@ -231,8 +245,8 @@ class Surveyor:
         kept = [name for name, pilot in pilots.items() if pilot.ms <= limit or name in order.kept or name == BASELINE]
         taken: dict[str, list[float]] = {name: [pilots[name].ms] if cold else [] for name in kept}
         batches = {name: 1 if cold else batch_size(pilots[name].ms) for name in kept}
-        while any(len(taken[name]) < policy.samples for name in kept):
-            for name in kept:
+        while wanting := [name for name in kept if _wanting(taken[name], policy)]:
+            for name in wanting:
                 self._begin("measurement", name)
                 batch = batches[name]
                 lead = max(plan.LEAST_LEAD_MS, 1.5 * (batch + 1) * pilots[name].enqueue_ms)
@@ -251,6 +265,13 @@ class Surveyor:
             self._begin("warm-up", "")
             self._backend.run(launches)
         self._backend.calibrate()
+
+
+def _wanting(taken: list[float], policy: SurveyPolicy) -> bool:
+    """Whether a kernel needs another sample; of a long one the first few tell as much."""
+    if len(taken) >= policy.samples:
+        return False
+    return not (policy.enough_ms and len(taken) >= FEW and sum(taken) >= policy.enough_ms)
 
 
 def batch_size(pilot_ms: float) -> int:

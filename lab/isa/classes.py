@@ -75,6 +75,8 @@ def _by_first(table: dict[str, C | Rule], default: C) -> Rule:
 
 
 def _cp(modifiers: Modifiers) -> C:
+    if "bulk" in modifiers:
+        return C.BULK_COPY
     return C.CP_ASYNC if "async" in modifiers else C.OTHER
 
 
@@ -150,8 +152,8 @@ _SASS: Final[dict[str, C | Rule]] = {
     **_roots("LDL", C.LD_LOCAL),
     **_roots("STL", C.ST_LOCAL),
     **_roots("LDC LDCU ULDC", C.LD_CONST),
-    **_roots("LDGSTS LDGDEPBAR ARRIVES UBLKCP UBLKRED UBLKPF", C.CP_ASYNC),
-    **_roots("UTMALDG UTMASTG UTMAREDG UTMAPF UTMACMDFLUSH", C.CP_ASYNC),
+    **_roots("LDGSTS LDGDEPBAR ARRIVES", C.CP_ASYNC),
+    **_roots("UBLKCP UBLKRED UBLKPF UTMALDG UTMASTG UTMAREDG UTMAPF UTMACMDFLUSH", C.BULK_COPY),
     **_roots("ATOM ATOMS ATOMG RED REDG REDAS REDS UREDGR UATOMG", C.ATOMIC),
     **_roots("SHFL VOTE VOTEU MATCH REDUX CREDUX ELECT", C.SHUFFLE),
     **_roots("BAR DEPBAR UDEPBAR MEMBAR ERRBAR CGAERRBAR FENCE SYNCS WARPSYNC WARPGROUP WARPARRIVE", C.BARRIER),

@@ -124,6 +124,7 @@ _MEMORY = frozenset(
         InstructionClass.LD_SHARED,
         InstructionClass.ST_SHARED,
         InstructionClass.CP_ASYNC,
+        InstructionClass.BULK_COPY,
     }
 )
 
@@ -133,7 +134,7 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
 
     The work of a loop is its number of FMA instructions (classes `fma` and `mma`), everything nested in it included. If
     no loop of the function has one, it is the number of its memory instructions (loads and stores of global and shared
-    memory, `cp.async`); if no loop has one of those either, the number of its instructions.
+    memory, `cp.async`, bulk copies); if no loop has one of those either, the number of its instructions.
 
     Only innermost loops compete: those that have work and contain no other loop that has work. So a small loop
     without FMA does not take the place of the unrolled loop around it, and an outer loop does not win by what it

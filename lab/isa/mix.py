@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lab.isa.asides import asides
 from lab.isa.cfg import ControlFlow, control_flow
 from lab.isa.classes import load_bytes
 from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
+
+_FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, InstructionClass.BULK_COPY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class LoopMix:
         last_line: Last listing line of the body.
         lines: The listing lines of the body, as closed ranges (a body need not be contiguous).
         live_registers: SASS: most live general-purpose registers within; None in PTX.
+        aside: SASS: instructions of the body that are not on every warp's path (`lab.isa.asides`).
     """
 
     label: str
@@ -92,11 +96,12 @@ class LoopMix:
     last_line: int
     lines: tuple[tuple[int, int], ...]
     live_registers: int | None
+    aside: int = 0
 
     @property
     def fetches(self) -> bool:
         """Whether it reads global memory itself, or in a loop within."""
-        return bool({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC} & self.counts.by_class.keys())
+        return bool(_FETCHING & self.counts.by_class.keys())
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -160,6 +165,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
     loops = natural_loops(flow)
     hot = hot_loop(function, flow, loops)
     labels = _labels(isa, function, flow, loops)
+    beside = asides(function) if isa == "sass" else frozenset[int]()
     return KernelMix(
         isa=isa,
         name=function.name,
@@ -173,6 +179,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
                 label=labels[position],
                 parent=None if loop.parent is None else labels[loop.parent],
                 hot=position == hot,
+                beside=beside,
             )
             for position, loop in enumerate(loops)
         ),
@@ -216,7 +223,15 @@ def _counts(isa: Isa, instructions: Iterable[Instruction]) -> Counts:
 
 
 def _loop_mix(
-    isa: Isa, function: Function, flow: ControlFlow, loop: Loop, *, label: str, parent: str | None, hot: bool
+    isa: Isa,
+    function: Function,
+    flow: ControlFlow,
+    loop: Loop,
+    *,
+    label: str,
+    parent: str | None,
+    hot: bool,
+    beside: frozenset[int],
 ) -> LoopMix:
     body = loop_instructions(function, flow, loop)
     return LoopMix(
@@ -229,6 +244,7 @@ def _loop_mix(
         last_line=max(instruction.line for instruction in body),
         lines=_ranges(body),
         live_registers=_most_live(body),
+        aside=sum(instruction.index in beside for instruction in body),
     )
 
 

@@ -32,7 +32,8 @@ class InstructionClass(StrEnum):
     LD_LOCAL = "ld.local"  # in SASS: spills and dynamically indexed arrays
     ST_LOCAL = "st.local"
     LD_CONST = "ld.const"  # constant bank and kernel parameters: ld.param, ld.const; LDC, ULDC
-    CP_ASYNC = "cp.async"  # global to shared copies and their groups; LDGSTS, LDGDEPBAR, UBLKCP, UTMALDG
+    CP_ASYNC = "cp.async"  # a thread's global to shared copies and their groups; LDGSTS, LDGDEPBAR
+    BULK_COPY = "cp.async.bulk"  # copies by the tensor memory accelerator, any direction; UBLKCP, UTMALDG, UTMASTG
     ATOMIC = "atomic"  # atom, red; ATOM, ATOMS, RED
     SHUFFLE = "shuffle"  # shfl, vote, match, redux; SHFL, VOTE, MATCH, REDUX
     BARRIER = "barrier"  # bar, barrier, mbarrier, membar, fence; BAR, DEPBAR, MEMBAR, SYNCS, WARPSYNC

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lab.errors import UserError
 from lab.kernels import ELEMENT_BYTES
-from lab.library.logic import LARGEST
+from lab.library.logic import LARGEST, SPLIT_AXES, VECTOR
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
 from lab.library.specialise import to_c
 
@@ -56,7 +56,7 @@ def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[
 
 def to_python(library: Library) -> str:
     """A module with `select(m, n, k)` that needs nothing but Python."""
-    return _rendered("library.py.j2", library, largest=LARGEST)
+    return _rendered("library.py.j2", library, largest=LARGEST, axes=SPLIT_AXES, vector=VECTOR)
 
 
 def to_header(library: Library) -> str:
@@ -83,6 +83,7 @@ def to_source(library: Library) -> str:
         functions=functions,
         kernels=kernels,
         alignment=ALIGNMENT,
+        vector=VECTOR,
         a_shape="p->m, p->k" if library.layout[0] == "n" else "p->k, p->m",
         b_shape="p->k, p->n" if library.layout[1] == "n" else "p->n, p->k",
     )

@@ -25,6 +25,12 @@ Size = tuple[int, int, int]
 """m, n, k."""
 
 AXES = ("m", "n", "k")
+VECTOR = 4
+"""Elements of the widest copies: a kernel may take another path where this does not divide a dimension."""
+
+SPLIT_AXES = (*AXES, *(f"{axis} % {VECTOR}" for axis in AXES))
+"""What a threshold may stand on: a dimension, or what is left of it when it is divided by `VECTOR`."""
+
 LARGEST = 2**31 - 1
 """The largest dimension: kernels take 32-bit sizes."""
 
@@ -92,8 +98,8 @@ class Split:
     """One inner node of the tree.
 
     Attributes:
-        axis: 0, 1, 2: m, n, k.
-        threshold: Sizes below it go to `below`, the others to `rest`.
+        axis: Number in `SPLIT_AXES`.
+        threshold: Sizes that are below it there go to `below`, the others to `rest`.
         below: A split's number, or ``~kernel``, which is negative.
         rest: The same.
     """
@@ -144,8 +150,9 @@ class Logic:
             if not (least <= node < len(self.splits) or 0 <= ~node < len(self.kernels)):
                 accepted = "a later split, or ~kernel"
                 raise UserError("the selection tree is broken", key=name, found=node, accepted=accepted)
-        if any(split.axis not in (0, 1, 2) for split in self.splits):
-            raise UserError("the selection tree is broken", key="splits.axis", accepted="0, 1, 2: m, n, k")
+        if any(split.axis not in range(len(SPLIT_AXES)) for split in self.splits):
+            accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(SPLIT_AXES))
+            raise UserError("the selection tree is broken", key="splits.axis", accepted=accepted)
         order = [(e.m, e.n, e.k) for e in self.exact]
         if order != sorted(set(order)):
             raise UserError("exact sizes are not in order", key="exact", accepted="ascending m, n, k, each once")
@@ -164,10 +171,11 @@ class Logic:
         found = self._exact.get(size)
         if found is not None:
             return found
+        along = (*size, *(dimension % VECTOR for dimension in size))
         at = self.root
         while at >= 0:
             split = self.splits[at]
-            at = split.below if size[split.axis] < split.threshold else split.rest
+            at = split.below if along[split.axis] < split.threshold else split.rest
         return ~at
 
 
@@ -206,7 +214,18 @@ def check_size(m: int, n: int, k: int) -> Size:
     return int(m), int(n), int(k)
 
 
-def build(ranges: Grid | None, exact: Grid | None = None, *, most_leaves: int = 0, tolerance: float = 0.0) -> Logic:
+Edges = Sequence[Sequence[int]]
+"""For m, n and k, ascending: where cells of sizes end."""
+
+
+def build(
+    ranges: Grid | None,
+    exact: Grid | None = None,
+    *,
+    most_leaves: int = 0,
+    tolerance: float = 0.0,
+    edges: Edges | None = None,
+) -> Logic:
     """The logic over measured ranges and measured exact sizes.
 
     Args:
@@ -214,6 +233,8 @@ def build(ranges: Grid | None, exact: Grid | None = None, *, most_leaves: int = 
         exact: Sizes that map to their fastest kernel, whatever the tree says.
         most_leaves: Leaves of the tree at most; 0 is no limit.
         tolerance: A node whose mean loss is no more than this share is not split further.
+        edges: Thresholds on a dimension stand behind one of these, and others tell sizes apart that `VECTOR` divides;
+            without edges they stand half way between sizes.
 
     Returns:
         Kernels that are never picked are left out.
@@ -224,7 +245,7 @@ def build(ranges: Grid | None, exact: Grid | None = None, *, most_leaves: int = 
     grown_over = ranges or exact
     if grown_over is None:
         raise UserError("nothing was measured", accepted="a grid of ranges, of exact sizes, or both")
-    root, splits = _grow(grown_over, most_leaves, tolerance)
+    root, splits = _grow(grown_over, most_leaves, tolerance, edges if grown_over is ranges else None)
     fastest = dict(zip(exact.sizes, exact.fastest(), strict=True)) if exact else {}
     names = grown_over.kernels
     picked = [names[~to] for to in (root, *(to for s in splits for to in (s.below, s.rest))) if to < 0]
@@ -278,26 +299,63 @@ class _Node:
     cut: tuple[int, int, _Node, _Node] | None = None
 
 
-def _grow(grid: Grid, most_leaves: int, tolerance: float) -> tuple[int, tuple[Split, ...]]:
+def _grow(grid: Grid, most_leaves: int, tolerance: float, edges: Edges | None) -> tuple[int, tuple[Split, ...]]:
     """The tree with kernels numbered as in the grid. Where leaves are limited, those that lose most are split first."""
     losses = np.nan_to_num(grid.losses, nan=_UNMEASURED)
-    sizes = np.array(grid.sizes, dtype=np.int64)
-    root = _node(np.arange(len(sizes)), losses)
+    places = _halfway(grid.sizes) if edges is None else _in_cells(grid.sizes, edges)
+    root = _node(np.arange(len(grid.sizes)), losses)
     heap = [(-root.lost, 0, root)]
     leaves = pushed = 1
     while heap and (not most_leaves or leaves < most_leaves):
         _, _, node = heapq.heappop(heap)
         if node.lost <= tolerance * len(node.points):
             continue
-        axis, threshold = _cut(sizes[node.points], losses[node.points])
-        under = sizes[node.points, axis] < threshold
+        found = _cut(places, node.points, losses[node.points])
+        if found is None:
+            continue  # all of one cell
+        axis, last = found
+        under = places.along[node.points, axis] <= last
         parts = _node(node.points[under], losses), _node(node.points[~under], losses)
-        node.cut = (axis, threshold, *parts)
+        node.cut = (axis, places.threshold(axis, last, node.points), *parts)
         leaves += 1
         for part in parts:
             pushed += 1  # an order of their own for nodes that lose the same; nodes do not compare
             heapq.heappush(heap, (-part.lost, pushed, part))
     return _flatten(root)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where sizes lie along the axes of thresholds.
+
+    Attributes:
+        along: Sizes x axes, integers.
+        edges: For each axis what each integer of `along` ends at, so that a threshold stands behind it; None puts it
+            half way between two of them.
+    """
+
+    along: NDArray[np.int64]
+    edges: tuple[tuple[int, ...], ...] | None
+
+    def threshold(self, axis: int, last: int, points: NDArray[np.intp]) -> int:
+        """Between the points that lie up to `last` along the axis and the others."""
+        if self.edges is not None:
+            return self.edges[axis][last] + 1
+        along = self.along[points, axis]
+        return (last + int(along[along > last].min()) + 1) // 2
+
+
+def _halfway(sizes: Sequence[Size]) -> _Places:
+    return _Places(np.array(sizes, dtype=np.int64), None)
+
+
+def _in_cells(sizes: Sequence[Size], edges: Edges) -> _Places:
+    """Sizes beyond the last edge lie in the last cell."""
+    raw = np.array(sizes, dtype=np.int64)
+    cells = [np.minimum(np.searchsorted(own, raw[:, i]), len(own) - 1) for i, own in enumerate(edges)]
+    divided = (raw % VECTOR != 0).astype(np.int64)
+    along = np.column_stack([*cells, divided]).astype(np.int64)
+    return _Places(along, (*(tuple(own) for own in edges), *((0, VECTOR - 1) for _ in edges)))
 
 
 def _node(points: NDArray[np.intp], losses: Floats) -> _Node:
@@ -306,16 +364,16 @@ def _node(points: NDArray[np.intp], losses: Floats) -> _Node:
     return _Node(points, kernel, float(total[kernel]))
 
 
-def _cut(sizes: NDArray[np.int64], losses: Floats) -> tuple[int, int]:
-    """The axis and the threshold after which the best kernel of either side loses the least.
+def _cut(places: _Places, points: NDArray[np.intp], losses: Floats) -> tuple[int, int] | None:
+    """The axis, and the place along it up to which points go below, so that the best kernel of either side loses least.
 
-    Of equal ones the most even cut wins, which keeps the tree flat. The threshold is half way between measured sizes:
-    a size that was not measured follows the nearer one.
+    Of equal ones the most even cut wins, which keeps the tree flat. None where all points lie in one place.
     """
-    best: tuple[float, int, int, int] = (math.inf, 0, 0, 0)
-    for axis in range(len(AXES)):
-        order = np.argsort(sizes[:, axis], kind="stable")
-        along, ordered = sizes[order, axis], losses[order]
+    best: tuple[float, int, int, int] | None = None
+    for axis in range(places.along.shape[1]):
+        there = places.along[points, axis]
+        order = np.argsort(there, kind="stable")
+        along, ordered = there[order], losses[order]
         last = np.flatnonzero(along[:-1] < along[1:])  # of the points below a possible threshold
         if not last.size:
             continue
@@ -323,9 +381,9 @@ def _cut(sizes: NDArray[np.int64], losses: Floats) -> tuple[int, int]:
         rest = np.cumsum(ordered[::-1], axis=0)[::-1][last + 1].min(axis=1)
         uneven = np.abs(2 * (last + 1) - len(along))
         i = _least(below + rest, uneven)
-        found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]] + along[last[i] + 1] + 1) // 2)
-        best = min(best, found)
-    return best[2], best[3]
+        found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]]))
+        best = found if best is None else min(best, found)
+    return None if best is None else best[2:]
 
 
 def _least(lost: Floats, uneven: NDArray[Any]) -> int:

@@ -13,10 +13,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.errors import Location, UserError
 from lab.expressions import Scalar
-from lab.kernels import ELEMENT_BYTES
+from lab.kernels import ELEMENT_BYTES, TENSOR_MAP
 from lab.library.logic import Logic, Loss
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when the JSON's shape changes; another version is refused, never misread."""
 
 ALIGNMENT = 256
@@ -162,6 +162,9 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
         if not _NAME.fullmatch(launch.entry):
             raise UserError("not a symbol", key=f"{key}.launches.entry", found=launch.entry)
         for name, kind in launch.arguments:
+            if kind == TENSOR_MAP:
+                message = "a library's kernel takes no tensor maps: they are encoded for one size and one address"
+                raise UserError(message, key=f"{key}.launches", found=f"{kind} {name}", accepted="numbers and pointers")
             fits = (
                 pointers.get(name) == kind[:-1].strip()
                 if kind.endswith("*")

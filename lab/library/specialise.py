@@ -141,7 +141,7 @@ class _Specialiser:
         if unknown:
             accepted = sorted([*self.known, *_RUN_TIME])
             raise UserError("a library does not know this name", at=at, key=key, found=unknown[0], accepted=accepted)
-        return self._text(_tree(expression), at, key)
+        return self._text(tree(expression), at, key)
 
     def _text(self, node: nodes.Node, at: Location, key: str) -> str:
         if isinstance(node, nodes.Name) and node.name in self.known:
@@ -166,7 +166,7 @@ class _Specialiser:
             return f"{text(node.node)}[{text(node.arg)}]"
         written = _written(node, text)
         if written is None:
-            raise _unsupported(node, at, key)
+            raise unsupported(node, at, key)
         return written
 
 
@@ -217,10 +217,11 @@ def to_c(expression: str) -> str:
     Raises:
         UserError: C has no such operation on sizes.
     """
-    return _c(_tree(expression), expression)
+    return _c(tree(expression), expression)
 
 
-def _tree(expression: str) -> nodes.Node:
+def tree(expression: str) -> nodes.Node:
+    """The syntax tree of an expression that Jinja has read before."""
     output = _ENVIRONMENT.parse("{{ (" + expression + ") }}").body[0]
     assert isinstance(output, nodes.Output)  # noqa: S101 - what two braces are to Jinja
     return output.nodes[0]
@@ -248,7 +249,7 @@ def _c(node: nodes.Node, whole: str) -> str:
             function = {"abs": "absolute", "min": "least", "max": "largest"}.get(name, name)
             written = f"{function}({', '.join(map(c, node.args))})"
     if written is None:
-        raise _unsupported(node, Location("<library>"), whole)
+        raise unsupported(node, Location("<library>"), whole)
     return written
 
 
@@ -257,14 +258,15 @@ def _c_comparison(node: nodes.Compare, whole: str) -> str:
     parts, left = [], _c(node.expr, whole)
     for operand in node.ops:
         if operand.op in ("in", "notin"):
-            raise _unsupported(node, Location("<library>"), whole)
+            raise unsupported(node, Location("<library>"), whole)
         right = _c(operand.expr, whole)
         parts.append(f"({left} {_COMPARISONS[operand.op]} {right})")
         left = right
     return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
 
 
-def _unsupported(node: nodes.Node, at: Location, key: str) -> UserError:
+def unsupported(node: nodes.Node, at: Location, key: str) -> UserError:
+    """The error of a node that launches cannot be computed with."""
     accepted = f"+ - * // %, comparisons, and, or, not, if else, {', '.join(_FUNCTIONS)}"
     return UserError(
         "a library's launch cannot compute this", at=at, key=key, found=type(node).__name__, accepted=accepted

@@ -2,8 +2,9 @@
 
 Each bound asks how fast the kernel could be if one thing alone held it back; the least is the ceiling. The loop's
 bounds look at the hot loop only: they take the problem's operations to be done there, every instruction of its text to
-be issued once an iteration (a path that a branch skips counts too), and nothing to wait. What surrounds the loop is
-left out. So a measured figure belongs below the ceiling, and one above it says that an assumption does not hold.
+be issued once an iteration (a path that a branch skips counts too, but not what one warp of a block does to ask for
+bulk copies), and nothing to wait. What surrounds the loop is left out. So a measured figure belongs below the ceiling,
+and one above it says that an assumption does not hold.
 
 Per warp and iteration, with 32 lanes to a warp and four schedulers to an SM:
 
@@ -204,7 +205,7 @@ def predict(
     if mix.isa != "sass":
         raise ValueError(f"bounds are read off SASS, not {mix.isa}")
     held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes)
-    counts = _hot(mix)
+    counts, issued = _hot(mix)
     peak = gpu.peak_tflops(dtype)
     bounds: list[Bound] = []
     if merit is Merit.BANDWIDTH:
@@ -214,7 +215,7 @@ def predict(
             # The peak is that of the ordinary cores; a kernel on the tensor cores can exceed it.
             bounds += _problem_bounds(gpu, math.inf, flops, bytes_moved)
         else:
-            bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access)
+            bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access, issued=issued)
             bounds += _problem_bounds(gpu, peak, flops, bytes_moved)
             bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
     return Prediction(
@@ -279,39 +280,45 @@ def delayed(prediction: Prediction, flops: int, seconds: float) -> Prediction:
     return replace(prediction, bounds=bounds)
 
 
-def _hot(mix: KernelMix) -> Counts:
-    """Counts of the hot loop, or of the whole kernel where it has no loop."""
-    return next((loop.counts for loop in mix.loops if loop.hot), mix.counts)
+def _hot(mix: KernelMix) -> tuple[Counts, int]:
+    """Counts of the hot loop, or of the whole kernel without loops, and how many of them every warp issues."""
+    hot = mix.hot_loop
+    return (mix.counts, mix.counts.instructions) if hot is None else (hot.counts, hot.counts.instructions - hot.aside)
 
 
 def _loop_bounds(
-    gpu: Gpu, counts: Counts, dtype: np.dtype[np.generic], wavefronts_per_access: Mapping[int, float]
+    gpu: Gpu,
+    counts: Counts,
+    dtype: np.dtype[np.generic],
+    wavefronts_per_access: Mapping[int, float],
+    *,
+    issued: int,
 ) -> Iterator[Bound]:
     """The bounds that the text of the loop gives."""
     work = _arithmetic(counts, dtype)
     if work is None:
         return
-    yield _issue_bound(gpu, counts, work, dtype)
+    yield _issue_bound(gpu, issued, work, dtype)
     accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
     if wavefronts:
         cycles = wavefronts * 128 / gpu.architecture.shared_bytes_per_cycle
         text = f"{work.label} per {wavefronts:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
         yield Bound("shared memory", _tflops(gpu, work.operations, cycles), text)
-    issued = _memory_instructions(counts)
-    if issued:
+    accessing = _memory_instructions(counts)
+    if accessing:
         lanes = gpu.architecture.lsu_lanes
-        text = f"{work.label} per {issued} loads and stores, {lanes} lanes a cycle and SM"
-        yield Bound("memory pipe", _tflops(gpu, work.operations, issued * WARP / lanes), text)
+        text = f"{work.label} per {accessing} loads and stores, {lanes} lanes a cycle and SM"
+        yield Bound("memory pipe", _tflops(gpu, work.operations, accessing * WARP / lanes), text)
 
 
-def _issue_bound(gpu: Gpu, counts: Counts, work: _Arithmetic, dtype: np.dtype[np.generic]) -> Bound:
+def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.generic]) -> Bound:
     """Written as a share of the peak, so that it never rounds above it."""
     sm = gpu.architecture
     pipe = work.results * WARP * sm.sub_partitions / sm.lanes(dtype)
-    cycles = max(pipe, counts.instructions)
+    cycles = max(pipe, issued)
     tflops = gpu.peak_tflops(dtype) * (work.operations / (_FMA * work.results)) * (pipe / cycles)
-    share = f"{100 * work.fused / counts.instructions:.1f} %"
-    text = f"{work.label} of {counts.instructions} issued: {share}; {counts.instructions} issue cycles"
+    share = f"{100 * work.fused / issued:.1f} %"
+    text = f"{work.label} of {issued} issued: {share}; {issued} issue cycles"
     text += f" and {pipe:g} {dtype.name} pipe cycles per warp"
     return Bound("issue slots", tflops, text)
 

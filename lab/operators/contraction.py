@@ -41,6 +41,7 @@ from lab.operators.fields import (
     check_known,
     check_number,
     tolerance_of_sums,
+    worst_element,
 )
 
 DTYPES = ("float32", "float64")
@@ -156,10 +157,10 @@ class Contraction:
         largest = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
         if error[largest] <= tolerance:
             return float(error[largest]), tolerance, ""
-        where = f"C[{', '.join(map(str, map(int, largest)))}]"
+        at = f"C[{', '.join(map(str, map(int, largest)))}]"
         wrong = int(np.count_nonzero(~(error <= tolerance)))
-        worst = f"{where}: got {got[largest]!s}, expected {expected.values[largest]:.9g}"
-        return float(error[largest]), tolerance, f"{worst}; {wrong} of {got.size} elements are wrong"
+        worst = worst_element(at, got[largest], expected.values[largest], wrong, got.size)
+        return float(error[largest]), tolerance, worst
 
     def elementwise(
         self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]

@@ -40,6 +40,19 @@ def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) 
     return f"{name}[{rows + beyond}, {column}]: written, but {name} has {rows} rows"
 
 
+def worst_element(place: str, got: object, expected: float, wrong: int, elements: int) -> str:
+    """The element that is furthest off, and how many are wrong, in words.
+
+    Args:
+        place: `C[3, 4]`.
+        got: What is there.
+        expected: What should be.
+        wrong: How many elements are wrong.
+        elements: Of so many.
+    """
+    return f"{place}: got {got}, expected {expected:.9g}; {wrong} of {elements} elements are wrong"
+
+
 def check_known(operator: str, values: Mapping[str, Scalar], known: Sequence[str]) -> None:
     """Refuse fields that an operator's problems do not have.
 

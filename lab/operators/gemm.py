@@ -27,6 +27,7 @@ from lab.operators.fields import (
     matrix,
     stray_write,
     tolerance_of_sums,
+    worst_element,
 )
 
 DTYPES = ("float32", "float64")
@@ -137,8 +138,8 @@ class Gemm:
         largest = float(error[row, column])
         if not largest <= tolerance:
             wrong = int(np.count_nonzero(~(error <= tolerance)))
-            where = f"C[{row}, {column}]: got {got[row, column]!s}, expected {expected[row, column]:.9g}"
-            return largest, tolerance, f"{where}; {wrong} of {m * n} elements are wrong"
+            at = f"C[{row}, {column}]"
+            return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
         strayed = stray_write("C", whole, m, n, int(problem["ldc"]))
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 

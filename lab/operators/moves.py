@@ -24,6 +24,7 @@ from lab.operators.fields import (
     laid_out,
     matrix,
     stray_write,
+    worst_element,
 )
 
 DTYPES = ("float32", "float64", "float16")
@@ -92,8 +93,7 @@ class Move:
         if len(wrong):
             i, j = (int(place) for place in wrong[0])
             largest = float(np.max(np.abs(got[tuple(wrong.T)].astype(np.float64) - expected[tuple(wrong.T)])))
-            where = f"B[{i}, {j}]: got {got[i, j]!s}, expected {expected[i, j]:.9g}"
-            return largest, 0.0, f"{where}; {len(wrong)} of {rows * columns} elements are wrong"
+            return largest, 0.0, worst_element(f"B[{i}, {j}]", got[i, j], expected[i, j], len(wrong), got.size)
         strayed = stray_write("B", outputs["B"], rows, columns, ldb)
         return (float("inf"), 0.0, strayed) if strayed else (0.0, 0.0, "")
 

@@ -16,7 +16,7 @@ from lab.expressions import Scalar
 from lab.measurement import Merit
 from lab.operators.base import STORED_AS, Array, Expected, Inputs
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
-from lab.operators.fields import check_choice, check_given, check_integer, check_known
+from lab.operators.fields import check_choice, check_given, check_integer, check_known, worst_element
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -123,8 +123,8 @@ class Softmax:
         largest = float(error[row, column])
         if largest > 1.0:
             wrong = int(np.count_nonzero(error > 1.0))
-            where = f"Y[{row}, {column}]: got {got[row, column]:.9g}, expected {expected[row, column]:.9g}"
-            return largest, 1.0, f"{where}; {wrong} of {m * n} elements are wrong"
+            at, value = f"Y[{row}, {column}]", f"{got[row, column]:.9g}"
+            return largest, 1.0, worst_element(at, value, expected[row, column], wrong, got.size)
         strayed = _stray_write(whole, m, n, stride)
         return (float("inf"), 1.0, strayed) if strayed else (largest, 1.0, "")
 

@@ -45,7 +45,8 @@ class Cause(StrEnum):
 class _Warp:
     block: int
     part: _Part
-    at: int = 0  # operations issued
+    asks: bool  # whether it is the warp of its block that asks for bulk copies
+    at: int = 0  # operations issued, or left to the warp that asks
     ready: float = 0.0
     why: Cause = Cause.STALL  # what `ready` waits for
     barriers: list[tuple[float, Cause]] = field(default_factory=lambda: [(0.0, Cause.LATENCY)] * 6)
@@ -71,6 +72,7 @@ class _Part:
     waited: defaultdict[Cause, float] = field(default_factory=lambda: defaultdict(float))  # since its last instruction
     due: float = 0.0  # when it looks again
     issued: int = 0  # operations
+    warm: int = 0  # of them, those that do not count
     begin: float = 0.0  # when it had issued those that do not count
     before: dict[Cause, float] = field(default_factory=dict)  # cycles by then
     causes: defaultdict[Cause, float] = field(default_factory=lambda: defaultdict(float))
@@ -138,7 +140,10 @@ def _operations(path: Sequence[Slot], traffic: Traffic) -> tuple[_Operation, ...
 def _follows(before: Slot, slot: Slot) -> bool:
     """Whether an instruction issues in the cycle after another of its warp, whatever else goes on."""
     plain = all(
-        one.unit is Unit.NONE and one.control.write_barrier is None and one.control.read_barrier is None
+        one.unit is Unit.NONE
+        and not one.once
+        and one.control.write_barrier is None
+        and one.control.read_barrier is None
         for one in (before, slot)
     )
     return plain and before.control.stall <= 1 and slot.control.stall <= 1 and not slot.control.waits
@@ -152,7 +157,8 @@ class _Simulation:
         self._parts = [_Part(number) for number in range(SUB_PARTITIONS)]
         for number in range(warps * blocks):
             part = self._parts[number % SUB_PARTITIONS]
-            part.warps.append(_Warp(number // warps, part))
+            part.warps.append(_Warp(number // warps, part, asks=number % warps == 0))
+        self._bulk: dict[tuple[int, int], float] = {}  # block, iteration: when the last copy arrives
         self._end = len(path) * (_WARM + _COUNTED)
         self._data_free = 0.0  # when the data path is free
         self._tags_free = 0.0  # when L1's tags can be looked up for another copy
@@ -166,31 +172,41 @@ class _Simulation:
     def run(self) -> Cycles:
         """Issue until every warp has done its iterations."""
         for part in self._parts:
+            part.warm = _WARM * sum(warp.asks or not one.slot.once for warp in part.warps for one in self._path)
+            for warp in part.warps:
+                self._skip(warp)
             if part.warps:
                 heapq.heappush(self._events, (0.0, part.number))
         while self._events:
             now, number = heapq.heappop(self._events)
             part = self._parts[number]
-            if now != part.due:
-                continue  # it was woken earlier
-            if now > part.idle:
-                part.waited[part.cause] += now - part.idle
-            part.idle = now
-            chosen, soonest, part.cause = self._choose(part, now)
-            if chosen is None:
-                part.due = math.ceil(soonest) if soonest < math.inf else math.inf
-            else:
-                for cause, cycles in part.waited.items():
-                    part.causes[cause] += cycles
-                part.waited.clear()
-                part.due = part.idle = part.end = self._issue(part, part.warps[chosen], now)
-                # it stays with a warp that can go on
-                part.last = chosen if part.warps[chosen].ready <= part.end else chosen + 1
-                part.issued += 1
-                if part.issued == len(self._path) * _WARM * len(part.warps):
-                    part.begin, part.before = part.end, dict(part.causes)
-            if part.due < math.inf:
-                heapq.heappush(self._events, (part.due, number))
+            if now == part.due:  # else it was woken earlier
+                self._look(part, now)
+                if part.due < math.inf:
+                    heapq.heappush(self._events, (part.due, number))
+        return self._spent()
+
+    def _look(self, part: _Part, now: float) -> None:
+        """Issue an operation if a warp is ready; say when to look again."""
+        if now > part.idle:
+            part.waited[part.cause] += now - part.idle
+        part.idle = now
+        chosen, soonest, part.cause = self._choose(part, now)
+        if chosen is None:
+            part.due = math.ceil(soonest) if soonest < math.inf else math.inf
+            return
+        for cause, cycles in part.waited.items():
+            part.causes[cause] += cycles
+        part.waited.clear()
+        part.due = part.idle = part.end = self._issue(part, part.warps[chosen], now)
+        # it stays with a warp that can go on
+        part.last = chosen if part.warps[chosen].ready <= part.end else chosen + 1
+        part.issued += 1
+        if part.issued == part.warm:
+            part.begin, part.before = part.end, dict(part.causes)
+
+    def _spent(self) -> Cycles:
+        """Where the cycles went, from when each sub-partition had issued what does not count."""
         used = [part for part in self._parts if part.warps]
         total = max(part.end - part.begin for part in used)
         spent: defaultdict[Cause, float] = defaultdict(float)
@@ -237,13 +253,24 @@ class _Simulation:
             done = max(warp.groups[: len(warp.groups) - slot.left])
             if done > ready:
                 ready, why = done, Cause.GLOBAL
+        elif slot.unit is Unit.PHASE:
+            # the text does not say how many stages there are: two, so the copy was asked for an iteration ago
+            done = self._bulk.get((warp.block, warp.at // len(self._path) - 1), 0.0)
+            if done > ready:
+                ready, why = done, Cause.GLOBAL
         return ready, why
+
+    def _skip(self, warp: _Warp) -> None:
+        """Leave out what another warp of the block issues."""
+        while not warp.asks and warp.at < self._end and self._path[warp.at % len(self._path)].slot.once:
+            warp.at += 1
 
     def _issue(self, part: _Part, warp: _Warp, now: float) -> float:
         """Issue an operation; returns when the scheduler is free for the next."""
         operation = self._path[warp.at % len(self._path)]
         slot, machine = operation.slot, self._machine
         warp.at += 1
+        self._skip(warp)
         unit = slot.unit
         reads = slot.reads if warp is part.latest else slot.reads_alone
         part.latest = warp
@@ -258,6 +285,11 @@ class _Simulation:
         warp.ready, warp.why = end - 1 + stall, Cause.STALL
         if unit in _MEMORY:
             self._access(part, warp, operation, now)
+        elif unit is Unit.BULK:
+            # the tensor memory accelerator makes the addresses: none is sent, no tag is looked up
+            turn = (warp.at - 1) // len(self._path)
+            self._bulk[warp.block, turn] = self._fetch(operation, now)
+            self._raise(warp, slot, now + machine.variable_latency, now + machine.operands_read, Cause.LATENCY)
         elif unit is Unit.BARRIER:
             self._arrive(warp, now)
         else:
@@ -304,9 +336,7 @@ class _Simulation:
         machine, slot = self._machine, operation.slot
         part.sent = max(now, part.sent) + machine.send
         if slot.unit is Unit.COPY:
-            self._fill_free = max(part.sent, self._fill_free) + operation.sectors * SECTOR / machine.l2_bytes
-            warp.copies = self._fill_free + machine.global_latency
-            heapq.heappush(self._arriving, (warp.copies, operation.passes))
+            warp.copies = self._fetch(operation, part.sent)
             self._tags_free = max(part.sent - operation.passes, self._tags_free) + operation.passes
             part.sent = max(part.sent, self._tags_free)
             heapq.heappush(part.queue, part.sent)
@@ -323,6 +353,13 @@ class _Simulation:
             self._fill_free = max(done, self._fill_free) + operation.sectors * SECTOR / machine.l2_bytes
             arrives = self._fill_free + machine.global_latency
             self._raise(warp, slot, arrives, done + machine.operands_read, Cause.GLOBAL)
+
+    def _fetch(self, operation: _Operation, now: float) -> float:
+        """Ask L2 for a copy's data, which then takes its turn on the data path; when it arrives."""
+        self._fill_free = max(now, self._fill_free) + operation.sectors * SECTOR / self._machine.l2_bytes
+        arrives = self._fill_free + self._machine.global_latency
+        heapq.heappush(self._arriving, (arrives, operation.passes))
+        return arrives
 
     def _turn(self, now: float, taken: float) -> float:
         """Reserve the data path for an access; when it is done.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lab.isa.asides import elected, spins
 from lab.isa.classes import bytes_per_lane
 from lab.isa.control import Control, read_control
 from lab.isa.mix import KernelMix
@@ -22,8 +23,10 @@ class Unit(StrEnum):
     SHARED = "shared"
     GLOBAL = "global"
     COPY = "copy"  # cp.async
+    BULK = "bulk"  # a copy by the tensor memory accelerator
     COMMIT = "commit"  # closes a group of copies
     WAIT = "wait"  # for groups of copies
+    PHASE = "phase"  # waits for a phase of an mbarrier: for bulk copies
     BARRIER = "barrier"
     BRANCH = "branch"
 
@@ -42,6 +45,7 @@ class Slot:
         left: For `WAIT`: groups of copies that may still be under way.
         fma: Fused multiply-adds of a lane.
         control: The compiler's scheduling bits.
+        once: One warp of the block issues it, the others branch around it.
     """
 
     unit: Unit
@@ -52,6 +56,7 @@ class Slot:
     left: int
     fma: int
     control: Control
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class MainLoop:
     def path(self, trips: float | None) -> tuple[Slot, ...]:
         """What a warp issues in an iteration of the outer loop whose hot loop turns `trips` times, or of the hot loop.
 
-        Paths that a branch skips are taken to be issued.
+        Paths that a branch skips are taken to be issued, but for spinning where a wait has failed.
         """
         if not self.nested or trips is None:
             return self.hot
@@ -93,6 +98,8 @@ class Traffic:
         store_bytes: Of a shared store.
         sectors: Sectors of a global load or cp.async, mean.
         copy_wavefronts: Wavefronts of a cp.async, mean.
+        bulk_wavefronts: Of a bulk copy, all that one thread asks for, mean.
+        bulk_sectors: Sectors of a bulk copy, mean.
     """
 
     load_wavefronts: float = 0.0
@@ -101,6 +108,8 @@ class Traffic:
     store_bytes: float = 0.0
     sectors: float = 0.0
     copy_wavefronts: float = 0.0
+    bulk_wavefronts: float = 0.0
+    bulk_sectors: float = 0.0
 
 
 _REGISTER = re.compile(r"\bR(\d+)\b")
@@ -121,6 +130,8 @@ _UNITS = {
     "STL": Unit.GLOBAL,
     "LDGSTS": Unit.COPY,
     "LDGDEPBAR": Unit.COMMIT,
+    "UTMALDG": Unit.BULK,
+    "UBLKCP": Unit.BULK,
     "BAR": Unit.BARRIER,
     "BRA": Unit.BRANCH,
     **dict.fromkeys(("DFMA", "DADD", "DMUL"), Unit.DOUBLE),
@@ -160,21 +171,25 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
 
 
 def _places(function: Function, lines: frozenset[int]) -> list[int]:
-    """Indices of the instructions on some lines."""
-    return [instruction.index for instruction in function.instructions if instruction.line in lines]
+    """Indices of the instructions on some lines, spinning left out."""
+    left_out = spins(function)
+    return [i.index for i in function.instructions if i.line in lines and i.index not in left_out]
 
 
 def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot, ...]:
     """Some instructions as the model issues them, each after the one that stands before it in the text."""
     made: list[Slot] = []
-    previous, kept = -1, dict[int, int]()
+    previous, kept, once, spinning = -1, dict[int, int](), elected(function), spins(function)
     for place in places:
         if place != previous + 1:
             before = function.instructions[place - 1]
             kept = _kept(_registers(before), read_control(code, before.address or 0))
         instruction, previous = function.instructions[place], place
         control, registers = read_control(code, instruction.address or 0), _registers(instruction)
-        made.append(_slot(instruction, control, registers, kept))
+        slot = _slot(instruction, control, registers, kept)
+        if spinning.intersection(instruction.targets):
+            slot = replace(slot, unit=Unit.NONE)  # a branch that is seldom taken
+        made.append(replace(slot, once=True) if place in once else slot)
         kept = _kept(registers, control)
     return tuple(made)
 
@@ -197,6 +212,8 @@ def _slot(instruction: Instruction, control: Control, registers: Sequence[int | 
     unit, left = _UNITS.get(root, Unit.NONE), 0
     if root == "DEPBAR" and instruction.operands:
         unit, left = Unit.WAIT, _number(instruction.operands[-1])
+    elif instruction.opcode.startswith("SYNCS.PHASECHK"):
+        unit = Unit.PHASE
     width = bytes_per_lane(instruction.opcode)
     return Slot(unit, width, root.startswith("ST"), reads, reads_alone, left, _FMA.get(root, 0), control)
 
@@ -222,6 +239,8 @@ def passes(slot: Slot, traffic: Traffic) -> float:
         return traffic.copy_wavefronts
     if slot.unit in (Unit.GLOBAL, Unit.COPY):
         return max(slot.width / BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
+    if slot.unit is Unit.BULK:
+        return traffic.bulk_wavefronts
     if slot.unit is not Unit.SHARED:
         return 0.0
     if slot.store:
@@ -231,6 +250,8 @@ def passes(slot: Slot, traffic: Traffic) -> float:
 
 def sectors(slot: Slot, traffic: Traffic) -> float:
     """Sectors of an access to global memory; 0 for others."""
+    if slot.unit is Unit.BULK:
+        return traffic.bulk_sectors
     return traffic.sectors if slot.unit in (Unit.GLOBAL, Unit.COPY) else 0.0
 
 

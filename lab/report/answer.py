@@ -12,17 +12,14 @@ from typing import Final
 from scipy import stats
 
 from lab.measurement import Kind, Merit
-from lab.report import counted, figures
+from lab.report import counted, figures, winners
 from lab.report.effects import factors, main_effects, observations
-from lab.report.figures import Basis, Response
+from lab.report.figures import Basis, Response, name_of, percent
 from lab.report.model import costliest
 from lab.store import RunRecord, SearchRecord, Status, VariantRecord
 
 _TELLING = 0.1
 """Share of the variance from which on a parameter is worth a word."""
-MOST_WINNERS = 12
-"""Problems whose winners the paragraph names."""
-
 FEWEST = 5
 """A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
 
@@ -90,17 +87,6 @@ class Answer:
         return " ".join(self.sentences)
 
 
-def name_of(record: VariantRecord, *, without: str = "") -> str:
-    """How a sentence names a variant: kernel, then what tells it from its siblings, `without` a problem's label."""
-    label = record.label.removeprefix(without).strip()
-    return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """0.873 → `87.3 %`, with a space that does not break."""
-    return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
 def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[Explanation, ...]:
     """What the response is correlated with: the FMA share, or the memory traffic as far as it is known."""
     if response.unit is Merit.TFLOPS:
@@ -146,7 +132,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     if not best:
         headline, sentences = "", ["No variant came far enough to be compared."]
     elif run.problem_axes:
-        headline, sentences = _winners(run, records, response)
+        headline, sentences = winners.sentences(winners.winners(run, records, response), response)
     elif response.basis is Basis.MEASURED:
         headline, sentences = _measured(run, best, response)
     elif response.basis is Basis.ESTIMATE:
@@ -221,33 +207,6 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
         sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
     if said := counted.sentence(first):
         sentences.append(said)
-    return headline, sentences
-
-
-def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
-    """The winner of each problem: only variants of the same problem compete."""
-    found = [(label, group) for label, group in figures.by_problem(run, records).items()]
-    winners = [(label, best[0]) for label, group in found if (best := figures.ranked(group, response))]
-    rates = [response.of(winner) or 0.0 for _, winner in winners]
-    low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
-    span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
-    words = {Basis.MEASURED: "reach", Basis.ESTIMATE: "have estimates of", Basis.CEILING: "have predicted ceilings of"}
-    what = words[response.basis]
-    sentences = [f"The best variants of {len(winners)} problems {what} {span}."]
-    sign = {Basis.MEASURED: "", Basis.ESTIMATE: "≈ ", Basis.CEILING: "≤ "}[response.basis]
-    headline = f"{sign}{span} over {len(winners)} problems"
-    if response.basis is Basis.CEILING and low == high:
-        return headline, sentences  # one limit for all: nobody wins
-    for label, winner in winners[:MOST_WINNERS]:
-        text = f"{label}: {name_of(winner, without=label)} with {response.of(winner) or 0.0:.2f} {response.unit}"
-        measurement = winner.measurement if response.kind is Kind.MEASURED else None
-        if measurement and measurement.ratio_to_baseline is not None:
-            text += f", {measurement.ratio_to_baseline:.3f} times {measurement.baseline_name or 'the baseline'}"
-        if measurement and measurement.remeasured:
-            text += f"; {winner.rate(measurement.remeasured.median):.2f} in a fresh process"
-        sentences.append(f"{text}.")
-    if len(winners) > MOST_WINNERS:
-        sentences.append(f"The table has the other {len(winners) - MOST_WINNERS} problems.")
     return headline, sentences
 
 

@@ -12,10 +12,9 @@ from typing import Final
 
 from lab.measurement import Kind, Merit
 from lab.report import figures, style
-from lab.report.answer import name_of
 from lab.report.columns import Column
 from lab.report.executed import executed_by_class, threads_of
-from lab.report.figures import Basis, Response
+from lab.report.figures import Basis, Response, name_of
 from lab.store import RunRecord, VariantRecord
 
 MOST_BARS: Final = 40

@@ -94,6 +94,12 @@ def _rate(record: VariantRecord, quantile: str) -> float | None:
     return record.rate(samples.p20 if quantile == "p20" else samples.p80)
 
 
+def _again(record: VariantRecord) -> float | None:
+    """Throughput of a winner that was measured again."""
+    again = record.measurement.remeasured if record.measurement and not record.status.failed else None
+    return None if again is None else record.rate(again.median)
+
+
 def _share_of_peak(record: VariantRecord, rate: float | None) -> float | None:
     peak = figures.peak(record)
     return None if rate is None or peak is None else rate / peak
@@ -234,6 +240,23 @@ FIGURES: Final = (
         about="throughput over the baseline's, interleaved; above 1 is faster",
     ),
     Column("measured_ms", "median time", M, _timed(lambda m: m.samples.median), "ms", ".4f", shown=True),
+    Column(
+        "measured_spread",
+        "spread",
+        M,
+        _timed(lambda m: m.samples.spread),
+        format=".1%",
+        about="of the time: 80th percentile less the 20th, over the median",
+    ),
+    Column(
+        "remeasured_tflops",
+        "in a fresh process",
+        M,
+        _again,
+        "TFLOP/s",
+        ".2f",
+        about="throughput of a problem's winner by its median time in a second process",
+    ),
     Column(
         "predicted_tflops",
         "predicted ceiling",

@@ -203,3 +203,14 @@ def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, 
 def text(value: object) -> str:
     """A value as experiment files write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def name_of(record: VariantRecord, *, without: str = "") -> str:
+    """How a sentence names a variant: kernel, then what tells it from its siblings, `without` a problem's label."""
+    label = record.label.removeprefix(without).strip()
+    return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.873 → `87.3 %`, with a space that does not break."""
+    return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"

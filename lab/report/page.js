@@ -113,7 +113,69 @@
   });
   for (const query of [dark, broad]) query.addEventListener("change", drawCharts);
 
-  // ---- the table
+  // ---- tables
+
+  /** The order of two cells; empty ones come last, whichever way. */
+  function compare(a, b, ascending) {
+    if (a === b) return 0;
+    if (a === null) return 1;
+    if (b === null) return -1;
+    const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+    return ascending ? order : -order;
+  }
+
+  /** Say which page is shown, counted from 0, and which way there are more. */
+  function showPager(pager, page, pages) {
+    pager.hidden = pages === 1;
+    pager.querySelector("span").textContent = `page ${page + 1} of ${pages}`;
+    const [previous, next] = pager.querySelectorAll("button");
+    previous.disabled = page === 0;
+    next.disabled = page === pages - 1;
+  }
+
+  /** A table that stands in the page: its headers become buttons that sort, and a pager shows a part of its rows. */
+  function paged(table) {
+    const body = table.tBodies[0], pager = $(table.dataset.pager), size = Number(table.dataset.paged);
+    const rows = [...body.rows], state = { page: 0, size };
+    const heads = [...table.tHead.rows[0].cells];
+    const value = (row, column) => {
+      const cell = row.cells[column];
+      if (cell.dataset.value === undefined) return cell.textContent || null;
+      return cell.dataset.value === "" ? null : Number(cell.dataset.value);
+    };
+    function show() {
+      const pages = Math.max(1, Math.ceil(rows.length / state.size));
+      state.page = Math.min(Math.max(state.page, 0), pages - 1);
+      body.replaceChildren(...rows.slice(state.page * state.size, (state.page + 1) * state.size));
+      showPager(pager, state.page, pages);
+    }
+    heads.forEach((head, column) => {
+      const button = make("button", { type: "button", title: head.title }, head.firstChild);
+      head.removeAttribute("title");
+      head.prepend(button);
+      head.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const before = head.getAttribute("aria-sort");
+        const ascending = before === "none" ? !head.classList.contains("num") : before === "descending";
+        for (const other of heads) other.setAttribute("aria-sort", "none");
+        head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+        rows.sort((x, y) => compare(value(x, column), value(y, column), ascending));
+        state.page = 0;
+        show();
+      });
+    });
+    pager.addEventListener("click", (event) => {
+      if (!event.target.dataset.page) return;
+      state.page += Number(event.target.dataset.page);
+      show();
+    });
+    addEventListener("beforeprint", () => { state.size = rows.length; show(); });
+    addEventListener("afterprint", () => { state.size = size; show(); });
+    show();
+  }
+  document.querySelectorAll("table[data-paged]").forEach(paged);
+
+  // ---- the table of variants
 
   const PAGE = 100;
   const view = { sort: at[data.response], ascending: false, page: 0, all: false, filter: "", size: PAGE };
@@ -136,14 +198,7 @@
     const tests = view.filter.toLowerCase().split(/\s+/).filter(Boolean).map(test);
     const rows = data.rows.filter((row) => tests.every((passes) => passes(row)));
     if (view.sort === null) return rows;
-    const sign = view.ascending ? 1 : -1;
-    return rows.sort((x, y) => {
-      const [a, b] = [x[view.sort], y[view.sort]];
-      if (a === b) return 0;
-      if (a === null) return 1; // empty cells last, whichever way
-      if (b === null) return -1;
-      return sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
-    });
+    return rows.sort((x, y) => compare(x[view.sort], y[view.sort], view.ascending));
   }
 
   const shownColumns = () => columns.map((column, i) => ({ ...column, i })).filter((c) => (view.all ? !c.empty : c.shown));
@@ -174,11 +229,7 @@
     $("table").tBodies[0].replaceChildren(...part.map((row) =>
       make("tr", { class: row[at.variant] === opened ? "open" : "" }, ...shown.map((column) => cell(column, row)))));
     $("count").textContent = rows.length === data.rows.length ? `${rows.length} variants` : `${rows.length} of ${data.rows.length} variants`;
-    $("pager").hidden = pages === 1;
-    $("page-of").textContent = `page ${view.page + 1} of ${pages}`;
-    const [previous, next] = $("pager").querySelectorAll("button");
-    previous.disabled = view.page === 0;
-    next.disabled = view.page === pages - 1;
+    showPager($("pager"), view.page, pages);
   }
 
   $("table").tHead.addEventListener("click", (event) => {

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LOG_LINES = 12
 """Lines of a failed variant's log that the table of failures shows."""
 
+PROBLEMS_A_PAGE = 12
+"""Rows of the table of problems that are shown at once."""
+
 MOST_LOGS = 50
 """Failed variants whose logs are shown; the others keep their reason and a link."""
 
@@ -58,37 +61,49 @@ def page(
     """
     packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget)
     package = resources.files("lab.report")
-    environment = Environment(
+    used = {part.cls for part in analysis.slices}
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            a=analysis,
+            run=analysis.run,
+            charts={chart.id: chart for chart in charts},
+            pngs=pngs,
+            packed=packed,
+            data=_data(analysis, rows, charts, packed),
+            vega=vega(),
+            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
+            failures=_failures(store, analysis.records),
+            provenance=_provenance(analysis.records),
+            source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
+            kinds=_kinds_shown(analysis),
+            mixes=chartdata.MIXES,
+            heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
+            different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
+            most_bars=chartdata.MOST_BARS,
+            strays=_strays(analysis),
+            curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
+            profiled=[
+                (one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays
+            ],
+            repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
+            page_rows=PROBLEMS_A_PAGE,
+            problems=len(by_problem(analysis.run, analysis.records)),
+        )
+    )
+
+
+def environment() -> Environment:
+    """What the report's templates are rendered in: they stand beside this module, and whatever they show is escaped."""
+    made = Environment(
         loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
-    used = {part.cls for part in analysis.slices}
-    return environment.get_template("page.html.j2").render(
-        a=analysis,
-        run=analysis.run,
-        charts={chart.id: chart for chart in charts},
-        pngs=pngs,
-        packed=packed,
-        data=_data(analysis, rows, charts, packed),
-        vega=vega(),
-        css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
-        failures=_failures(store, analysis.records),
-        provenance=_provenance(analysis.records),
-        source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
-        kinds=_kinds_shown(analysis),
-        mixes=chartdata.MIXES,
-        heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
-        different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
-        most_bars=chartdata.MOST_BARS,
-        strays=_strays(analysis),
-        curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
-        profiled=[(one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays],
-        repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
-        problems=len(by_problem(analysis.run, analysis.records)),
-    )
+    made.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    return made
 
 
 def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:

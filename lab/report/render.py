@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import StoreError
 from lab.measurement import Merit
-from lab.report import chartdata, charts, plots, repeatability, style
+from lab.report import chartdata, charts, plots, repeatability, style, winners
 from lab.report.answer import Answer, answer
 from lab.report.chartdata import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
@@ -47,6 +47,7 @@ class Analysis:
         columns: The registry for this run.
         response: What the variants are compared by.
         answer: The opening paragraph.
+        winners: Problem by problem; None where the opening has a sentence for each.
         effects: Main effects, the most influential factor first.
         interaction: The strongest one, or None.
         bars: Ladder or sweep.
@@ -68,6 +69,7 @@ class Analysis:
     columns: tuple[Column, ...]
     response: Response
     answer: Answer
+    winners: winners.Table | None
     effects: tuple[Effect, ...]
     interaction: Interaction | None
     bars: tuple[Bar, ...]
@@ -141,6 +143,7 @@ def analyse(
         columns,
         response,
         opening,
+        winners.table(run, records, columns, response),
         effects,
         strongest_interaction(varied, observed),
         bars,

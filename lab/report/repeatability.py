@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.report.answer import percent
-from lab.report.figures import Response
+from lab.report.figures import Response, percent
 from lab.store import RepeatRecord
 
 

@@ -21,6 +21,7 @@ CLASS_COLOURS: Final[dict[str, str]] = {
     C.LD_GLOBAL: "#d55e00",
     C.ST_GLOBAL: "#f0a06c",
     C.CP_ASYNC: "#8f3f00",
+    C.BULK_COPY: "#5e2a00",
     C.LD_LOCAL: "#b3004b",
     C.ST_LOCAL: "#e0679a",
     C.LD_CONST: "#d9b3c9",

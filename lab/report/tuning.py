@@ -10,13 +10,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lab.errors import StoreError
 from lab.report import style
 from lab.report.listings import highlight_yaml
-from lab.report.page import vega
+from lab.report.page import environment, vega
 from lab.report.tuningcharts import chart_list, colours
 from lab.report.tuningdata import Analysis, TypeReport, Winner, analyse
 from lab.report.tuningplots import draw
@@ -49,30 +48,29 @@ def page(analysis: Analysis, pngs: Sequence[str]) -> str:
     """The page's HTML, one file that works offline."""
     charts = chart_list(analysis)
     package = resources.files("lab.report")
-    environment = Environment(
-        loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
-    return environment.get_template("tuning.html.j2").render(
-        a=analysis,
-        facts=analysis.facts,
-        kind=analysis.kind,
-        meaning=style.KIND_MEANING[analysis.kind],
-        charts=[chart.id for chart in charts],
-        labels={chart.id: chart.label for chart in charts},
-        data={
-            "charts": {chart.id: chart.choices[0].spec for chart in charts},
-            "labels": {c.id: c.label for c in charts},
-        },
-        colours={one.label: colours(one) for one in analysis.types},
-        ends={one.label: ends(analysis, one) for one in analysis.types},
-        tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
-        pngs=pngs,
-        vega=vega(),
-        css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        script=Markup((package / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        source=Markup(highlight_yaml(analysis.facts["source"])),  # noqa: S704 - escaped by pygments
+    return (
+        environment()
+        .get_template("tuning.html.j2")
+        .render(
+            a=analysis,
+            facts=analysis.facts,
+            kind=analysis.kind,
+            meaning=style.KIND_MEANING[analysis.kind],
+            charts=[chart.id for chart in charts],
+            labels={chart.id: chart.label for chart in charts},
+            data={
+                "charts": {chart.id: chart.choices[0].spec for chart in charts},
+                "labels": {c.id: c.label for c in charts},
+            },
+            colours={one.label: colours(one) for one in analysis.types},
+            ends={one.label: ends(analysis, one) for one in analysis.types},
+            tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
+            pngs=pngs,
+            vega=vega(),
+            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((package / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            source=Markup(highlight_yaml(analysis.facts["source"])),  # noqa: S704 - escaped by pygments
+        )
     )
 
 

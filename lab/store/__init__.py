@@ -31,6 +31,7 @@ from lab.store.model import (
     StepRecord,
     VariantRecord,
 )
+from lab.store.resume import differing
 from lab.store.writer import Writer
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Store",
     "VariantRecord",
     "Writer",
+    "differing",
     "record_to_json",
     "record_to_text",
     "uncollected",

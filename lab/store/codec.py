@@ -12,11 +12,12 @@ from pydantic_core import PydanticSerializationError
 
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
-SCHEMA = 9
+SCHEMA = 10
 """Raised when a stored record's shape changes; an older store is refused, never misread."""
 
-READ_TOO = (7,)
-"""Older schemas whose records are those of this one without optional fields: 7 had no `profile` and no `compiler`."""
+READ_TOO = (7, 9)
+"""Older schemas whose records are those of this one without optional fields: 7 had no `profile` and no `compiler`, 9 no
+`aside` of loops."""
 
 # JSON has no infinity and no NaN; an error can be either, and null would lose which
 for _record in (VariantRecord, RunRecord):

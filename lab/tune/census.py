@@ -12,7 +12,7 @@ from lab.tune.values import Census
 _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "fma": frozenset({C.FMA, C.MMA}),
     "control": frozenset({C.BRANCH, C.BARRIER, C.OTHER}),
-    "global_memory": frozenset({C.LD_GLOBAL, C.ST_GLOBAL, C.CP_ASYNC, C.ATOMIC, C.LD_LOCAL, C.ST_LOCAL}),
+    "global_memory": frozenset({C.LD_GLOBAL, C.ST_GLOBAL, C.CP_ASYNC, C.BULK_COPY, C.ATOMIC, C.LD_LOCAL, C.ST_LOCAL}),
     "shared_memory": frozenset({C.LD_SHARED, C.ST_SHARED}),
 }
 """What is in none of them is vector work: NVIDIA's SMs issue integers, moves and comparisons in the fma's slots. AMD's

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,8 @@ Ms = Mapping[str, Mapping[Size, float]]
 """Times by kernel and size."""
 
 
-def coarse(sizes: Sizes, every: int) -> tuple[Size, ...]:
-    """The sizes that see all kernels.
+def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...]:
+    """The sizes that see all kernels; those of more than `most_gflop` 10^9 operations only if there is no other.
 
     Of ranges those whose every coordinate is an every-th value along its dimension, or the last; of exact sizes, which
     lie anywhere, as many as one in `every`, each as far as can be from those before it in the logarithms of m, n, k.
@@ -26,7 +25,9 @@ def coarse(sizes: Sizes, every: int) -> tuple[Size, ...]:
     picked = [{*values[::every], *values[-1:]} for values in axes]
     of_ranges = [size for size in sizes.ranges if all(x in own for x, own in zip(size, picked, strict=True))]
     of_exact = _spread(sizes.exact, -(-len(sizes.exact) // every))
-    return tuple(dict.fromkeys([*of_ranges, *of_exact]))
+    found = tuple(dict.fromkeys([*of_ranges, *of_exact]))
+    light = tuple(size for size in found if not most_gflop or 2e-9 * math.prod(size) <= most_gflop)
+    return light or found
 
 
 def _spread(sizes: Sequence[Size], count: int) -> list[Size]:
@@ -66,17 +67,6 @@ def survivors(size: Size, known: Ms, at: Sequence[Size], *, nearest: int, keep: 
         if around == nearest:
             break
     return frozenset(found)
-
-
-def finer(sizes: Sequence[Size], parts: int) -> tuple[Size, ...]:
-    """The sizes between those of ranges, where every interval of every axis is divided into so many steps."""
-    known = set(sizes)
-    axes = []
-    for values in (sorted({size[axis] for size in sizes}) for axis in range(3)):
-        between = {low + (high - low) * i // parts for low, high in pairwise(values) for i in range(parts)}
-        axes.append(sorted({*between, *values}))
-    m, n, k = axes
-    return tuple(size for size in product(m, n, k) if size not in known)
 
 
 def promising(predicted: Mapping[str, float], times: float) -> frozenset[str]:

@@ -93,6 +93,12 @@ class HalvingModel(_Strict):
     drop: float = Field(
         0.15, ge=0, description="A kernel slower by more than this share in its first sample gets no further ones"
     )
+    coarse_gflop: float = Field(
+        0.0,
+        ge=0,
+        description="A coarse size of more than so many 10^9 operations does not see all kernels either, but "
+        "those that are good at coarse sizes around; 0: no size is too large",
+    )
     below_prediction: float = Field(
         0.0, ge=0, description="Kernels predicted to take so many times the best prediction are not run; 0 keeps all"
     )
@@ -102,6 +108,9 @@ class TimingModel(_Strict):
     """How a point is timed on a GPU."""
 
     samples: int = Field(5, ge=1, description="Samples of a kernel that is not dropped")
+    enough_ms: float = Field(
+        0.0, ge=0, description="Three samples do where they took so many ms together; 0 takes all, however long"
+    )
     cache: Literal["auto", "cold", "warm"] = Field(
         "auto", description="State of the L2 cache; auto: cold unless very short"
     )
@@ -121,10 +130,10 @@ class LibraryModel(_Strict):
         0, ge=0, description="Random sizes between those of the ranges, at which its loss is measured"
     )
     refine: int = Field(
-        1,
-        ge=1,
-        description="Steps into which an interval between sizes of a range is divided for the library's thresholds: at "
-        "the sizes between, kernels are timed that are good at the sizes around; 1 times none",
+        0,
+        ge=0,
+        description="Random sizes between those of the ranges, for the library's thresholds: kernels are timed there "
+        "that are good at the sizes around",
     )
     tolerance: float = Field(
         0.0, ge=0, description="Sizes whose mean loss is no more than this share are not split further"

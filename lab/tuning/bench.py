@@ -10,7 +10,7 @@ from typing import Protocol
 
 from lab.gpu.job import Flush
 from lab.gpu.line import GpuLine
-from lab.gpu.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy
+from lab.gpu.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
 from lab.library.logic import Size
 from lab.limits import Gpu
 from lab.measurement import Kind, Samples
@@ -155,11 +155,11 @@ class Measured:
 
     def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
         """Hand the sizes to the GPU one after another."""
-        flush = {"auto": Flush.AUTO, "cold": Flush.ON, "warm": Flush.OFF}[self.timing.cache]
         policy = SurveyPolicy(
             samples=self.timing.samples,
+            enough_ms=self.timing.enough_ms,
             drop=drop,
-            flush=flush,
+            flush=Flush.of(self.timing.cache),
             verify=self.timing.verify,
             warmup_ms=self.timing.warmup_ms,
         )
@@ -201,15 +201,14 @@ class Measured:
 
 
 def ground_of(of: ProblemType, tasks: Sequence[Task], seed: int) -> Ground:
-    """Buffers that hold every size of the tasks; workspaces are taken to grow with m n, or with k."""
-    sizes = [task.size for task in tasks]
-    elements = tuple(max((s[i] * s[j] for s in sizes), default=1) for i, j in ((0, 2), (2, 1), (0, 1)))
-    largest = [max(tasks, key=lambda task: (task.size[0] * task.size[1], task.size[2]), default=None)]
-    largest += [max(tasks, key=lambda task: (task.size[2], task.size[0] * task.size[1]), default=None)]
-    every = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
-    workspace = 0
-    for task in largest:
-        for one in every.values() if task else ():
-            needed = sum(-(-buffer.bytes // 256) * 256 for buffer in one.launches(task.size).workspace) if task else 0
-            workspace = max(workspace, needed)
-    return Ground(of.dtype, (elements[0], elements[1], elements[2]), workspace, seed)
+    """Buffers that hold every size of the tasks; workspaces are taken to grow with k, or with one of the matrices."""
+    sizes = [task.size for task in tasks] or [(1, 1, 1)]
+    m, n, k = 0, 1, 2
+    extremes = {max(sizes, key=lambda size: (size[i] * size[j], sum(size))) for i, j in ((m, n), (m, k), (n, k))}
+    extremes.add(max(sizes, key=lambda size: (size[k], size[m] * size[n])))
+    built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
+    workspaces = [
+        sum(room(buffer) for buffer in one.launches(size).workspace) for size in extremes for one in built.values()
+    ]
+    elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
+    return Ground(of.dtype, elements, max(workspaces, default=0), seed)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lab.library import emit, specialise
+from lab.library.arrays import blocks
+from lab.library.interpolation import Filled, Stair, fill
 from lab.library.logic import Grid, Logic, Loss, Size, build, evaluate
 from lab.library.package import Kind as LibraryKind
-from lab.library.package import Library
+from lab.library.package import Library, LibraryKernel
 from lab.limits import Gpu
 from lab.measurement import Kind
 from lab.tune import halving
@@ -87,7 +90,7 @@ def race(run: Run, final: Final) -> list[Cut]:
         tasks = [Task(size, final.at(size), final.singles) for size in sizes]
         bench.run(Stage.FINAL, final.type, tasks, drop=None, baseline=baseline)
         return []
-    first = halving.coarse(final.sizes, rules.coarse)
+    first = halving.coarse(final.sizes, rules.coarse, rules.coarse_gflop)
     cuts = _Cuts(rules, final.singles, run.gpu)
     tasks = [Task(size, cuts.by_prediction(size, final.at(size)), final.singles) for size in first]
     bench.run(Stage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
@@ -197,12 +200,14 @@ class Written:
         logic: What picks a kernel.
         loss: Over the sizes that it was grown over.
         held_out: Over sizes between them; None where there were none.
+        interpolated: Sizes whose times were interpolated for the logic's thresholds.
     """
 
     folder: Path
     logic: Logic
     loss: Loss
     held_out: Loss | None
+    interpolated: int
 
 
 def library(run: Run, final: Final, folder: Path, source: str) -> Written | None:
@@ -212,37 +217,31 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
         None where no kernel has a time, or the file asks for no library.
     """
     tuning, bench, ledger = run.tuning, run.bench, run.ledger
-    ranges = _grid(final, ledger, final.sizes.ranges)
+    measured = _grid(final, ledger, final.sizes.ranges)
     exact = _grid(final, ledger, final.sizes.exact)
-    grown = ranges or exact
-    if tuning.library is None or grown is None:
+    if tuning.library is None or (measured or exact) is None:
         return None
-    if ranges is not None and tuning.library.refine > 1:
-        ranges = _refined(run, final, ranges, tuning.library.refine)
-        grown = ranges
-    logic = build(ranges, exact, tolerance=tuning.library.tolerance)
+    held, refined = _between(final.sizes.ranges, tuning) if measured else ((), ())
+    if measured is not None and refined:
+        measured = _refined(run, final, measured, refined)
+    filled = _filled(run, final, measured) if measured else None
+    if filled is None:
+        logic = build(measured, exact, tolerance=tuning.library.tolerance)
+    else:
+        logic = build(filled.grid, exact, tolerance=tuning.library.tolerance, edges=filled.edges)
     picked = tuple(one for one in final.kernels if one.facts.name in logic.kernels)
     held_out = None
-    if ranges is not None and tuning.library.held_out:
-        between = halving.between(final.sizes.ranges, tuning.library.held_out, tuning.seed)
-        tasks = [Task(size, picked) for size in between]
+    if held:
+        tasks = [Task(size, picked) for size in held]
         drop = tuning.halving.drop if tuning.halving else None
         bench.run(Stage.HELD_OUT, final.type, tasks, drop=drop, baseline=False)
-        grid = _grid(final, ledger, between, Stage.HELD_OUT)
+        grid = _grid(final, ledger, held, Stage.HELD_OUT)
         held_out = evaluate(logic, grid) if grid else None
+    grown = measured or exact
+    assert grown is not None  # noqa: S101 - one of them is there
     loss = evaluate(logic, grown)
     by_name = {one.facts.name: one for one in picked}
-    kernels = tuple(
-        specialise.kernel(
-            name,
-            cubin=f"{name}.cubin",
-            template=by_name[name].candidate.group.template,
-            parameters=by_name[name].candidate.parameters,
-            dtype=final.type.dtype,
-            layout=final.type.layout,
-        )
-        for name in logic.kernels
-    )
+    kernels = tuple(_launched(by_name[name], final.type) for name in logic.kernels)
     made = Library(
         name=f"{tuning.library.name}_{final.type.layout}",
         dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
@@ -257,10 +256,40 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
     )
     where = folder / made.name
     emit.write(made, {name: by_name[name].cubin for name in logic.kernels}, where)
-    return Written(where, logic, loss, held_out)
+    interpolated = len(filled.grid.sizes) - len(grown.sizes) if filled else 0
+    return Written(where, logic, loss, held_out, interpolated)
 
 
-def _refined(run: Run, final: Final, ranges: Grid, parts: int) -> Grid:
+def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
+    """A kernel's launches at every size."""
+    return specialise.kernel(
+        one.facts.name,
+        cubin=f"{one.facts.name}.cubin",
+        template=one.candidate.group.template,
+        parameters=one.candidate.parameters,
+        dtype=of.dtype,
+        layout=of.layout,
+    )
+
+
+def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """Sizes at which the library's loss is taken, and sizes for its thresholds; none is of both."""
+    assert tuning.library is not None  # noqa: S101 - asked for a library's sake
+    held = halving.between(ranges, tuning.library.held_out, tuning.seed)
+    return held, halving.between([*ranges, *held], tuning.library.refine, tuning.seed + 1)
+
+
+def _filled(run: Run, final: Final, measured: Grid) -> Filled | None:
+    """The measured sizes, and what they tell of those between."""
+    stairs = {
+        one.facts.name: Stair(partial(blocks, _launched(one, final.type)), one.facts.blocks_per_sm)
+        for one in final.kernels
+        if one.facts.name in measured.kernels and one.facts.blocks_per_sm
+    }
+    return fill(measured, stairs, run.gpu.sms)
+
+
+def _refined(run: Run, final: Final, ranges: Grid, between: Sequence[Size]) -> Grid:
     """The grid of the ranges with the sizes between, at which the kernels are timed that are good around."""
     times = zip(ranges.sizes, ranges.times, strict=True)
     known: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
@@ -269,7 +298,6 @@ def _refined(run: Run, final: Final, ranges: Grid, parts: int) -> Grid:
             if not math.isnan(ms):
                 known[name][size] = ms
     by_name = {one.facts.name: one for one in final.kernels}
-    between = halving.finer(ranges.sizes, parts)
     tasks = [
         Task(size, tuple(by_name[name] for name in sorted(good)))
         for size in between

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,14 +11,15 @@ from pathlib import Path
 from typing import Protocol
 
 from lab import __version__, environment, workers
-from lab.errors import Location, StoreError, UserError
-from lab.gpu.describe import probe
+from lab.errors import Location, UserError
+from lab.gpu import describe
 from lab.gpu.line import GpuLine
 from lab.gpu.session import GpuSession
 from lab.library.logic import Size
 from lab.limits import Gpu, from_description, gpu_for
 from lab.measurement import GpuDescription, Kind
 from lab.report import tuning as report
+from lab.store import differing
 from lab.toolchain import toolchain
 from lab.tune.load import Group, Tuning, load
 from lab.tune.protocol import Candidate, Times, candidate, select
@@ -101,8 +100,8 @@ def tune(file: Path, options: Options, observer: Observer) -> Outcome:
     """
     workers.prepare()
     tuning = load(file)
-    described, not_measured = _find_gpu(measure=options.measure)
-    arch = _arch(options.arch or tuning.arch, tuning, described)
+    described, not_measured = describe.find(measure=options.measure)
+    arch = describe.resolve(options.arch or tuning.arch, described, key="arch", write=f"`arch: sm_90` in {tuning.file}")
     gpu = from_description(described) if described else gpu_for(tuning.gpu or arch)
     tool = toolchain(tuning.toolchain)
     if not tool.supports(arch):
@@ -132,7 +131,7 @@ def tune(file: Path, options: Options, observer: Observer) -> Outcome:
             bench = Measured(ledger, line, tuning.timing, tuning.seed, observer.timed)
         else:
             bench = Predicted(ledger, gpu, observer.timed)
-        shop = stack.enter_context(Workshop(tool, arch, gpu, options.jobs or _cores(), observer.built))
+        shop = stack.enter_context(Workshop(tool, arch, gpu, options.jobs or workers.cores(), observer.built))
         work = _Work(final.Run(tuning, bench, ledger, gpu), shop, observer, folder)
         interrupted = False
         try:
@@ -216,6 +215,7 @@ class _Work:
                 "kernels": list(made.logic.kernels),
                 "splits": len(made.logic.splits),
                 "exact": len(made.logic.exact),
+                "interpolated": made.interpolated,
                 "loss": asdict(made.loss),
                 "held_out": asdict(made.held_out) if made.held_out else None,
             }
@@ -298,39 +298,6 @@ def _take_up(store: TuningStore, conditions: Mapping[str, object], *, resume: bo
     Raises:
         StoreError: going on was asked for, and what is there was made under other conditions.
     """
-    state = store.noted("state")
-    if state is None or resume is False or (resume is None and state["finished"]):
+    others = differing(store.noted("state"), conditions, resume=resume, folder=store.folder, made="times were taken")
+    if others is None or others:
         store.clear()
-        return
-    asked = json.loads(json.dumps(conditions))
-    differing = [name for name in asked if state["conditions"].get(name) != asked[name]]
-    if differing and resume:
-        names = ", ".join(differing)
-        raise StoreError(
-            f"{store.folder} cannot be gone on with: its times were taken with another {names}; "
-            "run with --no-resume to begin again"
-        )
-    if differing:
-        store.clear()
-
-
-def _find_gpu(*, measure: bool) -> tuple[GpuDescription | None, str]:
-    if not measure:
-        return None, "Nothing was measured: --no-gpu was given."
-    found = probe()
-    return (None, found) if isinstance(found, str) else (found, "")
-
-
-def _arch(wanted: str, tuning: Tuning, gpu: GpuDescription | None) -> str:
-    if wanted != "native":
-        return wanted
-    if gpu is None:
-        accepted = "an architecture such as sm_90"
-        suggestion = f"write `arch: sm_90` in {tuning.file}, or pass --arch sm_90"
-        message = "the architecture is `native`, and there is no GPU here to ask"
-        raise UserError(message, key="arch", accepted=accepted, suggestion=suggestion)
-    return gpu.arch
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

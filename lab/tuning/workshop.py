@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
-from pebble import ProcessPool
-
 from lab import kernels, workers
 from lab.building import BUILD_TIMEOUT_S, BuildFailure, BuildTask, Built, build, outcome_of
 from lab.expressions import Scalar
-from lab.launches import Launches, launches
+from lab.launches import Launch, Launches, launches
 from lab.library.logic import Size
 from lab.limits import Gpu, occupancy
-from lab.plan import SOURCE_NAME
+from lab.plan import SOURCE_NAME, short_hash
 from lab.toolchain.base import CompileRequest, Toolchain
 from lab.tune.census import census
 from lab.tune.model import Loop, loop_of, pass_ms, product_ms, tile_of
@@ -91,19 +86,13 @@ class Workshop:
     known: dict[str, Kernel] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        limits = [workers.share_of_memory(self.jobs), dict(os.environ)]
-        self._pool = ProcessPool(
-            max_workers=self.jobs, context=workers.context(), initializer=workers.begin, initargs=limits
-        )
+        self._pool = workers.pool(self.jobs)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._pool.close()
-        self._pool.stop()
-        self._pool.join()
+        workers.end(self._pool, finished=kind is None)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
         """Build what is not there yet.
@@ -111,13 +100,14 @@ class Workshop:
         Returns:
             By name; a kernel that could not be built says why in its facts.
         """
-        waiting: dict[Future[Any], tuple[Candidate, str]] = {}
+        waiting: dict[Future[Any], tuple[Candidate, str, tuple[Launch, ...]]] = {}
         names: dict[str, str] = {}
         for one in candidates:
             request, identity = self._request(one)
             if identity not in self.known and identity not in names.values():
-                task = BuildTask(self.toolchain, request, _entries(one))
-                waiting[self._pool.schedule(build, args=[task], timeout=BUILD_TIMEOUT_S)] = (one, identity)
+                probes = _probes(one)
+                task = BuildTask(self.toolchain, request, tuple(dict.fromkeys(step.entry for step in probes)))
+                waiting[self._pool.schedule(build, args=[task], timeout=BUILD_TIMEOUT_S)] = (one, identity, probes)
             names[one.name] = identity
         for done in as_completed(waiting):
             kernel = self._kernel(*waiting[done], outcome_of(done))
@@ -142,9 +132,9 @@ class Workshop:
             "toolchain": self.toolchain.name,
             "version": self.toolchain.version,
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
+        return short_hash(facts)
 
-    def _kernel(self, one: Candidate, identity: str, outcome: Built | BuildFailure) -> Kernel:
+    def _kernel(self, one: Candidate, identity: str, probes: Sequence[Launch], outcome: Built | BuildFailure) -> Kernel:
         group = one.group
         facts = KernelFacts(
             id=identity,
@@ -160,33 +150,29 @@ class Workshop:
         if isinstance(outcome, BuildFailure):
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
         loops: dict[str, Loop] = {}
-        for size in _PROBES:
-            for step in launches(group.template, one.parameters, group.type.problem(size)).steps:
-                used = outcome.build.resources[step.entry]
-                found = loop_of(self.gpu, outcome.sass[step.entry], used, step)
-                if found is None:
-                    continue
-                if not loops:  # the first probe's is the entry point for aligned sizes
-                    held = occupancy(
-                        self.gpu.architecture, used, math.prod(step.block), step.dynamic_shared_bytes
-                    ).blocks_per_sm
-                    facts = replace(
-                        facts,
-                        registers=used.registers,
-                        spill_bytes=used.spill_bytes,
-                        shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
-                        threads=math.prod(step.block),
-                        blocks_per_sm=held,
-                        census=census(outcome.sass[step.entry]),
-                    )
-                loops.setdefault(step.entry, found)
+        for step in probes:
+            used = outcome.build.resources[step.entry]
+            found = loop_of(self.gpu, outcome.sass[step.entry], used, step)
+            if found is None:
+                continue
+            if not loops:  # the first probe's is the entry point for aligned sizes
+                held = occupancy(
+                    self.gpu.architecture, used, math.prod(step.block), step.dynamic_shared_bytes
+                ).blocks_per_sm
+                facts = replace(
+                    facts,
+                    registers=used.registers,
+                    spill_bytes=used.spill_bytes,
+                    shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
+                    threads=math.prod(step.block),
+                    blocks_per_sm=held,
+                    census=census(outcome.sass[step.entry]),
+                )
+            loops.setdefault(step.entry, found)
         return Kernel(one, facts, outcome.build.cubin, names, loops)
 
 
-def _entries(one: Candidate) -> tuple[str, ...]:
-    found = (
-        entry
-        for size in _PROBES
-        for entry in launches(one.group.template, one.parameters, one.group.type.problem(size)).entries
-    )
-    return tuple(dict.fromkeys(found))
+def _probes(one: Candidate) -> tuple[Launch, ...]:
+    """Everything that is launched at the sizes of `_PROBES`, in their order."""
+    template, kind = one.group.template, one.group.type
+    return tuple(step for size in _PROBES for step in launches(template, one.parameters, kind.problem(size)).steps)

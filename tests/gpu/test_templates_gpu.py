@@ -49,6 +49,19 @@ SGEMM = {
     "through shared memory": {"block_m": 32, "block_n": 64, "thread_m": 4, "thread_n": 8, "epilogue": "shared"},
     "stream-k": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "workers": 7, "group": 2},
     "stream-k shared": {"block_m": 32, "block_n": 32, "thread_n": 4, "workers": 132, "epilogue": "shared"},
+    "bulk": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "copies": "bulk", "stages": 3},
+    "bulk packed": {"block_m": 64, "block_n": 48, "thread_n": 12, "copies": "bulk", "pack": "both", "branches": False},
+    "bulk split-k": {"block_m": 64, "block_n": 64, "thread_n": 8, "copies": "bulk", "pack": "transposed", "split_k": 2},
+    "bulk stream-k": {
+        "block_m": 32,
+        "block_n": 32,
+        "thread_n": 4,
+        "copies": "bulk",
+        "pack": "both",
+        "workers": 132,
+        "epilogue": "shared",
+        "stages": 4,
+    },
 }
 VARIANTS += [("gemm/sgemm.cu.j2", label, given) for label, given in SGEMM.items()]
 SIZES = [(1, 1, 1), (1, 37, 5), (37, 1, 5), (5, 7, 1), (31, 33, 32), (32, 32, 33), (127, 129, 65), (128, 128, 64)]

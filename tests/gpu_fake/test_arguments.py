@@ -16,6 +16,14 @@ INPUTS = Inputs(
 POINTERS = {"A": 0x7F0012345600, "H": 0x7F00ABCDEF00}
 
 
+WORDS = tuple(range(100, 116))
+
+
+def pack_with_map(*arguments):
+    codes, values = marshal(arguments, INPUTS, POINTERS, {}, {"map": WORDS})
+    return struct.pack(codes, *values)
+
+
 def pack(*arguments):
     codes, values = marshal(arguments, INPUTS, POINTERS)
     return struct.pack(codes, *values)
@@ -71,3 +79,15 @@ def test_arguments_that_do_not_fit_are_refused_by_name(argument, words):
 
 def test_an_integer_goes_to_a_floating_parameter():
     assert pack(("m", "float32")) == struct.pack("f", 7.0)
+
+
+def test_tensor_maps_are_aligned_to_64_bytes():
+    got = pack_with_map(("m", "int32"), ("map", "tensor_map"), ("flag", "bool"), ("map", "tensor_map"), ("m", "int32"))
+    assert len(got) == 64 + 128 + 64 + 128 + 4
+    assert struct.unpack_from("16Q", got, 64) == struct.unpack_from("16Q", got, 256) == WORDS
+    assert struct.unpack_from("i", got, 384) == (7,)
+
+
+def test_a_tensor_map_that_nobody_made_is_refused():
+    with pytest.raises(RefusedError, match="argument other: the launches have no such tensor map"):
+        pack_with_map(("other", "tensor_map"))

@@ -29,6 +29,11 @@ def test_a_kernel_far_behind_the_fastest_gets_one_sample():
     assert {point.cache for point in points.values()} == {"cold"}
 
 
+def test_of_a_long_kernel_three_samples_do():
+    points = survey(FakeDevice(), {"long": b"20.0", "short": b"18"}, samples=6, enough_ms=57)
+    assert [points[name].samples.n for name in ("long", "short")] == [3, 4]
+
+
 def test_nothing_is_dropped_where_nothing_may_be():
     points = survey(FakeDevice(), {"fast": b"1.0", "far": b"9"}, samples=3, drop=None)
     assert [point.samples.n for point in points.values()] == [3, 3]

@@ -40,10 +40,10 @@ PTX = {
     "st.local": "st.local.f32",
     "ld.const": "ld.const.f32 ld.param.u64 ld.param::entry.u32 ld.param.v4.f32",
     "cp.async": "cp.async.ca.shared.global cp.async.cg.shared.global.L2::128B cp.async.commit_group "
-    "cp.async.wait_group cp.async.wait_all "
-    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes cp.async.bulk.commit_group "
+    "cp.async.wait_group cp.async.wait_all cp.async.mbarrier.arrive.noinc.shared.b64",
+    "cp.async.bulk": "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes cp.async.bulk.commit_group "
     "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-    "cp.reduce.async.bulk.global.shared::cta cp.async.mbarrier.arrive.noinc.shared.b64",
+    "cp.reduce.async.bulk.global.shared::cta",
     "atomic": "atom.global.add.f32 atom.shared.cas.b32 red.global.add.u32 red.async.relaxed.cluster "
     "multimem.red.relaxed.sys",
     "shuffle": "shfl.sync.bfly.b32 vote.sync.any.pred match.any.sync.b32 redux.sync.add.s32 activemask.b32 elect.sync",
@@ -77,7 +77,8 @@ SASS = {
     "ld.local": "LDL LDL.LU LDL.64",
     "st.local": "STL STL.64",
     "ld.const": "LDC LDC.64 ULDC ULDC.64 LDCU LDCU.128",
-    "cp.async": "LDGSTS.E.BYPASS.128 LDGDEPBAR UBLKCP UTMALDG.2D UTMASTG.2D UTMACMDFLUSH ARRIVES.LDGSTSBAR.64",
+    "cp.async": "LDGSTS.E.BYPASS.128 LDGDEPBAR ARRIVES.LDGSTSBAR.64",
+    "cp.async.bulk": "UBLKCP UBLKRED.ADD UTMALDG.2D UTMASTG.2D UTMACMDFLUSH",
     "atomic": "ATOM.E.ADD ATOMS.ADD ATOMG.E.ADD.STRONG.GPU RED.E.ADD.F32.FTZ.RN.STRONG.GPU REDG.E.ADD.STRONG.GPU",
     "shuffle": "SHFL.BFLY VOTE.ANY VOTEU.ANY MATCH.ANY REDUX.SUM CREDUX.MAX ELECT",
     "barrier": "BAR.SYNC.DEFER_BLOCKING DEPBAR.LE MEMBAR.ALL.GPU ERRBAR SYNCS.PHASECHK.TRANS64.TRYWAIT WARPSYNC "

@@ -64,10 +64,20 @@ def invented_library(logic: Logic, grid: Grid, layout: str = "nn") -> Library:
 
 
 def small_library() -> Library:
-    """With ranges and exact sizes."""
-    grid = invented_grid((16, 48, 128, 400, 1000, 3000, 5632))
+    """With ranges and exact sizes, and thresholds on what 4 leaves of a dimension."""
+    sizes = (16, 48, 128, 400, 1000, 3000, 5632)
+    grid = invented_grid(sizes)
+    odd = {
+        (m - 1, n, k): {
+            name: ms * (1 if name == "tile_16x16" else 9) for name, ms in zip(grid.kernels, row, strict=True)
+        }
+        for (m, n, k), row in zip(grid.sizes, grid.times, strict=True)
+    }
+    both = Grid.of(
+        odd | {s: dict(zip(grid.kernels, row, strict=True)) for s, row in zip(grid.sizes, grid.times, strict=True)}
+    )
     exact = invented_grid((35, 700, 5124), depths=(2560,))
-    return invented_library(build(grid, exact), grid)
+    return invented_library(build(both, exact, edges=(sizes, sizes, (64, 3104))), grid)
 
 
 def random_sizes(count: int, seed: int) -> np.ndarray:

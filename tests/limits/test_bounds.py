@@ -55,6 +55,14 @@ def _bounds(prediction):
     return {bound.name: bound for bound in prediction.bounds}
 
 
+def test_what_one_warp_issues_alone_is_no_ones_bound():
+    whole = _mix(GEMM_STEP)
+    beside = replace(whole, loops=(replace(whole.loops[0], aside=3),))
+    slots = [_bounds(_predict(mix))["issue slots"] for mix in (whole, beside)]
+    assert slots[1].tflops == pytest.approx(slots[0].tflops * 68 / 65)
+    assert slots[1].explanation.startswith("64 FFMA of 65 issued")
+
+
 def test_h200_issue_bound_is_the_fma_share_of_the_peak():
     bound = _bounds(_predict(GEMM_STEP))["issue slots"]
     # 64 of 68: 66.9082 x 64 / 68

@@ -195,3 +195,30 @@ def test_passes_of_global_memory_follow_the_sectors():
     assert passes(other(Unit.GLOBAL, width=4), Traffic(sectors=32.0)) == 16.0
     assert passes(other(Unit.COPY, width=16), Traffic()) == 4.0
     assert passes(fma(), Traffic(sectors=32.0)) == 0.0
+
+
+def test_one_warp_of_a_block_issues_what_it_does_alone():
+    alone = replace(other(), once=True)
+    cycles = simulate([*[fma()] * 30, *[alone] * 10], warps=4, blocks=2, machine=MACHINE, traffic=TRAFFIC)
+    assert cycles.total == 2 * 30 + 2 * 10  # of the first sub-partition, which has both of those warps
+
+
+def test_bulk_copies_are_waited_for_an_iteration_later():
+    copy, traffic = replace(other(Unit.BULK), once=True), Traffic(bulk_wavefronts=128, bulk_sectors=512)
+    assert passes(copy, traffic) == 128
+    short, long = (
+        simulate([other(Unit.PHASE), copy, *[fma()] * n], warps=1, blocks=1, machine=MACHINE, traffic=traffic)
+        for n in (100, 2000)
+    )
+    from_l2 = 512 * 32 / MACHINE.l2_bytes
+    assert short.total == pytest.approx(from_l2 + MACHINE.global_latency, abs=3)
+    assert short.by_cause[Cause.GLOBAL] > 800
+    assert long.total == 2002
+
+
+def test_data_of_bulk_copies_takes_turns_with_loads_and_is_asked_for_without_tags():
+    loads = [other(Unit.SHARED, width=16, write=0)] * 40
+    counted = Traffic(load_wavefronts=4.0, load_bytes=16.0, bulk_wavefronts=128, bulk_sectors=512)
+    bulk = [replace(other(Unit.BULK), once=True)]
+    without, both = (simulate(path, 4, 1, MACHINE, counted).total for path in (loads, bulk + loads))
+    assert both == pytest.approx(without + 128, rel=0.05)

@@ -8,12 +8,13 @@ import pytest
 from scipy import stats
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.report.answer import answer, correlate, mapped, percent, tally
+from lab.report.answer import answer, correlate, mapped, tally
 from lab.report.figures import (
     emulated_conflicts,
     emulated_excess,
     emulated_sectors,
     fma_share,
+    percent,
     predicted_sectors,
     ranked,
     response_of,

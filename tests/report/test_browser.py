@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from lab.report import render
 from lab.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -102,3 +104,45 @@ def test_both_mixes_stand_side_by_side_and_the_difference_is_said(visit, records
         "document.querySelector('#chart-mix-executed').textContent.includes('instructions per thread (emulated)')"
     )
     assert "instructions (static)" in page.locator("#chart-mix-sass").text_content()
+
+
+@pytest.fixture
+def many(make):
+    """A run of so many problems as variants: the table of problems has two pages."""
+    store = make("sweep")
+    for position, record in enumerate(store.records()):
+        n = 64 * (position + 1)
+        store.write(replace(record, problem={**record.problem, "n": n}, label=f"n={n}"), position)
+    store.write_run(replace(store.run(), problem_axes=("n",)))
+    render(store)
+    return store
+
+
+def test_the_table_of_problems_is_sorted_and_turned(browser, many):
+    page = browser.new_page()
+    page.goto(f"file://{many.folder}/index.html")
+    rows = page.locator("#problems tbody tr")
+
+    def problems():
+        return [text.strip() for text in rows.locator("th").all_inner_texts()]
+
+    every = [f"n={64 * (i + 1)}" for i in range(24)]
+    assert problems() == every[:12]
+    page.click("#problems-pager button:has-text('Next')")
+    assert problems() == every[12:]
+    assert page.locator("#problems-pager span").inner_text() == "page 2 of 2"
+    best = sorted(many.records(), key=lambda record: -record.throughput)
+    page.click("#problems thead button:has-text('throughput')")
+    assert problems() == [f"n={record.problem['n']}" for record in best[:12]]
+    assert page.locator("#problems th[aria-sort=descending]").count() == 1
+    page.click("#problems thead button:has-text('throughput')")
+    assert problems() == [f"n={record.problem['n']}" for record in best[:11:-1]]
+    page.click("#problems thead button:has-text('problem')")
+    assert problems() == every[:12]  # 64 before 128: by number
+    page.click("#problems tbody tr:first-child a")
+    page.wait_for_selector(".pane")
+    assert page.locator("#pick").input_value() == many.records()[0].variant
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert rows.count() == 24
+    page.close()

@@ -55,6 +55,7 @@ def facts(gpu):
                 "kernels": ["small", "large"],
                 "splits": 2,
                 "exact": 1,
+                "interpolated": 40,
                 "loss": {"mean": 0.0123, "max": 0.2, "worst": [16, 16, 512], "sizes": 16, "unmeasured": 0},
                 "held_out": {"mean": 0.0171, "max": 0.3, "worst": [16, 16, 512], "sizes": 9, "unmeasured": 0},
             }

@@ -20,7 +20,7 @@ arch: sm_90
 baselines: [cublas]
 {halving}
 timing: {{samples: 2, warmup_ms: 0}}
-library: {{name: small, held_out: 3, refine: 2}}
+library: {{name: small, held_out: 3, refine: 4}}
 groups:
   - name: tensile
     template: gemm/tensile.cu.j2
@@ -63,7 +63,7 @@ def write(folder, halving=""):
 
 def play(file, folder, observer, **options):
     with (
-        mock.patch("lab.tuning.run.probe", return_value=H200),
+        mock.patch("lab.gpu.describe.probe", return_value=H200),
         mock.patch("lab.tuning.run.GpuSession", partial(GpuSession, FakeDevice)),
     ):
         return tune(file, Options(output=folder, jobs=1, **options), observer)

@@ -12,6 +12,7 @@ import numpy as np
 
 from lab.emulator import operands
 from lab.emulator.operations.base import Array, Opcode, UnknownForm, system
+from lab.emulator.operations.bulk import bulk_copy
 from lab.emulator.traffic import Copy
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ Run = Callable[[Array | None], None]
 
 @system("cp")
 def copy(machine: Machine, position: int, op: Opcode) -> Run:
-    """Build cp.async and its groups."""
+    """Build cp.async and its groups, and bulk copies."""
     op.one_of(("async",))
+    if op.flag("bulk"):
+        return bulk_copy(machine, position, op)
     texts = machine.program.code[position][1].operands
     if op.flag("commit_group"):
         op.finish()

@@ -168,9 +168,7 @@ def isspacep(machine: Machine, position: int, op: Opcode) -> Run:
     return run
 
 
-@system(
-    "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "membar", "fence", "pmevent", "griddepcontrol"
-)
+@system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "membar", "pmevent", "griddepcontrol")
 def nothing(_machine: Machine, _position: int, _op: Opcode) -> Run:
-    """Build what changes no value: hints, and fences in a machine whose memory is always consistent."""
+    """Build what changes no value: hints, and membar in a machine whose memory is always consistent."""
     return lambda _chosen: None

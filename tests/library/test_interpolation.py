@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from library_support import TILES, invented_grid, invented_ms
+
+from lab import kernels
+from lab.expressions import Scalar
+from lab.launches import launches
+from lab.library import specialise
+from lab.library.arrays import blocks
+from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
+from lab.library.logic import Grid, build, evaluate
+
+SMS = 132
+NAMES = {f"tile_{a}x{b}": (a, b) for a, b in TILES}
+ALONG = tuple(range(16, 5632, 208))
+
+
+def stair(tile):
+    return Stair(lambda sizes: -(-sizes[:, 0] // tile[0]) * -(-sizes[:, 1] // tile[1]), 1)
+
+
+STAIRS = {name: stair(tile) for name, tile in NAMES.items()}
+
+
+def invented_sizes(count, seed, *, whole):
+    """Random ones within the grid's box."""
+    rng = np.random.default_rng(seed)
+    drawn = np.exp(rng.uniform(np.log(16), np.log(5424), size=(count, 2))).astype(int)
+    return tuple(dict.fromkeys((int(m) // whole * whole, int(n) // whole * whole, 3104) for m, n in drawn))
+
+
+def invented_times(sizes, slower=()):
+    """Kernels named in `slower` take twice as long where 4 does not divide m."""
+    return Grid.of(
+        {
+            size: {
+                name: invented_ms(tile, size) * (2 if name in slower and size[0] % 4 else 1)
+                for name, tile in NAMES.items()
+            }
+            for size in sizes
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "at_once", "expected"),
+    [(1, 1, [1]), (132, 1, [1]), (133, 1, [2]), (132, 2, [1, 0]), (133, 2, [1, 1]), (264, 2, [1, 1]), (265, 2, [2, 1])],
+)
+def test_waves_of_known_numbers_of_blocks(count, at_once, expected):
+    assert waves(np.array([count]), at_once, SMS).tolist() == [expected]
+
+
+def test_thresholds_stand_where_times_step():
+    measured, between = invented_grid(ALONG, depths=(3104,)), invented_times(invented_sizes(400, 1, whole=1))
+    filled = fill(measured, STAIRS, SMS)
+    assert filled is not None
+    alone = evaluate(build(measured), between)
+    with_stairs = evaluate(build(filled.grid, edges=filled.edges), between)
+    assert with_stairs.mean < 0.005
+    assert alone.mean > 5 * with_stairs.mean
+
+
+def test_measured_times_stay_as_they_are():
+    measured = invented_grid(ALONG[::3], depths=(64, 3104))
+    filled = fill(measured, STAIRS, SMS)
+    assert filled is not None
+    assert filled.grid.sizes[: len(measured.sizes)] == measured.sizes
+    columns = [measured.kernels.index(name) for name in filled.grid.kernels]
+    for row, before in zip(filled.grid.times, measured.times, strict=False):
+        assert row == tuple(before[i] for i in columns)
+    assert all(size[axis] <= filled.edges[axis][-1] for size in filled.grid.sizes for axis in range(3))
+
+
+def test_a_kernel_that_is_slow_where_4_does_not_divide_m_is_avoided_there():
+    slower = ("tile_128x128", "tile_256x128", "tile_64x32")
+    sizes = [*itertools.product(ALONG, ALONG, (3104,)), *invented_sizes(150, 2, whole=1)]
+    filled = fill(invented_times(dict.fromkeys(sizes), slower), STAIRS, SMS)
+    assert filled is not None
+    logic = build(filled.grid, edges=filled.edges)
+    for whole in (1, 4):
+        assert evaluate(logic, invented_times(invented_sizes(200, 3, whole=whole), slower)).mean < 0.02
+    assert logic.kernels[logic.select(5000, 5000, 3104)] != logic.kernels[logic.select(5001, 5000, 3104)]
+
+
+def test_where_a_kernel_was_not_tried_it_is_not_picked():
+    """`tile_16x16` would be taken for the fastest everywhere; it was measured at the small sizes alone."""
+    times = {
+        size: dict(zip(invented.kernels, row, strict=True))
+        for invented in [invented_grid(ALONG, depths=(3104,))]
+        for size, row in zip(invented.sizes, invented.times, strict=True)
+    }
+    for size, row in times.items():
+        row["tile_16x16"] = 1e-6
+        if size[0] > 2000:
+            del row["tile_16x16"]
+    filled = fill(Grid.of(times), STAIRS, SMS)
+    assert filled is not None
+    logic = build(filled.grid, edges=filled.edges)
+    assert logic.kernels[logic.select(500, 1000, 3104)] == "tile_16x16"
+    assert logic.kernels[logic.select(5000, 1000, 3104)] != "tile_16x16"
+
+
+def test_too_few_times_tell_nothing():
+    few = invented_times(invented_sizes(LEAST_TIMES - 1, 4, whole=1))
+    assert fill(few, STAIRS, SMS) is None
+    assert fill(invented_grid(ALONG, depths=(3104,)), {}, SMS) is None
+
+
+GEMM: list[tuple[str, dict[str, Scalar]]] = [
+    ("gemm/sgemm.cu.j2", {"split_k": 3, "block_k": 16}),
+    ("gemm/sgemm.cu.j2", {"workers": 264}),
+    ("gemm/sgemm.cu.j2", {"pack": "both", "block_m": 128, "thread_n": 8}),
+    ("gemm/tensile.cu.j2", {"global_split_u": 4}),
+    ("gemm/tensile.cu.j2", {"global_split_u": 8, "global_split_u_algorithm": "workspace"}),
+]
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+@pytest.mark.parametrize(("name", "given"), GEMM)
+def test_blocks_are_those_of_the_largest_launch(name, given, layout):
+    template = kernels.load(name, kernels.search_path())
+    parameters = kernels.complete(template, given)
+    made = specialise.kernel(
+        "k", cubin="k.cubin", template=template, parameters=parameters, dtype="float32", layout=layout
+    )
+    rng = np.random.default_rng(5)
+    sizes = np.exp(rng.uniform(0, np.log(9000), size=(30, 3))).astype(np.int64)
+    for (m, n, k), found in zip(sizes.tolist(), blocks(made, sizes).tolist(), strict=True):
+        problem = {"m": m, "n": n, "k": k, "dtype": "float32", "layout": layout, "alpha": 1.0, "beta": 1.0}
+        lda, ldb = (m if layout[0] == "n" else k), (k if layout[1] == "n" else n)
+        steps = launches(template, parameters, {**problem, "lda": lda, "ldb": ldb, "ldc": m}).steps
+        assert found == max(int(np.prod(step.grid)) for step in steps), (m, n, k)
+
+
+@given(st.integers(1, 8), st.lists(st.integers(1, 10**7), min_size=1, max_size=5))
+def test_waves_hold_every_block(at_once, counts):
+    ran = waves(np.array(counts), at_once, SMS)
+    for count, row in zip(counts, ran, strict=True):
+        assert row.sum() == -(-count // SMS) if count % (SMS * at_once) else row.sum() == count / SMS
+        assert all(a >= b for a, b in itertools.pairwise(row))
