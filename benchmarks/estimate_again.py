@@ -29,6 +29,7 @@ from lab.emulation import EmulationTask
 from lab.estimation import EstimateTask, execute
 from lab.experiment import Experiment, Point
 from lab.experiment.load import from_text
+from lab.kernels import complete
 from lab.launches import launches
 from lab.pipeline import Pace
 from lab.plan import Planned, plan
@@ -159,7 +160,9 @@ def _planned(experiment: Experiment, record: VariantRecord) -> Planned:
     kernel = next(kernel for kernel in experiment.kernels if kernel.name == record.kernel)
     problem = next(problem for problem in experiment.problems if dict(problem.values) == dict(record.problem))
     tool = _toolchain(*((record.build.toolchain, record.build.version) if record.build else ("auto", "")))
-    (made,) = plan(experiment, [Point(kernel, record.parameters, problem, record.label)], [tool], [record.arch])
+    # a parameter that the template got since the run has its default
+    parameters = complete(kernel.template, record.parameters)
+    (made,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
     return replace(made, variant=record.variant)
 
 

@@ -311,17 +311,15 @@ class _Simulation:
         the window in which operands are read.
         """
         even, odd, window = part.even, part.odd, self._machine.read_window
-        for a, b in (first, *run):
+        for a, b in (first, *run):  # comparisons, since this is where the model's own time goes and max() is slow
+            if a and even + a - window > now:
+                now = even + a - window
+            if b and odd + b - window > now:
+                now = odd + b - window
             if a:
-                wait = even + a - window
-                now = max(now, wait)
+                even = a + (max(even, now))
             if b:
-                wait = odd + b - window
-                now = max(now, wait)
-            if a:
-                even = (max(now, even)) + a
-            if b:
-                odd = (max(now, odd)) + b
+                odd = b + (max(odd, now))
             now += 1
         part.even, part.odd = even, odd
         return now
