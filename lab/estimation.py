@@ -41,10 +41,13 @@ class EstimateTask:
 
 
 def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
-    """Execute, and estimate where there is a model and the counts are of its kernel."""
+    """Execute, and estimate where there is a model and the counts are of its kernel.
+
+    The model lets one warp of a block ask for bulk copies. A kernel of which more do has no estimate.
+    """
     done = emulate(task, ptx)
     steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
-    if model is None or len(steps) != 1:
+    if model is None or len(steps) != 1 or not one_warp_asks(done.lines, model.ptx, model.warps_per_block):
         return done, None
     found = estimate(
         model.gpu,
@@ -82,6 +85,14 @@ def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps:
     issued = sum(group.warps * len(outside.intersection(group.lines)) for group in lines)
     stored = memory_of(lines, everywhere).get("global.store", MemoryCount()).bytes_used
     return Edges(issued / (blocks * warps), stored / blocks)
+
+
+def one_warp_asks(lines: Sequence[ExecutedLines], ptx: KernelMix, warps: int) -> bool:
+    """Whether no more than one of a block's `warps` warps asks for the main loop's bulk copies."""
+    loop = main_loop_of(ptx)
+    inside = [group for group in lines if loop and loop.numbers.intersection(group.lines)]
+    bulk = max((group.warps for group in inside if group.cls == InstructionClass.BULK_COPY), default=0)
+    return bulk * warps <= max((group.warps for group in inside), default=0)
 
 
 def lines_of(ptx: KernelMix) -> frozenset[int]:

@@ -9,7 +9,7 @@ from lab import kernels
 from lab.building import BuildTask, Built, build
 from lab.emulation import EmulationTask
 from lab.emulator.results import MemoryCount
-from lab.estimation import EstimateTask, execute, main_memory, memory_of, traffic_of, trips_of
+from lab.estimation import EstimateTask, execute, main_memory, memory_of, one_warp_asks, traffic_of, trips_of
 from lab.launches import launches
 from lab.limits import gpu_for
 from lab.limits.occupancy import occupancy
@@ -23,9 +23,9 @@ GPU = gpu_for("H200")
 SMALL = {"m": 128, "n": 128, "k": 64}
 
 
-def built(template, given):
+def built(template, given, **problem):
     gemm, declared = operator("gemm"), kernels.load(template, ROOTS)
-    parameters, problem = kernels.complete(declared, given), gemm.problem(SMALL)
+    parameters, problem = kernels.complete(declared, given), gemm.problem({**SMALL, **problem})
     steps = launches(declared, parameters, problem)
     request = CompileRequest(kernels.render(declared, parameters, problem), "kernel.cu", "sm_90")
     made = build(BuildTask(toolchain("nvrtc"), request, steps.entries))
@@ -33,8 +33,8 @@ def built(template, given):
     return made, steps, problem
 
 
-def estimated(template, given):
-    made, steps, problem = built(template, given)
+def estimated(template, given, **problem):
+    made, steps, problem = built(template, given, **problem)
     (step,) = steps.steps
     threads = step.block[0] * step.block[1]
     held = occupancy(GPU.architecture, made.build.resources[step.entry], threads, 0).blocks_per_sm
@@ -147,6 +147,23 @@ def test_what_a_small_problem_fetches_before_its_loop_stands_for_what_the_loop_f
     again = ExecutedLines((within,), "cp.async", 4, 128, {"shared.copy": copy + copy})
     assert main_memory((first, again), ptx) == {"shared.copy": copy + copy}
     assert main_memory((first,), ptx) == {"shared.copy": copy, "shared.store": copy}
+
+
+@pytest.mark.parametrize(("asking", "expected"), [(0, True), (10, True), (11, False), (80, False)])
+def test_bulk_copies_of_more_than_one_warp_of_a_block_are_seen(asking, expected):
+    (ptx,) = built("gemm/tiled.cu.j2", {"unroll": 1})[0].ptx.values()
+    first, *_, last = sorted(ptx.hot_loop.numbers)
+    lines = (ExecutedLines((first,), "fma", 80, 2560, {}), ExecutedLines((last,), "cp.async.bulk", asking, asking, {}))
+    assert one_warp_asks(lines, ptx, 8) is expected
+
+
+def test_a_bulk_copy_of_one_warp_has_an_estimate_with_its_traffic():
+    tile = {"block_m": 64, "block_n": 64, "thread_m": 8, "thread_n": 8, "block_k": 8}
+    plain, bulk = (
+        estimated("gemm/sgemm.cu.j2", {**tile, "copies": copies}, layout="nt")[2] for copies in ("async", "bulk")
+    )
+    assert 0.8 < bulk.tflops / plain.tflops < 1.25
+    assert bulk.edges.stored_bytes == plain.edges.stored_bytes == 64 * 64 * 4
 
 
 def test_bulk_copies_count_apart_from_the_copies_of_threads():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.limits.gpus import WARP, Gpu
 from lab.pipeline.machine import Machine, machine_of
 from lab.pipeline.simulate import SUB_PARTITIONS, simulate
-from lab.pipeline.trace import MainLoop, Traffic
+from lab.pipeline.trace import MainLoop, Traffic, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,16 @@ def estimate(
         edges: What a block does besides; nothing by default.
 
     Returns:
-        None where the model does not apply: an architecture that it was never compared with, no fma in the loop, or no
-        resident block.
+        None where the model does not apply: an architecture that it was never compared with, no fma in the loop or
+        other arithmetic on tensor cores, no resident block, or a wait for an mbarrier of a loop that asks for no bulk
+        copy, since what it waits for is then another loop's, of a warp that only copies.
     """
     machine = machine_of(gpu.architecture.arch)
     path = loop.path(trips)
     fma = sum(slot.fma for slot in path)
-    if machine is None or not blocks_per_sm or not fma:
+    units = {slot.unit for slot in path}
+    elsewhere = Unit.PHASE in units and Unit.BULK not in units
+    if machine is None or not blocks_per_sm or not fma or elsewhere or Unit.TENSOR in units:
         return None
     found = {blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)}
     work = 2 * fma * WARP * warps_per_block

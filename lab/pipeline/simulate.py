@@ -311,15 +311,15 @@ class _Simulation:
         the window in which operands are read.
         """
         even, odd, window = part.even, part.odd, self._machine.read_window
-        for a, b in (first, *run):  # comparisons, since this is where the model's own time goes and max() is slow
+        for a, b in (first, *run):
             if a and even + a - window > now:
                 now = even + a - window
             if b and odd + b - window > now:
                 now = odd + b - window
             if a:
-                even = a + (max(even, now))
+                even = max(even, now) + a
             if b:
-                odd = b + (max(odd, now))
+                odd = max(odd, now) + b
             now += 1
         part.even, part.odd = even, odd
         return now

@@ -11,7 +11,7 @@ from lab.isa.asides import elected, spins
 from lab.isa.classes import bytes_per_lane
 from lab.isa.control import Control, read_control
 from lab.isa.mix import KernelMix
-from lab.isa.model import Function, Instruction
+from lab.isa.model import Function, Instruction, InstructionClass
 
 
 class Unit(StrEnum):
@@ -27,6 +27,7 @@ class Unit(StrEnum):
     COMMIT = "commit"  # closes a group of copies
     WAIT = "wait"  # for groups of copies
     PHASE = "phase"  # waits for a phase of an mbarrier: for bulk copies
+    TENSOR = "tensor"  # tensor cores, of which the model knows nothing
     BARRIER = "barrier"
     BRANCH = "branch"
 
@@ -189,7 +190,7 @@ def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot
         slot = _slot(instruction, control, registers, kept)
         if spinning.intersection(instruction.targets):
             slot = replace(slot, unit=Unit.NONE)  # a branch that is seldom taken
-        made.append(replace(slot, once=True) if place in once else slot)
+        made.append(replace(slot, once=True) if place in once or slot.unit is Unit.BULK else slot)
         kept = _kept(registers, control)
     return tuple(made)
 
@@ -214,6 +215,8 @@ def _slot(instruction: Instruction, control: Control, registers: Sequence[int | 
         unit, left = Unit.WAIT, _number(instruction.operands[-1])
     elif instruction.opcode.startswith("SYNCS.PHASECHK"):
         unit = Unit.PHASE
+    elif instruction.cls is InstructionClass.MMA:
+        unit = Unit.TENSOR
     width = bytes_per_lane(instruction.opcode)
     return Slot(unit, width, root.startswith("ST"), reads, reads_alone, left, _FMA.get(root, 0), control)
 
