@@ -79,11 +79,17 @@ SASS on an SM with its resident warps, cycle by cycle, and adds what a launch ta
 - A cp.async looks up a tag for each line that it reads, and its sub-partition sends nothing else meanwhile. Its data
   takes turns with the loads when it arrives. Copies of 4 bytes whose lanes read four lines so cost four times what
   copies of 16 bytes cost for as much data.
+- A bulk copy (TMA) takes one slot of one warp and looks up no tag; its data comes from L2 and takes its turn like that
+  of a cp.async. Waits for an mbarrier are for the copies of the iteration before, as with a ring of two stages: a ring
+  of more, in a loop shorter than the latency, is estimated too slow. None of it was compared with a GPU yet.
 - Barriers wait for the block's last warp, copies for their group, global loads for a latency under load.
 - The loop around the hot loop is issued with it, as often as the CPU execution says.
 - The whole kernel takes a launch, rounds of as many blocks as fit, a last round at the pace of the blocks that are left
   for an SM, and for each block the instructions before and after its loop, its first data's latency and its stores. It
   takes no less than its least traffic through DRAM. Launches before it and buffers that are zeroed take their own time.
+
+There is no estimate for a loop that waits for an mbarrier and asks for no bulk copy itself (a warp that only copies
+does), for bulk copies that more than one warp of a block asks for, and for loops that use tensor cores.
 
 Every cycle in which nothing issues belongs to what the first warp waits for, so the estimate also says where the cycles
 go. On the page of a run both stand beside the measurement. `lab/pipeline/machine.py` says where each constant comes
