@@ -109,15 +109,17 @@ _REMAINS = """\
 
 - The noise of the measurements bounds nothing here: gemm_best repeated with its own scatter (p20 to p80) correlates
   with itself at 0.9995. What is lost is the model's.
-- Among variants of one tile, layout and size the rank correlation is about 0.55: orders of the fma and early loads move
-  throughput by 2 to 5 %, no more than the model's error on one loop. Long loops seem to lose 2 to 4 % to instruction
-  fetch: of the seven variants of gemm_winners with counters, the one with the longest loop has the most stalls
-  for it (`no instruction`, 0.07 warps an issue; the others 0.02 or less), and its main loop is estimated furthest
-  too fast, by 4 %. The model does not know of it.
-- Unpacked copies of 4 bytes in tiles of 8 x 8 a thread come out up to 12 % too slow, in tiles of 16 x 8 some
-  4 % too fast.
+- Among the variants of one problem ("within a problem") less is told apart than among all: orders of the fma and early
+  loads move throughput by 2 to 5 %, no more than the model's error on one loop. Long loops seem to lose 2 to 4 % to
+  instruction fetch: of the seven variants of gemm_winners with counters, the one with the longest loop (2193
+  instructions, the others 273) has 2 to 7 times the others' stalls for it (`no instruction`), and is estimated furthest
+  too fast, by 3 %. The model does not know of it.
+- Unpacked copies of 4 bytes come out up to 11 % too slow in tiles of 8 x 8 a thread, some 5 % too fast in tiles of
+  8 x 16.
 - Clusters of four blocks (split_k 4) come out 25 % (1024) to 50 % (512) too fast, those of two right. Clusters of four
   may not fill every group of SMs; that is not measured.
+- A block that reaches beyond the edge of its matrices is charged for the operations that count alone, not for those on
+  its padding: tiles of 256 rows on the 128 rows of contraction's convolutions come out twice too fast.
 - Kernels bound by latency or by unaligned stores rather than by fma (gemm_odd with a dimension of 1 or 37) and
   kernels of plain loads (gemm_ladder, gemm_unroll, contraction) are estimated worse than pipelines of copies. The
   latencies were fitted to the two former with an earlier form of the model, and the new form is worse on them.
