@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.emulation import EmulationTask, emulate
 from lab.emulator.results import MemoryCount
-from lab.isa.mix import KernelMix
+from lab.isa.mix import KernelMix, LoopMix
 from lab.isa.model import InstructionClass
 from lab.limits import Gpu
 from lab.limits.gpus import WARP
-from lab.pipeline import Estimate, MainLoop, Traffic, estimate
+from lab.pipeline import Edges, MainLoop, Pace, Traffic, estimate
 from lab.store import EmulationRecord, ExecutedLines
+
+_FETCHES = ("global.load", "global.copy", "shared.copy", "global.bulk", "shared.bulk")
+"""Keys of what `memory_of` counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class EstimateTask:
         ptx: Static mix of its PTX, which the counts are of.
         warps_per_block: Warps of a block.
         blocks_per_sm: Resident blocks.
-        overhead_s: Least time of the launches before it.
+        before_s: Seconds of the launches before it.
     """
 
     gpu: Gpu
@@ -33,49 +37,102 @@ class EstimateTask:
     ptx: KernelMix
     warps_per_block: int
     blocks_per_sm: int
-    overhead_s: float = 0.0
+    before_s: float = 0.0
 
 
-def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Estimate | None]:
-    """Execute, and estimate where there is a model and the counts are of its kernel."""
+def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
+    """Execute, and estimate where there is a model and the counts are of its kernel.
+
+    The model lets one warp of a block ask for bulk copies. A kernel of which more do has no estimate.
+    """
     done = emulate(task, ptx)
-    executed = [step.executed for step in done.launches if model and step.entry == model.ptx.name and step.executed]
-    if model is None or len(executed) != 1:
+    steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
+    if model is None or len(steps) != 1 or not one_warp_asks(done.lines, model.ptx, model.warps_per_block):
         return done, None
     found = estimate(
         model.gpu,
         model.loop,
         warps_per_block=model.warps_per_block,
         blocks_per_sm=model.blocks_per_sm,
-        traffic=traffic_of(loop_memory(done.lines, model.ptx) or executed[0].memory),
+        traffic=traffic_of(main_memory(done.lines, model.ptx)),
         trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
+        edges=edges_of(done.lines, model.ptx, math.prod(steps[0].launch.grid), model.warps_per_block),
     )
     return done, found
 
 
-def loop_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> dict[str, MemoryCount]:
-    """Traffic of the main loop alone: what a small problem does before and after it would blur the mean costs.
-
-    The main loop is the hot loop, or the innermost loop around it that fetches from global memory.
+def memory_of(lines: Sequence[ExecutedLines], inside: frozenset[int]) -> dict[str, MemoryCount]:
+    """Traffic of some lines of the PTX.
 
     Returns:
-        By the keys of `ExecutedCounts.memory`; empty where the kernel has no loop, or nothing was counted in it.
+        By the keys of `ExecutedCounts.memory`, but for bulk copies: one of them moves what hundreds of others do, so
+        they count apart, as `shared.bulk` and `global.bulk`.
     """
-    loop = ptx.hot_loop
-    while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
-        loop = outer
-    inside = loop.numbers if loop else frozenset()
     found: dict[str, MemoryCount] = {}
     for group in lines:
+        kind = "bulk" if group.cls == InstructionClass.BULK_COPY else "copy"
         for _ in inside.intersection(group.lines):
             for key, count in group.memory.items():
-                found[key] = found.get(key, MemoryCount()) + count
+                named = key.replace("copy", kind)
+                found[named] = found.get(named, MemoryCount()) + count
     return found
 
 
+def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps: int) -> Edges:
+    """What a block does outside of the main loop, from counts of `blocks` blocks of `warps` warps."""
+    loop, everywhere = main_loop_of(ptx), lines_of(ptx)
+    outside = everywhere - loop.numbers if loop else everywhere
+    issued = sum(group.warps * len(outside.intersection(group.lines)) for group in lines)
+    stored = memory_of(lines, everywhere).get("global.store", MemoryCount()).bytes_used
+    return Edges(issued / (blocks * warps), stored / blocks)
+
+
+def one_warp_asks(lines: Sequence[ExecutedLines], ptx: KernelMix, warps: int) -> bool:
+    """Whether no more than one of a block's `warps` warps asks for the main loop's bulk copies."""
+    loop = main_loop_of(ptx)
+    inside = [group for group in lines if loop and loop.numbers.intersection(group.lines)]
+    bulk = max((group.warps for group in inside if group.cls == InstructionClass.BULK_COPY), default=0)
+    return bulk * warps <= max((group.warps for group in inside), default=0)
+
+
+def lines_of(ptx: KernelMix) -> frozenset[int]:
+    """Numbers of a kernel's lines."""
+    return frozenset(range(ptx.lines[0], ptx.lines[1] + 1)) if ptx.lines else frozenset()
+
+
+def main_loop_of(ptx: KernelMix) -> LoopMix | None:
+    """The hot loop, or the innermost loop around it that fetches from global memory; None in a kernel without."""
+    loop = ptx.hot_loop
+    while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
+        loop = outer
+    return loop
+
+
+def main_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> Mapping[str, MemoryCount]:
+    """Traffic of the main loop alone: what a small problem does before and after it would blur the mean costs.
+
+    A small problem may end before its loop fetches anything: what was fetched before it is then taken for the loop's. A
+    kernel without a loop is all one.
+
+    Args:
+        lines: What was executed of each line.
+        ptx: Static mix of the PTX.
+
+    Returns:
+        As `memory_of`.
+    """
+    loop, whole = main_loop_of(ptx), memory_of(lines, lines_of(ptx))
+    inside = memory_of(lines, loop.numbers) if loop else {}
+    if not inside or any(key in inside for key in _FETCHES):
+        return inside or whole
+    return {**inside, **{key: count for key, count in whole.items() if key in _FETCHES}}
+
+
 def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
-    """Mean costs of memory instructions, from what was counted of them by the keys of `ExecutedCounts.memory`."""
-    loads, stores, copies = (memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store", "shared.copy"))
+    """Mean costs of memory instructions, from what `memory_of` counted of them."""
+    loads, stores, copies, bulk = (
+        memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store", "shared.copy", "shared.bulk")
+    )
     fetched = sum((memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
     return Traffic(
         load_wavefronts=loads.wavefronts / max(1, loads.requests),
@@ -84,6 +141,8 @@ def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
         store_bytes=stores.bytes_used / max(1, stores.requests) / WARP,
         sectors=fetched.sectors_per_request,
         copy_wavefronts=copies.wavefronts / max(1, copies.requests),
+        bulk_wavefronts=bulk.wavefronts / max(1, bulk.requests),
+        bulk_sectors=memory.get("global.bulk", MemoryCount()).sectors_per_request,
     )
 
 

@@ -25,7 +25,7 @@ from lab.launches import Launch, Launches, predictions
 from lab.limits import Gpu, LaunchFacts, Prediction, delayed, from_description, gpu_for, predict, predict_sequence
 from lab.limits.gpus import WARP
 from lab.measurement import GpuDescription, Merit
-from lab.pipeline import Estimate
+from lab.pipeline import Pace, machine_of
 from lab.plan import Planned
 from lab.store import (
     PROVENANCE,
@@ -44,7 +44,7 @@ from lab.toolchain.base import Resources, title
 def judged(
     record: VariantRecord,
     emulation: EmulationRecord,
-    estimate: Estimate | None = None,
+    pace: Pace | None = None,
     model: EstimateTask | None = None,
 ) -> VariantRecord:
     """The record with what the emulator found: a variant with findings is not verified.
@@ -52,13 +52,14 @@ def judged(
     Args:
         record: So far.
         emulation: The execution on the CPU.
-        estimate: Of the variant's code on a GPU full of its blocks.
+        pace: Of its main loop, by the model of the schedulers.
         model: What the estimate was made with.
     """
     record = replace(record, emulation=emulation)
-    if estimate is not None and model is not None and record.launch is not None:
-        full = estimate.on(model.gpu, math.prod(record.launch.grid), model.blocks_per_sm)
-        record = replace(record, estimate=full.delayed(record.flops, model.overhead_s))
+    if pace is not None and model is not None and record.launch is not None:
+        blocks = math.prod(record.launch.grid)
+        whole = pace.on(record.flops, blocks, moved=record.bytes_moved, before_s=model.before_s)
+        record = replace(record, estimate=whole)
     if emulation.fault:
         return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
@@ -147,13 +148,23 @@ def estimate_task(
         return None
     warps = -(-math.prod(record.launch.block) // WARP)
     target = _target(experiment, record.arch, gpu)
-    return EstimateTask(target, loop, record.ptx, warps, held, _overhead_seconds(planned.launches, target))
+    return EstimateTask(target, loop, record.ptx, warps, held, _before_seconds(planned.launches, target))
 
 
 def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
     """Least time of the launches beside the main one: that of their traffic, as their template declares it."""
     moved = sum(step.bytes_moved or 0 for step in launches.steps if step is not launches.main)
     return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
+
+
+def _before_seconds(launches: Launches, gpu: Gpu) -> float:
+    """Time of the launches beside the main one as the model has it: their traffic, and what a launch costs."""
+    machine = machine_of(gpu.architecture.arch)
+    if machine is None:
+        return 0.0
+    zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own
+    others = len(launches.steps) - 1 + zeroed
+    return _overhead_seconds(launches, gpu) / machine.dram_share + others * machine.launch_s
 
 
 def _geometry(launch: Launch) -> LaunchRecord:

@@ -29,7 +29,7 @@ from lab.gpu.job import Flush, Job, JobResult, Policy
 from lab.gpu.line import GpuLine
 from lab.launches import launches
 from lab.measurement import GpuDescription
-from lab.pipeline import Estimate
+from lab.pipeline import Pace
 from lab.plan import Planned
 from lab.search import Group, Pruner, Score, group_of, score
 from lab.store import EmulationRecord, Store, VariantRecord, Writer
@@ -122,7 +122,7 @@ class Sweep:
         self._waiting: deque[Planned] = deque()
         self._building: dict[Future[Any], list[Planned]] = {}
         self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
-        self._emulated: dict[str, tuple[EmulationRecord, Estimate | None]] = {}
+        self._emulated: dict[str, tuple[EmulationRecord, Pace | None]] = {}
         self._measuring: dict[Future[tuple[JobResult, int]], _Item] = {}
         self._ready: list[tuple[float, int, _Item]] = []
         self._held: dict[int, _Item | VariantRecord] = {}
@@ -287,7 +287,7 @@ class Sweep:
         future = self._pool.schedule(execute, args=[task, items[0].ptx, items[0].model], timeout=EMULATION_TIMEOUT_S)
         self._emulating[future] = (task, key, items)
 
-    def _executed(self, key: str, items: Sequence[_Item], done: tuple[EmulationRecord, Estimate | None]) -> None:
+    def _executed(self, key: str, items: Sequence[_Item], done: tuple[EmulationRecord, Pace | None]) -> None:
         if len(self.experiment.problems) > 1:  # else it does not come again
             self._emulated[key] = done
         for item in items:
@@ -383,9 +383,9 @@ def _code(planned: Planned) -> tuple[object, ...]:
     return (planned.toolchain.name, planned.toolchain.version, planned.request, planned.launches.entries)
 
 
-def _emulation(future: Future[Any], task: EmulationTask) -> tuple[EmulationRecord, Estimate | None]:
+def _emulation(future: Future[Any], task: EmulationTask) -> tuple[EmulationRecord, Pace | None]:
     try:
-        done: tuple[EmulationRecord, Estimate | None] = future.result()
+        done: tuple[EmulationRecord, Pace | None] = future.result()
     except TimeoutError:
         why = f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
     except MemoryError:

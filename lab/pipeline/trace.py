@@ -11,7 +11,7 @@ from lab.isa.asides import elected, spins
 from lab.isa.classes import bytes_per_lane
 from lab.isa.control import Control, read_control
 from lab.isa.mix import KernelMix
-from lab.isa.model import Function, Instruction
+from lab.isa.model import Function, Instruction, InstructionClass
 
 
 class Unit(StrEnum):
@@ -27,6 +27,7 @@ class Unit(StrEnum):
     COMMIT = "commit"  # closes a group of copies
     WAIT = "wait"  # for groups of copies
     PHASE = "phase"  # waits for a phase of an mbarrier: for bulk copies
+    TENSOR = "tensor"  # tensor cores, of which the model knows nothing
     BARRIER = "barrier"
     BRANCH = "branch"
 
@@ -39,7 +40,9 @@ class Slot:
         unit: What it needs.
         width: Shared or global memory: bytes of a lane's access.
         store: It writes memory.
-        clash: Registers of one bank (number modulo 2) that it reads beyond the operand cache, at most.
+        reads: Registers that it reads from the even and from the odd bank (number modulo 2), beyond what the operand
+            cache holds for it.
+        reads_alone: The same where the operand cache holds nothing, since another warp's instruction came between.
         left: For `WAIT`: groups of copies that may still be under way.
         fma: Fused multiply-adds of a lane.
         control: The compiler's scheduling bits.
@@ -49,7 +52,8 @@ class Slot:
     unit: Unit
     width: int
     store: bool
-    clash: int
+    reads: tuple[int, int]
+    reads_alone: tuple[int, int]
     left: int
     fma: int
     control: Control
@@ -94,7 +98,9 @@ class Traffic:
         load_bytes: Bytes a lane of a shared load of the PTX, mean.
         store_bytes: Of a shared store.
         sectors: Sectors of a global load or cp.async, mean.
-        copy_wavefronts: Wavefronts of a copy to shared memory, mean; of a bulk copy, all that one thread asks for.
+        copy_wavefronts: Wavefronts of a cp.async, mean.
+        bulk_wavefronts: Of a bulk copy, all that one thread asks for, mean.
+        bulk_sectors: Sectors of a bulk copy, mean.
     """
 
     load_wavefronts: float = 0.0
@@ -103,6 +109,8 @@ class Traffic:
     store_bytes: float = 0.0
     sectors: float = 0.0
     copy_wavefronts: float = 0.0
+    bulk_wavefronts: float = 0.0
+    bulk_sectors: float = 0.0
 
 
 _REGISTER = re.compile(r"\bR(\d+)\b")
@@ -131,7 +139,8 @@ _UNITS = {
     **dict.fromkeys(_INTEGER, Unit.INTEGER),
 }
 _SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
-_BYTES_A_CYCLE = 4  # a lane's share of the 128 bytes that the data path moves
+BYTES_A_CYCLE = 4
+"""A lane's share of the 128 bytes that the data path moves."""
 
 
 def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
@@ -181,7 +190,7 @@ def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot
         slot = _slot(instruction, control, registers, kept)
         if spinning.intersection(instruction.targets):
             slot = replace(slot, unit=Unit.NONE)  # a branch that is seldom taken
-        made.append(replace(slot, once=True) if place in once else slot)
+        made.append(replace(slot, once=True) if place in once or slot.unit is Unit.BULK else slot)
         kept = _kept(registers, control)
     return tuple(made)
 
@@ -198,18 +207,25 @@ def _kept(registers: Sequence[int | None], control: Control) -> dict[int, int]:
 
 def _slot(instruction: Instruction, control: Control, registers: Sequence[int | None], kept: Mapping[int, int]) -> Slot:
     root = instruction.opcode.partition(".")[0]
-    clash = 0
+    reads = reads_alone = (0, 0)
     if root in _ARITHMETIC:
-        fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
-        odd = sum(r % 2 for r in fetched)
-        clash = max(odd, len(fetched) - odd)
+        reads, reads_alone = _by_bank(registers, kept), _by_bank(registers, {})
     unit, left = _UNITS.get(root, Unit.NONE), 0
     if root == "DEPBAR" and instruction.operands:
         unit, left = Unit.WAIT, _number(instruction.operands[-1])
     elif instruction.opcode.startswith("SYNCS.PHASECHK"):
         unit = Unit.PHASE
+    elif instruction.cls is InstructionClass.MMA:
+        unit = Unit.TENSOR
     width = bytes_per_lane(instruction.opcode)
-    return Slot(unit, width, root.startswith("ST"), clash, left, _FMA.get(root, 0), control)
+    return Slot(unit, width, root.startswith("ST"), reads, reads_alone, left, _FMA.get(root, 0), control)
+
+
+def _by_bank(registers: Sequence[int | None], kept: Mapping[int, int]) -> tuple[int, int]:
+    """Registers that must be read from the even and the odd bank, one that two operands name once."""
+    fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
+    odd = sum(r % 2 for r in fetched)
+    return len(fetched) - odd, odd
 
 
 def _number(operand: str) -> int:
@@ -222,15 +238,24 @@ def _number(operand: str) -> int:
 
 def passes(slot: Slot, traffic: Traffic) -> float:
     """Cycles of the SM's data path that a memory instruction takes; 0 for others."""
-    if slot.unit in (Unit.GLOBAL, Unit.COPY):
-        return max(slot.width / _BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
-    if slot.unit is Unit.BULK:
+    if slot.unit is Unit.COPY and traffic.copy_wavefronts:
         return traffic.copy_wavefronts
+    if slot.unit in (Unit.GLOBAL, Unit.COPY):
+        return max(slot.width / BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
+    if slot.unit is Unit.BULK:
+        return traffic.bulk_wavefronts
     if slot.unit is not Unit.SHARED:
         return 0.0
     if slot.store:
         return _shared_passes(slot.width, traffic.store_wavefronts, traffic.store_bytes)
     return _shared_passes(slot.width, traffic.load_wavefronts, traffic.load_bytes)
+
+
+def sectors(slot: Slot, traffic: Traffic) -> float:
+    """Sectors of an access to global memory; 0 for others."""
+    if slot.unit is Unit.BULK:
+        return traffic.bulk_sectors
+    return traffic.sectors if slot.unit in (Unit.GLOBAL, Unit.COPY) else 0.0
 
 
 def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
@@ -240,7 +265,7 @@ def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
     conflict of many ways costs a merged access what it cost each of its parts; without conflicts the bytes decide.
     """
     if not counted:
-        return width / _BYTES_A_CYCLE
+        return width / BYTES_A_CYCLE
     if width <= bytes_counted:
         return counted
-    return max(counted, min(width / _BYTES_A_CYCLE, counted * width / bytes_counted))
+    return max(counted, min(width / BYTES_A_CYCLE, counted * width / bytes_counted))

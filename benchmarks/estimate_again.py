@@ -1,0 +1,223 @@
+"""Make the ceilings and estimates of a published report again, with today's model, and nothing else.
+
+python benchmarks/estimate_again.py reports/h200/gemm_best reports/gemm_best_again
+python benchmarks/publish.py reports/gemm_best_again reports/h200/gemm_best
+
+The variants are compiled here by the compiler that the records name, and executed on the CPU; no GPU is needed. A
+variant whose machine code is not the one that was measured keeps its measurement and loses its estimate. The second
+folder becomes a run directory with its report, which says which version of lab made the predictions. What only the
+measuring machine had, a baseline's PTX, is not in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lab import __version__, environment, records
+from lab.building import BuildFailure, Built, build, build_task
+from lab.emulation import EmulationTask
+from lab.estimation import EstimateTask, execute
+from lab.experiment import Experiment, Point
+from lab.experiment.load import from_text
+from lab.kernels import complete
+from lab.launches import launches
+from lab.pipeline import Pace
+from lab.plan import Planned, plan
+from lab.report import render
+from lab.store import EmulationRecord, RunRecord, StepRecord, Store, VariantRecord
+from lab.store.codec import RUN, VARIANT
+from lab.toolchain import toolchain
+from lab.toolchain.base import Toolchain
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A variant whose predictions were made again.
+
+    Attributes:
+        record: As it was published, with the new predictions.
+        planned: How it was built here.
+        outcome: What was built.
+        same_code: It is the machine code that was measured.
+    """
+
+    record: VariantRecord
+    planned: Planned
+    outcome: Built | BuildFailure
+    same_code: bool
+
+
+def published(folder: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    """The run and its records as `publish` left them in a folder.
+
+    Raises:
+        SystemExit: there is no records.json, compressed or not, or it has the form of an earlier version.
+    """
+    plain, compressed = folder / "records.json", folder / "records.json.gz"
+    if plain.exists():
+        text = plain.read_bytes()
+    elif compressed.exists():
+        text = gzip.decompress(compressed.read_bytes())
+    else:
+        raise SystemExit(f"{folder} has no records.json: its records were too large to publish")
+    made = json.loads(text)
+    try:
+        return RUN.validate_python(made["run"]), tuple(map(VARIANT.validate_python, made["records"]))
+    except ValidationError as error:
+        raise SystemExit(f"the records of {folder} have an earlier form: {error.errors()[0]['msg']}") from error
+
+
+def experiment_of(run: RunRecord, folder: Path | None = None) -> Experiment:
+    """The experiment of a run, from the text that it kept; templates and operators are those of today.
+
+    Args:
+        run: The run's facts.
+        folder: Where its file would lie, for what it names beside it; experiments/ by default.
+    """
+    return from_text(run.source, (folder or ROOT / "experiments") / f"{run.experiment}.yaml")
+
+
+def again(experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord], jobs: int) -> Iterator[Again]:
+    """Make the predictions of records again, in their order.
+
+    Args:
+        experiment: Theirs.
+        run: Its GPU is the one that is predicted for.
+        found: Records that have a build.
+        jobs: Worker processes.
+
+    Raises:
+        MissingToolError: a compiler that built some of them is not here.
+    """
+    wanted = list(found)
+    planned = [_planned(experiment, record) for record in wanted]
+    with ProcessPoolExecutor(jobs) as pool:
+        outcomes = pool.map(build, map(build_task, planned))
+        asked = [_asked(experiment, run, *one) for one in zip(planned, wanted, outcomes, strict=True)]
+        # variants with the same code at the same emulated size share an execution, as in a sweep
+        tasks = {task.key: task for task in asked if task.key}
+        executed = dict(zip(tasks, pool.map(_execute, tasks.values()), strict=True))
+    for record, task in zip(wanted, asked, strict=True):
+        fresh, same = task.inspected, task.same_code
+        if task.key:
+            fresh = records.judged(fresh, *executed[task.key], task.model)
+        new = replace(record, estimate=None)
+        if same:
+            new = replace(new, prediction=fresh.prediction, steps=_steps(record, fresh), estimate=fresh.estimate)
+        yield Again(new, task.planned, task.outcome, same)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A variant between its build and its execution; `key` is empty where there is none."""
+
+    planned: Planned
+    inspected: VariantRecord
+    outcome: Built | BuildFailure
+    same_code: bool
+    model: EstimateTask | None
+    task: EmulationTask | None
+    key: str
+
+
+def _asked(
+    experiment: Experiment,
+    run: RunRecord,
+    planned: Planned,
+    record: VariantRecord,
+    outcome: Built | BuildFailure,
+) -> _Asked:
+    inspected = records.inspected(experiment, planned, outcome, run.gpu)
+    same = isinstance(outcome, Built) and record.build is not None and outcome.sass_sha256 == record.build.sass_sha256
+    model = records.estimate_task(experiment, planned, inspected, outcome, run.gpu) if same else None
+    point, small = planned.point, planned.point.problem.emulate
+    if model is None or small is None or record.emulation is None or isinstance(outcome, BuildFailure):
+        return _Asked(planned, inspected, outcome, same, model, None, "")
+    launched = launches(point.kernel.template, point.parameters, small)
+    task = EmulationTask(launched, experiment.operator_reference, dict(small), experiment.seed, {})
+    return _Asked(planned, inspected, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
+
+
+def _execute(asked: _Asked) -> tuple[EmulationRecord, Pace | None]:
+    assert asked.task is not None  # noqa: S101 - those with a key have one
+    assert isinstance(asked.outcome, Built)  # noqa: S101
+    return execute(asked.task, asked.outcome.build.ptx, asked.model)
+
+
+def _planned(experiment: Experiment, record: VariantRecord) -> Planned:
+    kernel = next(kernel for kernel in experiment.kernels if kernel.name == record.kernel)
+    problem = next(problem for problem in experiment.problems if dict(problem.values) == dict(record.problem))
+    tool = _toolchain(*((record.build.toolchain, record.build.version) if record.build else ("auto", "")))
+    # a parameter that the template got since the run has its default
+    parameters = complete(kernel.template, record.parameters)
+    (made,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
+    return replace(made, variant=record.variant)
+
+
+@cache
+def _toolchain(name: str, version: str) -> Toolchain:
+    """The compiler of that version; nvcc makes the same code whether PyCUDA calls it or not."""
+    return toolchain(f"{'nvcc' if name.endswith('nvcc') else name}=={version}")
+
+
+def _steps(old: VariantRecord, new: VariantRecord) -> tuple[StepRecord, ...]:
+    return tuple(replace(step, prediction=fresh.prediction) for step, fresh in zip(old.steps, new.steps, strict=True))
+
+
+def run_again(source: Path, target: Path, *, experiments: Path | None = None, jobs: int | None = None) -> RunRecord:
+    """Make a run directory of a published report, with its predictions made again.
+
+    Args:
+        source: The published report.
+        target: The run directory; it must not be there.
+        experiments: As `experiment_of`'s folder.
+        jobs: Worker processes; the number of cores by default.
+
+    Returns:
+        The facts of the run, with notes on what was done.
+    """
+    if target.exists():
+        raise SystemExit(f"{target} is there already")
+    run, found = published(source)
+    experiment = experiment_of(run, experiments)
+    built = [record for record in found if record.build is not None]
+    made = {one.record.variant: one for one in again(experiment, run, built, jobs or os.cpu_count() or 1)}
+    lost = sum(not one.same_code for one in made.values())
+    by = ", ".join(filter(None, [f"lab {__version__}", environment.commit()]))
+    notes = [f"Ceilings and estimates were made again by {by}, after the run; what was measured is the run's own."]
+    if lost:
+        notes.append(f"{lost} variants have no estimate: today's templates do not give the code that was measured.")
+    run = replace(run, notes=(*run.notes, *notes))
+    with Store(target, create=True) as store:
+        store.write_run(run)
+        for position, record in enumerate(found):
+            one = made.get(record.variant)
+            store.write(one.record if one else record, position)
+            if one:
+                store.write_files(record.variant, records.files_of(one.planned, one.outcome, one.record))
+        render(store)
+    return run
+
+
+def main() -> None:
+    """Make the run directory, and say what became of it."""
+    source, target = (Path(argument) for argument in sys.argv[1:3])
+    for note in run_again(source, target).notes:
+        print(note)
+    print(target / "index.html")
+
+
+if __name__ == "__main__":
+    main()
