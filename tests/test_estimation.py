@@ -26,7 +26,7 @@ def built(template, given):
     parameters, problem = kernels.complete(declared, given), gemm.problem(SMALL)
     steps = launches(declared, parameters, problem)
     request = CompileRequest(kernels.render(declared, parameters, problem), "kernel.cu", "sm_90")
-    made = build(BuildTask(toolchain("nvrtc"), request, steps.entries))
+    [made] = build([BuildTask(toolchain("nvrtc"), request, steps.entries)])
     assert isinstance(made, Built)
     return made, steps, problem
 
