@@ -9,13 +9,11 @@ import os
 import sys
 import tempfile
 import time
-from concurrent.futures import as_completed
-from multiprocessing import get_context
 from pathlib import Path
 
-from pebble import ProcessPool
-
-from lab.building import Built, build, build_task
+from lab import workers
+from lab.batches import Batches
+from lab.building import Built, build_task
 from lab.experiment import expand, load
 from lab.plan import plan, toolchains
 
@@ -27,9 +25,15 @@ def once(file: Path, jobs: int) -> tuple[float, int, int]:
     start = time.perf_counter()
     experiment = load(file)
     planned = plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs)
-    with ProcessPool(max_workers=jobs, context=get_context("spawn")) as pool:
-        built = [f.result() for f in as_completed([pool.schedule(build, args=[build_task(p)]) for p in planned])]
-    good = [b for b in built if isinstance(b, Built)]
+    pool = workers.pool(jobs)
+    batches, waiting, started = Batches(pool, jobs), [build_task(one) for one in planned], []
+    while waiting:
+        size = batches.size(len(waiting))
+        batch, waiting = waiting[:size], waiting[size:]
+        started.append((batches.start(batch), len(batch)))
+    built = [one for future, size in started for one in batches.outcomes(future, size) or ()]
+    workers.end(pool, finished=True)
+    good = [one for one in built if isinstance(one, Built)]
     return time.perf_counter() - start, len(good), sum(b.cached for b in good)
 
 

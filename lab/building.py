@@ -1,15 +1,11 @@
-"""Compile one variant, disassemble it and read both listings: the stage that runs in worker processes."""
+"""Compile variants, disassemble them and read both listings: the stage that runs in worker processes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-from pebble import ProcessExpired
 
 from lab import toolchain
 from lab.errors import CompileError, ReaderError
@@ -21,9 +17,6 @@ from lab.pipeline import MainLoop, machine_of, main_loop
 from lab.plan import Planned
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 from lab.toolchain.cubin import code
-
-BUILD_TIMEOUT_S = 300.0
-"""A compiler that takes longer on one variant is stopped, and the variant is a row that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +77,19 @@ def build_task(planned: Planned) -> BuildTask:
     return BuildTask(planned.toolchain, planned.request, planned.launches.entries)
 
 
-def build(task: BuildTask) -> Built | BuildFailure:
-    """Build one variant, from the cache where it is there.
+def build(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
+    """Build variants, from the cache where they are there; in their order.
 
     Raises:
         MissingToolError: the compiler or the disassembler cannot run here; no other variant would fare better.
     """
-    try:
-        result = toolchain.build(task.toolchain, task.request)
-    except CompileError as error:
-        return BuildFailure(str(error), error.log, error.command)
+    made = toolchain.build_all([(task.toolchain, task.request) for task in tasks])
+    return [_read(task, result) for task, result in zip(tasks, made, strict=True)]
+
+
+def _read(task: BuildTask, result: toolchain.Built | CompileError) -> Built | BuildFailure:
+    if isinstance(result, CompileError):
+        return BuildFailure(str(result), result.log, result.command)
     try:
         sass = read_sass(result.disassembly.json, result.disassembly.text, "kernel.sass")
         mixes = _mixes(sass, task.entries)
@@ -108,23 +104,6 @@ def build(task: BuildTask) -> Built | BuildFailure:
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
-
-
-def outcome_of(future: Future[Any]) -> Built | BuildFailure:
-    """What became of a build in a worker process of its own.
-
-    Raises:
-        MissingToolError: as `build`.
-    """
-    try:
-        outcome: Built | BuildFailure = future.result()
-    except TimeoutError:
-        return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
-    except MemoryError:
-        return BuildFailure("the build needs more memory than its share")
-    except ProcessExpired as error:
-        return BuildFailure(f"the build process ended by itself: {error}")
-    return outcome
 
 
 def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:

@@ -86,8 +86,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
-    from lab.repeat import run_twice
-    from lab.report import columns
+    from lab import workers
+
+    workers.prepare()  # while this process imports, too
     from lab.run import Options
     from lab.run import run as run_experiment
     from lab.terminal import print_outcome, run_progress
@@ -106,12 +107,16 @@ def run(
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
     )
     if repeat_check:
+        from lab.repeat import run_twice
+
         outcome = run_twice(experiment, options, run_progress)
     else:
         with run_progress() as progress:
             outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
+        from lab.report import columns
+
         chosen = columns.columns_for(outcome.run, outcome.records)
         _print_json([columns.row(record, chosen) for record in outcome.records])
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)

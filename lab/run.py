@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from lab import records, report, workers
+from lab import records, workers
 from lab.building import BuildFailure, Built
 from lab.experiment import Expansion, Experiment, ProfileModel, expand, load, neighbours
 from lab.gpu import describe
@@ -179,6 +179,8 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
             facts = replace(facts, gpu=None, not_measured=sweep.not_measured)
         facts = replace(facts, baseline=records.baseline_text(sweep.baselines), notes=(*facts.notes, *sweep.notes))
         store.write_run(facts)
+        from lab import report  # noqa: PLC0415 - takes a second, in which the first builds could begin
+
         pages = report.render(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         return Outcome(folder, facts, store.records(), pages, interrupted)

@@ -20,7 +20,8 @@ from typing import Any, Protocol, Self
 from pebble import ProcessExpired
 
 from lab import records, workers
-from lab.building import BUILD_TIMEOUT_S, BuildFailure, Built, build, build_task, outcome_of
+from lab.batches import Batches
+from lab.building import BuildFailure, Built, build_task
 from lab.emulation import EmulationTask, not_executed
 from lab.errors import MissingToolError
 from lab.estimation import EstimateTask, execute
@@ -64,6 +65,10 @@ class Watcher(Protocol):
 
     def counted(self, variants: int) -> None:
         """Those of so many more were."""
+
+
+_Alike = list[Planned]
+"""Variants with one machine code, of several problems."""
 
 
 @dataclass(slots=True)
@@ -120,7 +125,8 @@ class Sweep:
         self._spared: set[int] = set()
         self._baseline_ms: dict[str, tuple[int, float]] = {}
         self._waiting: deque[Planned] = deque()
-        self._building: dict[Future[Any], list[Planned]] = {}
+        self._batches = Batches(self._pool, self.jobs)
+        self._building: dict[Future[Any], list[_Alike]] = {}
         self._emulating: dict[Future[Any], tuple[EmulationTask, str, list[_Item]]] = {}
         self._emulated: dict[str, tuple[EmulationRecord, Pace | None]] = {}
         self._measuring: dict[Future[tuple[JobResult, int]], _Item] = {}
@@ -174,11 +180,14 @@ class Sweep:
             else:
                 self._executed(key, items, _emulation(future, task))
         else:
-            ones = self._building.pop(future)
-            if self._killed(future, f"build {ones[0].variant}"):
-                self._build(ones)
+            batch = self._building.pop(future)
+            outcomes = self._batches.outcomes(future, len(batch))
+            if outcomes is None or (len(batch) == 1 and self._killed(future, f"build {batch[0][0].variant}")):
+                for alike in batch:
+                    self._build([alike])
             else:
-                self._built(ones, outcome_of(future))
+                for alike, outcome in zip(batch, outcomes, strict=True):
+                    self._built(alike, outcome)
 
     def _spare(self, planned: Sequence[Planned]) -> None:
         """Choose the variants that are not executed on the CPU, where the experiment limits their number."""
@@ -202,19 +211,26 @@ class Sweep:
 
     def _build_more(self) -> None:
         """Schedule a few: a variant goes on to the next stages before all the others are built."""
-        busy = len(self._building) + len(self._emulating)
-        wanted = {_code(ones[0]): ones for ones in self._building.values()}
-        while self._waiting and busy < 2 * self.jobs and len(self._ready) < _MOST_READY:
-            one = self._waiting.popleft()
-            if same := wanted.get(_code(one)):
-                same.append(one)  # another problem for the same machine code
-                continue
-            wanted[_code(one)] = ones = [one]
-            self._build(ones)
-            busy += 1
+        wanted = {_code(alike[0]): alike for batch in self._building.values() for alike in batch}
+        while (
+            self._waiting
+            and len(self._building) + len(self._emulating) < 2 * self.jobs
+            and len(self._ready) < _MOST_READY
+        ):
+            batch: list[_Alike] = []
+            size = self._batches.size(len(self._waiting))
+            while self._waiting and len(batch) < size:
+                one = self._waiting.popleft()
+                if same := wanted.get(_code(one)):
+                    same.append(one)  # another problem for the same machine code
+                    continue
+                wanted[_code(one)] = alike = [one]
+                batch.append(alike)
+            if batch:
+                self._build(batch)
 
-    def _build(self, ones: list[Planned]) -> None:
-        self._building[self._pool.schedule(build, args=[build_task(ones[0])], timeout=BUILD_TIMEOUT_S)] = ones
+    def _build(self, batch: list[_Alike]) -> None:
+        self._building[self._batches.start([build_task(alike[0]) for alike in batch])] = batch
 
     def _killed(self, future: Future[Any], work: str) -> bool:
         """Whether a worker was killed from outside, for the first time at this piece of work: it is done again."""

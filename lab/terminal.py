@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -12,22 +12,24 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from lab.building import BuildFailure, Built
-from lab.comparison import Comparison
-from lab.doctor import Finding
-from lab.emulator import Emulation, MemoryCount
-from lab.experiment import Expansion, Experiment
-from lab.inspection import Inspection, Listing
-from lab.isa.mix import Counts, KernelMix
-from lab.library.logic import Size
-from lab.mapping import Facts
-from lab.plan import Planned
-from lab.run import Outcome
 from lab.store import RunRecord, Status, VariantRecord
 from lab.toolchain.base import title
-from lab.tune.load import Tuning
-from lab.tune.values import KernelFacts, Step
-from lab.tuning import Outcome as Tuned
+
+if TYPE_CHECKING:  # it prints values of every stage, and needs none of the stages: they take seconds to import
+    from lab.building import BuildFailure, Built
+    from lab.comparison import Comparison
+    from lab.doctor import Finding
+    from lab.emulator import Emulation, MemoryCount
+    from lab.experiment import Expansion, Experiment
+    from lab.inspection import Inspection, Listing
+    from lab.isa.mix import Counts, KernelMix
+    from lab.library.logic import Size
+    from lab.mapping import Facts
+    from lab.plan import Planned
+    from lab.run import Outcome
+    from lab.tune.load import Tuning
+    from lab.tune.values import KernelFacts, Step
+    from lab.tuning import Outcome as Tuned
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
 import threading
 from collections.abc import Mapping
 from multiprocessing import forkserver
@@ -71,6 +72,9 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
+    # a pool that stops a worker, for its time is up, leaves what it runs to itself: a group can be ended as one
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()
 
 

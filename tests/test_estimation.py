@@ -28,7 +28,7 @@ def built(template, given, **problem):
     parameters, problem = kernels.complete(declared, given), gemm.problem({**SMALL, **problem})
     steps = launches(declared, parameters, problem)
     request = CompileRequest(kernels.render(declared, parameters, problem), "kernel.cu", "sm_90")
-    made = build(BuildTask(toolchain("nvrtc"), request, steps.entries))
+    [made] = build([BuildTask(toolchain("nvrtc"), request, steps.entries)])
     assert isinstance(made, Built)
     return made, steps, problem
 

@@ -16,10 +16,11 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from pebble import ProcessExpired
 
-from lab import records, report, sweep
+from lab import batches, records, report, sweep
 from lab import run as pipeline
-from lab.building import build
+from lab.building import BuildFailure, build
 from lab.errors import StoreError
 from lab.experiment import load
 from lab.gpu.job import BaselineResult, JobResult
@@ -66,7 +67,10 @@ class Pool:
     def schedule(self, function, args, timeout):
         del timeout
         future = Future()
-        future.set_result(function(*args))
+        try:
+            future.set_result(function(*args))
+        except ProcessExpired as error:
+            future.set_exception(error)
         return future
 
     def close(self):
@@ -96,12 +100,12 @@ class Session:
         return JobResult(job.variant, passed, timed, None, BaselineResult("cublas", "libcublas 13"))
 
 
-_builds = cache(build)
+_builds = cache(lambda task: build([task])[0])
 
 
-def build_once(task):
+def build_once(tasks):
     """One compiler call for all variants: their sources differ in nothing."""
-    return replace(_builds(task), cached=False)
+    return [replace(_builds(task), cached=False) for task in tasks]
 
 
 @pytest.fixture
@@ -109,7 +113,7 @@ def played(monkeypatch, tmp_path):
     (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
     monkeypatch.setattr(sweep.workers, "ProcessPool", Pool)
-    monkeypatch.setattr(sweep, "build", build_once)
+    monkeypatch.setattr(batches, "build", build_once)
     monkeypatch.setattr(pipeline.describe, "probe", lambda: H200)
     monkeypatch.setattr(pipeline, "GpuSession", Session)
     monkeypatch.setattr(pipeline.workers, "prepare", lambda: None)  # a forked child cannot use the parent's server
@@ -189,7 +193,7 @@ def test_finished_work_is_not_repeated(played, tmp_path, monkeypatch):
     first = run(played, Options(output=tmp_path / "out", jobs=2), Impatient())
     assert (first.interrupted, len(first.records)) == (True, 5)
     built = []
-    monkeypatch.setattr(sweep, "build", lambda task: built.append(task) or build_once(task))
+    monkeypatch.setattr(batches, "build", lambda tasks: built.extend(tasks) or build_once(tasks))
     second = go(played, tmp_path / "out")
     assert not second.interrupted
     assert len(second.records) == 18
@@ -202,7 +206,7 @@ def test_finished_work_is_not_repeated(played, tmp_path, monkeypatch):
 def test_a_finished_run_begins_again_unless_asked_to_go_on(played, tmp_path, monkeypatch):
     go(played, tmp_path / "out")
     built = []
-    monkeypatch.setattr(sweep, "build", lambda task: built.append(task) or build_once(task))
+    monkeypatch.setattr(batches, "build", lambda tasks: built.extend(tasks) or build_once(tasks))
     go(played, tmp_path / "out", resume=True)
     assert not built
     go(played, tmp_path / "out")
@@ -336,3 +340,23 @@ def test_a_directory_that_cannot_be_made_is_an_error_in_words(played, tmp_path):
 def test_conditions_are_plain(played):
     conditions = records.conditions_of(load(played), H200, emulated=True, measured=True)
     assert json.loads(json.dumps(conditions)) == conditions
+
+
+def test_a_batch_that_dies_is_built_again_variant_by_variant(played, tmp_path, monkeypatch):
+    """Every variant's source is another, one of them kills its compiler."""
+    text = (tmp_path / "mine.cu.j2").read_text().replace("= m;", "= m + {{ 10 * first + second }};")
+    (tmp_path / "mine.cu.j2").write_text(text)
+    asked = []
+
+    def die(tasks):
+        asked.append(len(tasks))
+        if any("= m + 33;" in task.request.source for task in tasks):
+            raise ProcessExpired("killed", -11)
+        return [BuildFailure("refused") for _ in tasks]
+
+    monkeypatch.setattr(batches, "build", die)
+    records = go(played, tmp_path / "out").records
+    reasons = [record.reason for record in records]
+    assert sum(reason.startswith("the build process ended by itself") for reason in reasons) == 2  # of two problems
+    assert reasons.count("refused") == len(records) - 2 == 16
+    assert max(asked) > 1

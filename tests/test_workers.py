@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from pebble import ProcessExpired, ProcessPool
 
 from lab import workers
-from lab.building import outcome_of
+from lab.batches import Batches
 from lab.emulation import EmulationTask
 from lab.launches import Launches
 from lab.sweep import _emulation
@@ -36,8 +37,21 @@ def limit():
     return resource.getrlimit(resource.RLIMIT_DATA)[0]
 
 
+def wait_for_a_child(file):
+    """As for a compiler that is run as a command and hangs."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    file.write_text(str(child.pid))
+    child.wait()
+
+
 def kill_myself():
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def built(pool, future):
+    """What becomes of a variant whose build that work was."""
+    [outcome] = Batches(pool, 1).outcomes(future, 1)
+    return outcome
 
 
 TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
@@ -55,7 +69,7 @@ def test_memory_beyond_the_share_is_this_tasks_failure_in_words(pool):
     assert pool.schedule(take, args=[100]).result() == 100 * MEGABYTE
     future = pool.schedule(take, args=[2000])
     assert isinstance(future.exception(), MemoryError)
-    assert outcome_of(future).reason == "the build needs more memory than its share"
+    assert built(pool, future).reason == "the build needs more memory than its share"
     assert _emulation(future, TASK)[0].unsupported.startswith("the emulation needs more memory than its share")
     assert pool.schedule(limit).result() == LIMIT  # the worker goes on
 
@@ -68,15 +82,32 @@ def test_a_compiler_that_is_run_as_a_command_has_the_same_limit(pool):
 def test_work_that_does_not_end_is_stopped(pool):
     future = pool.schedule(time.sleep, args=[600], timeout=0.5)
     assert isinstance(future.exception(), TimeoutError)
-    assert outcome_of(future).reason == "the build took longer than 300 s"
+    assert built(pool, future).reason == "the build took longer than 300 s"
     assert "took longer than 300 s" in _emulation(future, TASK)[0].unsupported
     assert pool.schedule(limit).result() == LIMIT  # in a new worker
+
+
+def test_a_command_is_stopped_with_the_worker_that_runs_it(pool, tmp_path):
+    future = pool.schedule(wait_for_a_child, args=[tmp_path / "child"], timeout=2)
+    assert isinstance(future.exception(), TimeoutError)
+    child, until = int((tmp_path / "child").read_text()), time.monotonic() + 10
+    while runs(child) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not runs(child)
+
+
+def runs(process):
+    """Whether a process is there, and no zombie."""
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
 
 
 def test_a_worker_that_dies_of_its_work_costs_that_work(pool):
     future = pool.schedule(kill_myself)
     assert isinstance(future.exception(), ProcessExpired)
-    assert outcome_of(future).reason.startswith("the build process ended by itself")
+    assert built(pool, future).reason.startswith("the build process ended by itself")
     assert _emulation(future, TASK)[0].unsupported.startswith("the emulating process ended by itself")
     assert pool.schedule(take, args=[1]).result() == MEGABYTE
 

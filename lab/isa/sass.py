@@ -98,20 +98,23 @@ class _Reader:
             case _:
                 raise self._error("a function without a name, a start or instructions", 1)
         listed = self._listing.functions.get(name) if self._listing is not None else None
-        instructions = [self._instruction(item, index, start, listed) for index, item in enumerate(raw)]
-        length = _without_padding(instructions)
-        located = _with_sources(instructions[:length], raw, self._files)
-        resolved, labels = self._resolve(located, listed)
+        sources = _sources(raw, self._files)
+        instructions = [
+            self._instruction(item, index, start, listed, source)
+            for index, (item, source) in enumerate(zip(raw, sources, strict=True))
+        ]
+        resolved, labels = self._resolve(instructions[: _without_padding(instructions)], listed)
         entries = self._listing.entries if self._listing is not None else set()
         entry = name in entries if entries else any(i.opcode.startswith("EXIT") for i in resolved)
         return Function(name=name, entry=entry, instructions=resolved, labels=labels)
 
-    def _instruction(self, item: object, index: int, start: int, listed: FunctionListing | None) -> Instruction:
-        match item:
-            case {"opcode": str(opcode), **rest} if opcode:
-                guard, text = rest.get("predicate", ""), rest.get("operands", "")
-            case _:
-                raise self._error(f"instruction {index} has no opcode", 1)
+    def _instruction(
+        self, item: object, index: int, start: int, listed: FunctionListing | None, source: SourceLocation | None
+    ) -> Instruction:
+        opcode = item.get("opcode") if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(opcode, str) or not opcode:
+            raise self._error(f"instruction {index} has no opcode", 1)
+        guard, text = item.get("predicate", ""), item.get("operands", "")
         if not isinstance(guard, str) or not isinstance(text, str):
             raise self._error(f"the operands of instruction {index} cannot be read", 1)
         address, operands = start + index * _BYTES, _split(text)
@@ -126,6 +129,7 @@ class _Reader:
             cls=classify("sass", opcode, operands),
             address=address,
             live_registers=listed.live.get(address) if listed else None,
+            source=source,
         )
 
     def _resolve(
@@ -180,16 +184,16 @@ def _file_names(table: object) -> dict[int, str]:
     return names
 
 
-def _with_sources(instructions: list[Instruction], raw: list[Any], files: dict[int, str]) -> list[Instruction]:
-    """Give instructions their source lines; nvdisasm names a line where it changes and not again until the next."""
+def _sources(raw: list[Any], files: dict[int, str]) -> list[SourceLocation | None]:
+    """Source lines of instructions; nvdisasm names a line where it changes and not again until the next."""
     source: SourceLocation | None = None
-    located: list[Instruction] = []
-    for instruction, item in zip(instructions, raw, strict=False):
+    sources: list[SourceLocation | None] = []
+    for item in raw:
         match item:
             case {"source-line": int(line), "source-file-id": int(number)} if number in files:
                 source = SourceLocation(files[number], line)
-        located.append(replace(instruction, source=source) if source else instruction)
-    return located
+        sources.append(source)
+    return sources
 
 
 def _with_flow(instruction: Instruction, targets: tuple[int, ...]) -> Instruction:

@@ -7,8 +7,8 @@
 
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
 from lab.toolchain.cache import Cache, default_folder
-from lab.toolchain.disassembler import disassemble
-from lab.toolchain.select import NAMES, Built, build, find_toolchains, toolchain
+from lab.toolchain.disassembler import disassemble, disassemble_all
+from lab.toolchain.select import NAMES, Built, build, build_all, find_toolchains, toolchain
 
 __all__ = [
     "NAMES",
@@ -20,8 +20,10 @@ __all__ = [
     "Resources",
     "Toolchain",
     "build",
+    "build_all",
     "default_folder",
     "disassemble",
+    "disassemble_all",
     "find_toolchains",
     "toolchain",
 ]

@@ -25,8 +25,8 @@ import platformdirs
 
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
 
-SCHEMA = 1
-"""Raised when an entry's shape, or what a toolchain makes of a request, changes."""
+SCHEMA = 2
+"""Raised when an entry's shape, what a toolchain makes of a request, or the layout of listings changes."""
 MAX_BYTES = 2 * 1024**3
 
 _MAGIC = b"labcache"

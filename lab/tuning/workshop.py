@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
 from lab import kernels, workers
-from lab.building import BUILD_TIMEOUT_S, BuildFailure, BuildTask, Built, build, outcome_of
+from lab.batches import Batches
+from lab.building import BuildFailure, BuildTask, Built
 from lab.expressions import Scalar
 from lab.launches import Launch, Launches, launches
 from lab.library.logic import Size
@@ -66,6 +68,16 @@ class Kernel:
         return total
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A candidate to build: what it is remembered as, everything that is launched of it, and what a worker needs."""
+
+    candidate: Candidate
+    identity: str
+    probes: tuple[Launch, ...]
+    task: BuildTask
+
+
 @dataclass
 class Workshop:
     """Builds for one architecture. Use as a context manager.
@@ -87,6 +99,7 @@ class Workshop:
 
     def __enter__(self) -> Self:
         self._pool = workers.pool(self.jobs)
+        self._batches = Batches(self._pool, self.jobs)
         return self
 
     def __exit__(
@@ -100,20 +113,38 @@ class Workshop:
         Returns:
             By name; a kernel that could not be built says why in its facts.
         """
-        waiting: dict[Future[Any], tuple[Candidate, str, tuple[Launch, ...]]] = {}
+        waiting: deque[_Piece] = deque()
         names: dict[str, str] = {}
         for one in candidates:
             request, identity = self._request(one)
             if identity not in self.known and identity not in names.values():
                 probes = _probes(one)
                 task = BuildTask(self.toolchain, request, tuple(dict.fromkeys(step.entry for step in probes)))
-                waiting[self._pool.schedule(build, args=[task], timeout=BUILD_TIMEOUT_S)] = (one, identity, probes)
+                waiting.append(_Piece(one, identity, probes, task))
             names[one.name] = identity
-        for done in as_completed(waiting):
-            kernel = self._kernel(*waiting[done], outcome_of(done))
+        building: dict[Future[Any], list[_Piece]] = {}
+        while waiting or building:
+            while waiting and len(building) < 2 * self.jobs:
+                size = min(len(waiting), self._batches.size(len(waiting)))
+                self._start([waiting.popleft() for _ in range(size)], building)
+            for done in wait(building, return_when=FIRST_COMPLETED).done:
+                self._ended(done, building)
+        return {name: self.known[identity] for name, identity in names.items()}
+
+    def _start(self, batch: list[_Piece], building: dict[Future[Any], list[_Piece]]) -> None:
+        building[self._batches.start([piece.task for piece in batch])] = batch
+
+    def _ended(self, done: Future[Any], building: dict[Future[Any], list[_Piece]]) -> None:
+        batch = building.pop(done)
+        outcomes = self._batches.outcomes(done, len(batch))
+        if outcomes is None:
+            for piece in batch:
+                self._start([piece], building)
+            return
+        for piece, outcome in zip(batch, outcomes, strict=True):
+            kernel = self._kernel(piece, outcome)
             self.known[kernel.facts.id] = kernel
             self.built(kernel.facts)
-        return {name: self.known[identity] for name, identity in names.items()}
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
         problem = one.group.type.problem((1, 1, 1))
@@ -134,10 +165,10 @@ class Workshop:
         }
         return short_hash(facts)
 
-    def _kernel(self, one: Candidate, identity: str, probes: Sequence[Launch], outcome: Built | BuildFailure) -> Kernel:
-        group = one.group
+    def _kernel(self, piece: _Piece, outcome: Built | BuildFailure) -> Kernel:
+        one, group = piece.candidate, piece.candidate.group
         facts = KernelFacts(
-            id=identity,
+            id=piece.identity,
             name=one.name,
             group=group.name,
             type=group.type.label,
@@ -150,7 +181,7 @@ class Workshop:
         if isinstance(outcome, BuildFailure):
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
         loops: dict[str, Loop] = {}
-        for step in probes:
+        for step in piece.probes:
             used = outcome.build.resources[step.entry]
             found = loop_of(self.gpu, outcome.sass[step.entry], used, step)
             if found is None:

@@ -1,0 +1,65 @@
+"""nvdisasm's listing in a layout that a cubin has whatever else was disassembled beside it.
+
+nvdisasm lays a listing out by all kernels of an image, and by what it then does not show: its table of live registers
+has a column for every kind of register that any kernel uses, as wide as some number asks for; the table, and remarks
+such as `(*"SpillRefill"*)`, stand behind the longest instruction with all its operands; some labels are numbered and
+not printed. Here a listing has the columns that its own numbers fill, as wide as they ask for, the table behind the
+longest line that is there, remarks behind their instructions, and labels numbered without gaps in nvdisasm's order.
+Nothing but spaces, empty columns and the numbers of labels differs from what nvdisasm prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_LABEL = re.compile(r"\.L_x_(\d+)")
+_COMMENT = " // "
+_REMARK = re.compile(r" +\(\*")
+_SPACE = 6
+"""Columns between the longest line and the table, as nvdisasm leaves where it hides nothing."""
+
+
+def laid_out(listing: str) -> str:
+    """A listing of one cubin in that layout.
+
+    Args:
+        listing: Output of ``nvdisasm -c``, with live registers (``-plr -lrm count``) or without.
+    """
+    numbers = sorted({int(number) for number in _LABEL.findall(listing)})
+    if not numbers or numbers[-1] >= len(numbers):
+        places = {str(number): f".L_x_{place}" for place, number in enumerate(numbers)}
+        listing = _LABEL.sub(lambda match: places[match[1]], listing)
+    listing = _REMARK.sub("  (*", listing)
+    parted = [line.partition(_COMMENT) for line in listing.split("\n")]
+    table = _table({after for _, _, after in parted})
+    code = [before.rstrip() if mark else before for before, mark, _ in parted]
+    width = _SPACE - 1 + max((len(one) for one, (_, mark, _) in zip(code, parted, strict=True) if mark), default=0)
+    return "\n".join(
+        one.ljust(width) + mark + table.get(after, after) if mark else one
+        for one, (_, mark, after) in zip(code, parted, strict=True)
+    )
+
+
+def _table(rows: Iterable[str]) -> Mapping[str, str]:
+    """Rows, borders and titles of the table, as they are to what they become."""
+    cells = {row: row.split(row[0])[1:-1] for row in rows if row.startswith(("|", "+"))}
+    used: dict[int, int] = {}  # column to most digits
+    for row in cells.values():
+        for column, cell in enumerate(row):
+            if (number := cell.strip()).isdigit():
+                used[column] = max(used.get(column, 0), len(number))
+    return {row: _row(row[0], own, used) for row, own in cells.items()}
+
+
+def _row(corner: str, cells: list[str], used: Mapping[int, int]) -> str:
+    """A row with the columns that are used; a number stands right in the middle's field of so many digits."""
+    made = [corner]
+    for column, cell in enumerate(cells):
+        if column not in used:
+            continue
+        word, width, digits = cell.strip(), len(cell), used[column]
+        if word == "#" or word.isdigit():
+            cell = word.rjust((width - digits) // 2 + digits).ljust(width)  # noqa: PLW2901 - a cell anew
+        made += [cell, corner]
+    return "".join(made)
