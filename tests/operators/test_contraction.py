@@ -191,3 +191,19 @@ def test_wrong_assignments_are_named(a, b, indices_c, key, words):
         CONTRACTION.problem({**fields, **sizes})
     assert error.value.key == f"problem.{key}"
     assert words in str(error.value)
+
+
+def test_equal_products_may_err_by_more():
+    fields = {"einsum": "pon,pon->", "p": 11, "o": 70, "n": 1, "strides_A": "0,0,0", "strides_B": "0,0,0"}
+    problem = CONTRACTION.problem(fields)
+    inputs = CONTRACTION.inputs(problem, 1)
+    product, total = inputs.arrays["A"][0] * inputs.arrays["B"][0], np.float32(0)
+    for _ in range(770):
+        total += product  # every rounding of a binade goes the same way
+    reference = CONTRACTION.reference(problem, inputs)
+    error, tolerance, _ = CONTRACTION.verify(problem, reference, {"C": np.array([total])})
+    assert error <= tolerance == 770 * 2.0**-24
+    _, _, worst = CONTRACTION.verify(problem, reference, {"C": np.array([total * np.float32(1.0002)])})
+    assert worst
+    apart = CONTRACTION.problem({**fields, "strides_B": "1,11,770"})  # products differ
+    assert CONTRACTION.verify(apart, CONTRACTION.reference(apart, CONTRACTION.inputs(apart, 1)), {"C": total})[1] < 1e-6
