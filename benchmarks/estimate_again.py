@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -40,6 +41,8 @@ from lab.toolchain import toolchain
 from lab.toolchain.base import Toolchain
 
 ROOT = Path(__file__).parents[1]
+_TOGETHER = 8
+"""Variants that a worker builds at once: the disassembler takes longer to start than for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,14 @@ def again(experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord]
     wanted = list(found)
     planned = [_planned(experiment, record) for record in wanted]
     with ProcessPoolExecutor(jobs) as pool:
-        outcomes = pool.map(build, map(build_task, planned))
+        tasks = [build_task(one) for one in planned]
+        outcomes = chain.from_iterable(
+            pool.map(build, (tasks[i : i + _TOGETHER] for i in range(0, len(tasks), _TOGETHER)))
+        )
         asked = [_asked(experiment, run, *one) for one in zip(planned, wanted, outcomes, strict=True)]
         # variants with the same code at the same emulated size share an execution, as in a sweep
-        tasks = {task.key: task for task in asked if task.key}
-        executed = dict(zip(tasks, pool.map(_execute, tasks.values()), strict=True))
+        keyed = {task.key: task for task in asked if task.key}
+        executed = dict(zip(keyed, pool.map(_execute, keyed.values()), strict=True))
     for record, task in zip(wanted, asked, strict=True):
         fresh, same = task.inspected, task.same_code
         if task.key:
