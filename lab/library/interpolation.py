@@ -4,15 +4,19 @@ A product's time does not grow smoothly with m and n. It is a stair: a tile more
 blocks than it holds, and another wave does. Between two measured sizes a dozen kernels change places, and a tree grown
 over measured sizes alone puts its thresholds half way, where nothing happens. So each kernel's measured times are
 explained by its own stair: a constant, the waves in which its blocks run (`waves`), and the bytes of the matrices, with
-factors of at least 0 that fit its times best (non-negative least squares, Lawson and Hanson 1974). What that leaves
-unexplained is interpolated among the nearest measured sizes, nearest above all in the number of blocks and in how many
-of them the fullest SM has. Dimensions that 4 does not divide get a factor of their own: kernels copy vectors of 4
-elements where they may.
+factors of at least 0 that fit its times best (non-negative least squares, Lawson and Hanson 1974). Constant and bytes
+count twice, where caches were warm and where they were cold: short kernels are timed warm, and the step from one to the
+other is none of the kernel's. Clusters of blocks do not fill every SM, since a cluster lies within one group of SMs;
+how many they do fill is fitted, too. What all that leaves unexplained is interpolated among the nearest measured sizes,
+nearest above all in the number of blocks and in how many of them the fullest SM has. Dimensions that 4 does not divide
+get a factor of their own: kernels copy vectors of 4 elements where they may. The fastest of many guesses is mostly one
+that errs, so a time is taken to be longer the less is known of it: far from what was measured, and where 4 does not
+divide a dimension and this kernel was not measured so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
@@ -26,8 +30,18 @@ from lab.library.logic import VECTOR, Grid, Size
 LEAST_TIMES = 12
 """A kernel with fewer measured times has no stair to speak of, and is not looked at between sizes."""
 
-_NEAREST = 6
-"""Measured sizes whose unexplained rest counts. A kernel that was measured at none of them was too slow there to be."""
+_NEAREST = 10
+"""Measured sizes whose unexplained rest counts."""
+
+_AROUND = 48
+"""A kernel that was measured at none of so many nearest sizes was too slow there to be. Of 6, 12, 24 and 48 the last
+lost the least: a kernel that wins where 4 does not divide a dimension may have been left out wherever it does."""
+
+_LEAST_FILLED = 0.7
+"""Of the SMs, by clusters: groups of 16 SMs hold two clusters of 6 blocks, on 12 of them."""
+
+_ALIKE = 5
+"""Measured sizes that tell by majority whether a time between them would have been taken cold."""
 
 _FINE, _FINE_UNTIL, _COARSE = 16, 512, 64
 """Steps of m and n between which times are interpolated: tiles are multiples of 16, and from 512 on of 64 and more,
@@ -42,7 +56,17 @@ _OTHER_CLASS = 1.0
 _SAME_BLOCKS, _SAME_LOAD = 4.0, 4.0
 """Weights of a doubling of the blocks, and of the blocks of the fullest SM, against one of a dimension. Fitted with
 219 kernels at some 1300 sizes of an H200: of the weights 1 to 8 of the blocks alone, 8 lost the least at held-out
-sizes (1.8 % in the mean over 290 of any alignment); with half of it for the blocks of the fullest SM it is 1.4 %."""
+sizes; half of it for the blocks of the fullest SM lost a fifth less."""
+
+_OTHER_CACHE = 2.0
+"""Distance between a size that was timed cold and one that was timed warm."""
+
+_DOUBT = 0.5
+"""Share of a kernel's unexplained scatter by which its time is taken to be longer far from all measured sizes."""
+
+_DOUBTED = 84.0
+"""Percentile of other kernels' factors that a kernel gets which was never measured in a class: one standard deviation
+above the median. With both, 1.6 % instead of 2.0 % were lost over 200 sizes."""
 
 _NEAR = 0.05
 """Distance, in doublings, below which measured sizes count alike."""
@@ -58,10 +82,12 @@ class Stair:
     Attributes:
         blocks: From sizes (n x 3: m, n, k) to how many blocks run at each.
         at_once: Blocks that an SM holds.
+        cluster: Blocks of a cluster.
     """
 
     blocks: Callable[[Sizes], NDArray[np.int64]]
     at_once: int
+    cluster: int = 1
 
 
 @dataclass(frozen=True)
@@ -78,39 +104,40 @@ class Filled:
     edges: tuple[tuple[int, ...], ...]
 
 
-def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int) -> Filled | None:
+def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection[Size] = ()) -> Filled | None:
     """Times between measured sizes.
 
     Args:
         measured: At least one size; times in ms.
         stairs: Of its kernels; those without one keep their measured times alone.
         sms: Of the GPU.
+        cold: Measured sizes whose times are of cold caches; the others' are of warm ones.
 
     Returns:
         None where no kernel was measured often enough.
     """
-    known = np.array(measured.sizes, dtype=np.int64)
+    sizes = np.array(measured.sizes, dtype=np.int64)
+    known = _Points(sizes, np.array([size in cold for size in measured.sizes], dtype=np.bool_))
     times = np.array(measured.times, dtype=np.float64)
     often = np.isfinite(times).sum(axis=0) >= LEAST_TIMES
     kernels = [i for i, name in enumerate(measured.kernels) if often[i] and name in stairs]
     if not kernels:
         return None
-    edges = _edges(known)
-    between = _between(edges, known)
-    sizes = np.concatenate([known, between])
+    edges = _edges(sizes)
+    points = known.joined(_alike(known, _between(edges, sizes)))
     fitted = {i: _fit(known, times[:, i], stairs[measured.kernels[i]], sms) for i in kernels}
     usual = _usual([one.factors for one in fitted.values()])
-    filled = np.full((len(sizes), len(measured.kernels)), np.nan)
-    near = _neighbours(known, sizes)
+    filled = np.full((len(points), len(measured.kernels)), np.nan)
+    near = _neighbours(sizes, points.sizes, _AROUND)
     for i, one in fitted.items():
-        tried = np.isfinite(times[:, i])[near].any(axis=1)
-        filled[tried, i] = one.at(sizes[tried], usual)
+        tried = np.asarray(np.isfinite(times[:, i])[near].any(axis=1))
+        filled[tried, i] = one.at(points.some(tried), usual)
     rows = np.isfinite(times)
     filled[: len(known)][rows] = times[rows]
     some = np.isfinite(filled).any(axis=1)
     wins = sorted(set(np.nanargmin(filled[some], axis=1).tolist()))
     grid = Grid(
-        tuple((int(m), int(n), int(k)) for m, n, k in sizes[some]),
+        tuple((int(m), int(n), int(k)) for m, n, k in points.sizes[some]),
         tuple(measured.kernels[i] for i in wins),
         tuple(map(tuple, filled[np.ix_(some, wins)].tolist())),
     )
@@ -143,15 +170,32 @@ _WHOLE: Class = (True, True, True)
 
 
 @dataclass(frozen=True)
+class _Points:
+    """Sizes, n x 3, and whether times there are of cold caches, n."""
+
+    sizes: Sizes
+    cold: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def some(self, which: NDArray[np.bool_]) -> _Points:
+        return _Points(self.sizes[which], self.cold[which])
+
+    def joined(self, others: _Points) -> _Points:
+        return _Points(np.concatenate([self.sizes, others.sizes]), np.concatenate([self.cold, others.cold]))
+
+
+@dataclass(frozen=True)
 class _Fit:
     """A kernel's times explained.
 
     Attributes:
         stair: Its blocks.
-        sms: SMs.
+        sms: SMs that they fill.
         weights: Of the features.
         factors: Of sizes of another class: logarithms.
-        known: Measured sizes.
+        known: Where it was measured.
         rest: What is left there unexplained: logarithms.
     """
 
@@ -159,34 +203,45 @@ class _Fit:
     sms: int
     weights: Floats
     factors: Mapping[Class, float]
-    known: Sizes
+    known: _Points
     rest: Floats
 
-    def at(self, sizes: Sizes, usual: Mapping[Class, float]) -> Floats:
-        """Times in ms at any sizes; `usual` are other kernels' factors, for classes this one was not measured in."""
-        if not len(sizes):
+    def at(self, points: _Points, usual: Mapping[Class, float]) -> Floats:
+        """Times in ms; `usual` are other kernels' factors, for classes this one was not measured in."""
+        if not len(points):
             return np.empty(0)
-        explained = np.log(_features(self.stair, self.sms, sizes) @ self.weights)
-        explained += np.array([self.factors.get(one, usual.get(one, 0.0)) for one in _classes(sizes)])
+        explained = np.log(_features(self.stair, self.sms, points) @ self.weights)
+        explained += np.array([self.factors.get(one, usual.get(one, 0.0)) for one in _classes(points.sizes)])
         tree = cKDTree(self._places(self.known))
-        distance, near = tree.query(self._places(sizes), k=min(_NEAREST, len(self.known)), workers=-1)
-        distance, near = distance.reshape(len(sizes), -1), near.reshape(len(sizes), -1)
+        distance, near = tree.query(self._places(points), k=min(_NEAREST, len(self.known)), workers=-1)
+        distance, near = distance.reshape(len(points), -1), near.reshape(len(points), -1)
         weight = 1 / (distance + _NEAR)
-        times: Floats = np.exp(explained + (weight * self.rest[near]).sum(axis=1) / weight.sum(axis=1))
+        explained += (weight * self.rest[near]).sum(axis=1) / weight.sum(axis=1)
+        nearest = distance.min(axis=1)
+        times: Floats = np.exp(explained + _DOUBT * float(np.std(self.rest)) * nearest / (nearest + 1))
         return times
 
-    def _places(self, sizes: Sizes) -> Floats:
-        """Logarithms of dimensions, blocks and blocks of an SM, and whether `VECTOR` divides the dimensions."""
-        blocks = self.stair.blocks(sizes)
+    def _places(self, points: _Points) -> Floats:
+        """Logarithms of dimensions, blocks and blocks of an SM; whether `VECTOR` divides; the cache's state."""
+        blocks = self.stair.blocks(points.sizes)
         load = -(-blocks // self.sms)
-        alike = np.column_stack([_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load)])
-        return np.hstack([np.log2(sizes), _OTHER_CLASS * (sizes % VECTOR == 0), alike])
+        alike = np.column_stack(
+            [_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load), _OTHER_CACHE * points.cold]
+        )
+        return np.hstack([np.log2(points.sizes), _OTHER_CLASS * (points.sizes % VECTOR == 0), alike])
 
 
-def _fit(sizes: Sizes, times: Floats, stair: Stair, sms: int) -> _Fit:
+def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
+    """The fit that leaves the least unexplained, over the SMs that clusters may fill."""
     there = np.isfinite(times)
-    sizes, times = sizes[there], times[there]
-    features, classes = _features(stair, sms, sizes), _classes(sizes)
+    points, times = points.some(there), times[there]
+    filled = range(sms // stair.cluster * stair.cluster, int(_LEAST_FILLED * sms), -stair.cluster)
+    fits = (_fit_on(points, times, stair, held) for held in (filled if stair.cluster > 1 else (sms,)))
+    return min(fits, key=lambda one: float(np.square(one.rest).sum()))
+
+
+def _fit_on(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
+    features, classes = _features(stair, sms, points), _classes(points.sizes)
     home = np.array([one == _WHOLE for one in classes])
     if home.sum() < LEAST_TIMES:
         home[:] = True
@@ -199,33 +254,42 @@ def _fit(sizes: Sizes, times: Floats, stair: Stair, sms: int) -> _Fit:
         if len(own) >= 3 and not home.all():  # noqa: PLR2004 - a median of less says nothing
             factors[one] = float(np.median(own))
     rest -= np.array([factors.get(one, 0.0) for one in classes])
-    return _Fit(stair, sms, weights, factors, sizes, rest)
+    return _Fit(stair, sms, weights, factors, points, rest)
 
 
 def _usual(known: Sequence[Mapping[Class, float]]) -> dict[Class, float]:
-    """Medians over the kernels that have a factor."""
+    """Over the kernels that have a factor: a rather high one."""
     classes = {one for factors in known for one in factors}
-    return {one: float(np.median([factors[one] for factors in known if one in factors])) for one in classes}
+    return {
+        one: float(np.percentile([factors[one] for factors in known if one in factors], _DOUBTED)) for one in classes
+    }
 
 
-def _features(stair: Stair, sms: int, sizes: Sizes) -> Floats:
-    """N x features: a constant, waves, waves times k, bytes of the three matrices; all at least 0."""
-    m, n, k = sizes.T.astype(np.float64)
-    ran = waves(stair.blocks(sizes), stair.at_once, sms)
+def _features(stair: Stair, sms: int, points: _Points) -> Floats:
+    """N x features: a constant and bytes of the matrices, warm and cold, waves, and waves times k; all at least 0."""
+    m, n, k = points.sizes.T.astype(np.float64)
+    ran = waves(stair.blocks(points.sizes), stair.at_once, sms)
     # scaled alike, or the least squares would be ill-conditioned
-    scaled = np.column_stack([np.ones(len(sizes)), m * n / 2**20, m * k / 2**20, n * k / 2**20])
-    return np.hstack([scaled, ran, ran * (k / 2**10)[:, None]])
+    scaled = np.column_stack([np.ones(len(points)), m * n / 2**20, m * k / 2**20, n * k / 2**20])
+    return np.hstack([scaled, scaled * points.cold[:, None], ran, ran * (k / 2**10)[:, None]])
 
 
 def _classes(sizes: Sizes) -> list[Class]:
     return [(bool(m), bool(n), bool(k)) for m, n, k in sizes % VECTOR == 0]
 
 
-def _neighbours(known: Sizes, sizes: Sizes) -> NDArray[np.intp]:
+def _neighbours(known: Sizes, sizes: Sizes, most: int) -> NDArray[np.intp]:
     """Indices of the nearest measured sizes, of any class: n x neighbours."""
-    _, near = cKDTree(np.log2(known)).query(np.log2(sizes), k=min(_NEAREST, len(known)), workers=-1)
+    _, near = cKDTree(np.log2(known)).query(np.log2(sizes), k=min(most, len(known)), workers=-1)
     found: NDArray[np.intp] = near.reshape(len(sizes), -1)
     return found
+
+
+def _alike(known: _Points, sizes: Sizes) -> _Points:
+    """Sizes with the state of the cache that measured ones around them had."""
+    if not len(sizes):
+        return _Points(sizes, np.empty(0, np.bool_))
+    return _Points(sizes, known.cold[_neighbours(known.sizes, sizes, _ALIKE)].mean(axis=1) > 0.5)  # noqa: PLR2004 - most
 
 
 def _edges(known: Sizes) -> tuple[tuple[int, ...], ...]:

@@ -7,6 +7,7 @@ nvdisasm prints (`nvdisasm FILE` without `-c`): `.text.<kernel>`, `.nv.shared.<k
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _SHT_NOBITS = 8
 _FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; the other formats keep their value in those 2 bytes
-_REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS, _KPARAM_INFO = 0x2F, 0x12, 0x4C, 0x17  # EIATTR_* as nvdisasm names them
+# EIATTR_* as nvdisasm names them
+_REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS, _KPARAM_INFO, _CTA_PER_CLUSTER = 0x2F, 0x12, 0x4C, 0x17, 0x3D
 
 _ENTRY = 0x10  # STO_CUDA_ENTRY in a symbol's st_other marks a kernel
 
@@ -35,6 +37,7 @@ class CubinKernel:
         shared_bytes: Static shared memory per block, the system's reserved bytes excluded.
         constant_bytes: Bytes of the kernel's own constant banks: parameters and compiler constants.
         barriers: Named barriers.
+        cluster: Blocks of a cluster, where the kernel itself says how many (``__cluster_dims__``); else 1.
     """
 
     registers: int
@@ -42,6 +45,7 @@ class CubinKernel:
     shared_bytes: int
     constant_bytes: int
     barriers: int
+    cluster: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,9 @@ def parameter_offsets(cubin: bytes, kernel: str) -> tuple[int, ...]:
 
 def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:
     text = found[f".text.{name}"]
-    barriers = [payload[0] for key, payload in _attributes(found.get(f".nv.info.{name}")) if key == _NUM_BARRIERS]
+    own = tuple(_attributes(found.get(f".nv.info.{name}")))
+    barriers = [payload[0] for key, payload in own if key == _NUM_BARRIERS]
+    clusters = [math.prod(struct.unpack("<III", payload)) for key, payload in own if key == _CTA_PER_CLUSTER]
     shared = found.get(f".nv.shared.{name}")
     reserved = _RESERVED_SHARED if ".nv.shared.reserved.0" in found else 0
     bank = re.compile(rf"\.nv\.constant\d+\.{re.escape(name)}")
@@ -129,6 +135,7 @@ def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, in
         shared_bytes=max(0, shared.size - reserved) if shared else 0,
         constant_bytes=sum(section.size for key, section in found.items() if bank.fullmatch(key)),
         barriers=max(barriers, default=0),
+        cluster=max(clusters, default=1),
     )
 
 

@@ -113,6 +113,7 @@ class KernelFacts:
         shared_bytes: Shared memory a block at launch, static and dynamic.
         threads: Threads a block of the main launch.
         blocks_per_sm: Resident blocks.
+        cluster: Blocks of a cluster.
         census: Main loop of the entry point for aligned sizes; None without fma.
         failure: Why it could not be built; empty where it could.
     """
@@ -129,6 +130,7 @@ class KernelFacts:
     shared_bytes: int = 0
     threads: int = 0
     blocks_per_sm: int = 0
+    cluster: int = 1
     census: Census | None = None
     failure: str = ""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from lab.library import emit, specialise
@@ -210,38 +211,45 @@ class Written:
     interpolated: int
 
 
+@dataclass(frozen=True)
+class Grown:
+    """Logic grown over a run's times.
+
+    Attributes:
+        logic: What picks a kernel.
+        over: Measured sizes and times that it was grown over.
+        interpolated: Sizes between them whose times were interpolated.
+    """
+
+    logic: Logic
+    over: Grid
+    interpolated: int
+
+
 def library(run: Run, final: Final, folder: Path, source: str) -> Written | None:
     """Grow the logic over the times, time its kernels at held-out sizes, write the folder.
 
     Returns:
         None where no kernel has a time, or the file asks for no library.
     """
-    tuning, bench, ledger = run.tuning, run.bench, run.ledger
-    measured = _grid(final, ledger, final.sizes.ranges)
-    exact = _grid(final, ledger, final.sizes.exact)
-    if tuning.library is None or (measured or exact) is None:
+    tuning, bench = run.tuning, run.bench
+    if tuning.library is None:
         return None
-    held, refined = _between(final.sizes.ranges, tuning) if measured else ((), ())
-    if measured is not None and refined:
-        measured = _refined(run, final, measured, refined)
-    filled = _filled(run, final, measured) if measured else None
-    if filled is None:
-        logic = build(measured, exact, tolerance=tuning.library.tolerance)
-    else:
-        logic = build(filled.grid, exact, tolerance=tuning.library.tolerance, edges=filled.edges)
+    held, refined = _between(final.sizes.ranges, tuning)
+    if refined:
+        _refine(run, final, refined)
+    grown = grow(run, final, refined)
+    if grown is None:
+        return None
+    logic = grown.logic
     picked = tuple(one for one in final.kernels if one.facts.name in logic.kernels)
-    held_out = None
     if held:
         ids = {one.facts.name: one.facts.id for one in picked}
         # the pick's time decides what is lost, so it is never that of a first sample alone
         tasks = [Task(size, picked, frozenset({ids[logic.kernels[logic.select(*size)]]})) for size in held]
         drop = tuning.halving.drop if tuning.halving else None
         bench.run(Stage.HELD_OUT, final.type, tasks, drop=drop, baseline=False)
-        grid = _grid(final, ledger, held, Stage.HELD_OUT)
-        held_out = evaluate(logic, grid) if grid else None
-    grown = measured or exact
-    assert grown is not None  # noqa: S101 - one of them is there
-    loss = evaluate(logic, grown)
+    loss, lost_between = evaluate(logic, grown.over), held_out(run, final, logic)
     by_name = {one.facts.name: one for one in picked}
     kernels = tuple(_launched(by_name[name], final.type) for name in logic.kernels)
     made = Library(
@@ -254,12 +262,46 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
         kernels=kernels,
         logic=logic,
         loss=loss,
-        held_out=held_out,
+        held_out=lost_between,
     )
     where = folder / made.name
     emit.write(made, {name: by_name[name].cubin for name in logic.kernels}, where)
-    interpolated = len(filled.grid.sizes) - len(grown.sizes) if filled else 0
-    return Written(where, logic, loss, held_out, interpolated)
+    return Written(where, logic, loss, lost_between, grown.interpolated)
+
+
+def grow(run: Run, final: Final, refined: Sequence[Size] | None = None) -> Grown | None:
+    """The logic over the times that are known.
+
+    Args:
+        run: Its file says how much a split must gain.
+        final: Kernels and sizes.
+        refined: Sizes between those of the ranges that count too; by default those that the file asks for.
+
+    Returns:
+        None where no kernel has a time.
+    """
+    tuning, ledger = run.tuning, run.ledger
+    assert tuning.library is not None  # noqa: S101 - asked for a library's sake
+    measured, exact = (_grid(final, ledger, sizes) for sizes in (final.sizes.ranges, final.sizes.exact))
+    if measured is None:
+        return Grown(build(None, exact, tolerance=tuning.library.tolerance), exact, 0) if exact else None
+    if refined is None:
+        _, refined = _between(final.sizes.ranges, tuning)
+    between = _grid(final, ledger, refined, Stage.REFINED)
+    if between is not None:
+        measured = _joined(measured, between)
+    filled = _filled(run, final, measured)
+    if filled is None:
+        return Grown(build(measured, exact, tolerance=tuning.library.tolerance), measured, 0)
+    logic = build(filled.grid, exact, tolerance=tuning.library.tolerance, edges=filled.edges)
+    return Grown(logic, measured, len(filled.grid.sizes) - len(measured.sizes))
+
+
+def held_out(run: Run, final: Final, logic: Logic) -> Loss | None:
+    """What the logic loses over the sizes that it was not grown over; None where none has a time."""
+    held, _ = _between(final.sizes.ranges, run.tuning)
+    grid = _grid(final, run.ledger, held, Stage.HELD_OUT)
+    return evaluate(logic, grid) if grid else None
 
 
 def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
@@ -276,7 +318,8 @@ def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
 
 def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """Sizes at which the library's loss is taken, and sizes for its thresholds; none is of both."""
-    assert tuning.library is not None  # noqa: S101 - asked for a library's sake
+    if tuning.library is None or not ranges:
+        return (), ()
     held = halving.between(ranges, tuning.library.held_out, tuning.seed)
     return held, halving.between([*ranges, *held], tuning.library.refine, tuning.seed + 1)
 
@@ -284,21 +327,29 @@ def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], 
 def _filled(run: Run, final: Final, measured: Grid) -> Filled | None:
     """The measured sizes, and what they tell of those between."""
     stairs = {
-        one.facts.name: Stair(partial(blocks, _launched(one, final.type)), one.facts.blocks_per_sm)
+        one.facts.name: Stair(partial(blocks, _launched(one, final.type)), one.facts.blocks_per_sm, one.facts.cluster)
         for one in final.kernels
         if one.facts.name in measured.kernels and one.facts.blocks_per_sm
     }
-    return fill(measured, stairs, run.gpu.sms)
+    cold = {
+        size
+        for stage in (Stage.FINAL, Stage.REFINED)
+        for one in final.kernels
+        for size, timed in run.ledger.times[stage].get(one.facts.id, {}).items()
+        if timed.cache == "cold"
+    }
+    return fill(measured, stairs, run.gpu.sms, cold)
 
 
-def _refined(run: Run, final: Final, ranges: Grid, between: Sequence[Size]) -> Grid:
-    """The grid of the ranges with the sizes between, at which the kernels are timed that are good around."""
-    times = zip(ranges.sizes, ranges.times, strict=True)
+def _refine(run: Run, final: Final, between: Sequence[Size]) -> None:
+    """Time, at sizes between those of the ranges, the kernels that are good around."""
+    ranges = _grid(final, run.ledger, final.sizes.ranges)
+    if ranges is None:
+        return
     known: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
-    for size, row in times:
-        for name, ms in zip(ranges.kernels, row, strict=True):
-            if not math.isnan(ms):
-                known[name][size] = ms
+    for size, row in _rows(ranges):
+        for name, ms in row.items():
+            known[name][size] = ms
     by_name = {one.facts.name: one for one in final.kernels}
     tasks = [
         Task(size, tuple(by_name[name] for name in sorted(good)))
@@ -307,14 +358,16 @@ def _refined(run: Run, final: Final, ranges: Grid, between: Sequence[Size]) -> G
     ]
     drop = run.tuning.halving.drop if run.tuning.halving else None
     run.bench.run(Stage.REFINED, final.type, tasks, drop=drop, baseline=False)
-    added = _grid(final, run.ledger, between, Stage.REFINED)
-    rows = [
-        {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
-        for grid in (ranges, *([added] if added else []))
-        for row in grid.times
-    ]
-    sizes = (*ranges.sizes, *(added.sizes if added else ()))
-    return Grid.of(dict(zip(sizes, rows, strict=True)))
+
+
+def _joined(one: Grid, other: Grid) -> Grid:
+    return Grid.of(dict(chain(_rows(one), _rows(other))))
+
+
+def _rows(grid: Grid) -> Iterator[tuple[Size, dict[str, float]]]:
+    """Each size with the times that it has."""
+    for size, row in zip(grid.sizes, grid.times, strict=True):
+        yield size, {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
 
 
 def _grid(final: Final, ledger: Ledger, sizes: Sequence[Size], stage: Stage = Stage.FINAL) -> Grid | None:

@@ -18,6 +18,7 @@ from lab.launches import Launch, Launches, launches
 from lab.library.logic import Size
 from lab.limits import Gpu, occupancy
 from lab.plan import SOURCE_NAME, short_hash
+from lab.toolchain import cubin
 from lab.toolchain.base import CompileRequest, Toolchain
 from lab.tune.census import census
 from lab.tune.model import Loop, loop_of, pass_ms, product_ms, tile_of
@@ -197,6 +198,7 @@ class Workshop:
                     shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
                     threads=math.prod(step.block),
                     blocks_per_sm=held,
+                    cluster=cubin.kernels(outcome.build.cubin)[step.entry].cluster,
                     census=census(outcome.sass[step.entry]),
                 )
             loops.setdefault(step.entry, found)

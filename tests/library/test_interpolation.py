@@ -106,6 +106,49 @@ def test_where_a_kernel_was_not_tried_it_is_not_picked():
     assert logic.kernels[logic.select(5000, 1000, 3104)] != "tile_16x16"
 
 
+def test_clusters_that_leave_sms_idle_are_seen():
+    """Clusters of 6 fill 108 of 132 SMs: their stair is narrower, and thresholds stand where it steps."""
+
+    def ms(size, sms):
+        blocks = -(-size[0] // 64) * -(-size[1] // 64) * 6
+        return 1e-3 + -(-blocks // sms) * 2e-2
+
+    def grid(sizes):
+        return Grid.of({size: {"clusters": ms(size, 108), "other": 0.9 * ms(size, 132) + 4e-3} for size in sizes})
+
+    def narrow(cluster):
+        blocks = lambda sizes: -(-sizes[:, 0] // 64) * -(-sizes[:, 1] // 64) * 6  # noqa: E731 - of this test alone
+        return {"clusters": Stair(blocks, 1, cluster), "other": Stair(blocks, 1)}
+
+    sizes = invented_sizes(300, 6, whole=4)
+    between = grid(invented_sizes(300, 7, whole=4))
+    losses = []
+    for cluster in (6, 1):
+        filled = fill(grid(sizes), narrow(cluster), SMS)
+        assert filled is not None
+        losses.append(evaluate(build(filled.grid, edges=filled.edges), between).mean)
+    assert losses[0] < losses[1] / 2
+
+
+def test_the_step_from_warm_to_cold_is_no_kernels_own():
+    def grid(sizes):
+        return Grid.of(
+            {
+                size: {name: invented_ms(tile, size) + 0.05 * (size in cold) for name, tile in NAMES.items()}
+                for size in sizes
+            }
+        )
+
+    known, others = invented_sizes(300, 8, whole=1), invented_sizes(300, 9, whole=1)
+    cold = {size for size in (*known, *others) if size[0] * size[1] > 1 << 18}
+    losses = []
+    for told in (cold, set()):
+        filled = fill(grid(known), STAIRS, SMS, told)
+        assert filled is not None
+        losses.append(evaluate(build(filled.grid, edges=filled.edges), grid(others)).mean)
+    assert losses[0] < losses[1]
+
+
 def test_too_few_times_tell_nothing():
     few = invented_times(invented_sizes(LEAST_TIMES - 1, 4, whole=1))
     assert fill(few, STAIRS, SMS) is None

@@ -126,3 +126,13 @@ extern "C" __global__ void none() {}
     assert cubins.parameter_offsets(made.cubin, "none") == ()
     with pytest.raises(ValueError, match="not a whole cubin"):
         cubins.parameter_offsets(made.cubin[:-200], "maps")
+
+
+def test_a_cluster_has_the_blocks_that_its_kernel_says():
+    source = """
+extern "C" __global__ void __cluster_dims__(3, 2, 1) six(float* C) { C[blockIdx.x] = 1; }
+extern "C" __global__ void alone(float* C) { C[blockIdx.x] = 1; }
+"""
+    made = toolchain("nvrtc").compile(CompileRequest(source=source, name="clusters.cu", arch="sm_90"))
+    found = cubins.kernels(made.cubin)
+    assert (found["six"].cluster, found["alone"].cluster) == (6, 1)

@@ -1,0 +1,94 @@
+"""Grow the library's logic of a tuning run again, from the times that it measured, and draw its report again.
+
+python benchmarks/library_again.py reports/gemm_tensile experiments/gemm_tensile.yaml
+
+For changes of `lab.library`: no GPU is needed. Candidates are the kernels that the run's library picked among, which
+alone have a time at every held-out size. They are compiled here for what a cubin says of clusters, and not written: the
+folder of the library stays as the run left it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from lab import __version__, environment, workers
+from lab.library.logic import evaluate
+from lab.limits import Gpu, gpu_for
+from lab.report import tuning as report
+from lab.toolchain import toolchain
+from lab.tune.load import Group, Tuning, load
+from lab.tune.protocol import Candidate
+from lab.tune.store import TuningStore
+from lab.tune.values import KernelFacts
+from lab.tuning.bench import Ledger, Predicted
+from lab.tuning.final import Run, final_of, grow, held_out
+from lab.tuning.workshop import Kernel, Workshop
+
+
+def main() -> None:
+    """Change the run's facts, and draw."""
+    folder, tuning = Path(sys.argv[1]), load(Path(sys.argv[2]))
+    with TuningStore(folder, create=True) as store:
+        facts = store.noted("facts")
+        known = {(one.type, one.name): one for one in store.kernels()}
+        for name, library in facts["libraries"].items():
+            facts["libraries"][name] |= again(tuning, store, known, library)
+        by = " ".join(filter(None, [__version__, environment.commit()]))
+        facts["grown_again"] = (
+            f"The libraries' logic was grown again by lab {by}, from the times that the run measured."
+        )
+        store.note("facts", facts)
+        for path in report.render(store):
+            print(path)
+
+
+def again(
+    tuning: Tuning, store: TuningStore, known: Mapping[tuple[str, str], KernelFacts], library: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What changes of what the run noted about one library.
+
+    Raises:
+        SystemExit: its kernels are not those of the file, or nothing was measured.
+    """
+    kind = next(one for one in tuning.types if one.label == library["type"])
+    candidates = [_candidate(tuning, known[kind.label, name]) for name in library["kernels"]]
+    gpu = gpu_for(known[kind.label, library["kernels"][0]].arch)
+    built = _built(candidates, known[kind.label, library["kernels"][0]].arch, gpu)
+    kernels = [
+        replace(one, facts=replace(known[kind.label, name], cluster=one.facts.cluster)) for name, one in built.items()
+    ]
+    ledger = Ledger(store)
+    run = Run(tuning, Predicted(ledger, gpu, lambda *_: None), ledger, gpu)
+    final = final_of(tuning, kind, kernels, frozenset())
+    grown = grow(run, final)
+    if grown is None:
+        raise SystemExit(f"{store.folder} has no times of {kind.label}")
+    lost = held_out(run, final, grown.logic)
+    return {
+        "kernels": list(grown.logic.kernels),
+        "splits": len(grown.logic.splits),
+        "interpolated": grown.interpolated,
+        "loss": asdict(evaluate(grown.logic, grown.over)),
+        "held_out": asdict(lost) if lost else None,
+    }
+
+
+def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:
+    groups: list[Group] = [one for one in tuning.groups if one.name == facts.group and one.type.label == facts.type]
+    if not groups:
+        raise SystemExit(f"{tuning.file} has no group {facts.group} of {facts.type}")
+    return Candidate(groups[0], facts.name, facts.parameters, {})
+
+
+def _built(candidates: list[Candidate], arch: str, gpu: Gpu) -> dict[str, Kernel]:
+    workers.prepare()
+    with Workshop(toolchain("auto"), arch, gpu, workers.cores(), lambda _: None) as shop:
+        return shop.make(candidates)
+
+
+if __name__ == "__main__":
+    main()
