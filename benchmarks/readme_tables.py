@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -139,12 +140,29 @@ def softmax_table(rows: Path, long: Path) -> str:
     return "\n".join([*lines, ""])
 
 
+def tuning_table() -> str:
+    """One row a tuning run: the size-tuned kernels over cuBLAS and over one kernel for all sizes."""
+    lines = [
+        "| sizes | n | over cuBLAS | faster at | over one kernel for all | kernels that win |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, sizes in (("gemm_tensile", "27 x 27 of M and N, K = 3104"), ("gemm_deepbench", "DeepBench's")):
+        frame = pd.read_csv(H200 / name / "winners.csv")
+        over = {key: frame[f"{key}_ms"] / frame["ms"] for key in ("cublas", "single_tuned")}
+        means = [f"{np.exp(np.log(ratio).mean()):.2f}" for ratio in over.values()]
+        link = f"[{sizes}](reports/h200/{name}/index.html)"
+        cells = [link, f"{len(frame)}", means[0], f"{(over['cublas'] > 1).mean():.0%}", means[1]]
+        lines.append(f"| {' | '.join([*cells, str(frame['kernel'].nunique())])} |")
+    return "\n".join([*lines, ""])
+
+
 def tables() -> dict[str, str]:
     """Every table by the name of its marker."""
     return {
         "ladder": table(H200 / "gemm_ladder" / "records.csv"),
         "gemm": gemm_table(_gemm()),
         "softmax": softmax_table(H200 / "softmax_rows" / "records.csv", H200 / "softmax_long" / "records.csv"),
+        "tuning": tuning_table(),
     }
 
 

@@ -137,7 +137,8 @@ def ratio_chart(
         base = alt.Chart(alt.NamedData("records")).transform_filter(valid)
         x_axis = alt.X(
             field=axis.key, type="quantitative", title=axis_title(axis),
-            axis=alt.Axis(format=".1~%" if axis.format.endswith("%") else ".3~f", tickCount=8),
+            # of equal ratios the axis has one tick, not eight that read alike
+            axis=alt.Axis(format=".1~%" if axis.format.endswith("%") else ".3~f", tickCount=8, tickMinStep=0.001),
             scale=alt.Scale(zero=False, padding=14, nice=False),
         )  # fmt: skip
         layers: list[Any] = []
