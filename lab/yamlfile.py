@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 
 from lab.errors import Location, UserError, did_you_mean
 
@@ -83,13 +85,19 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
         first_line: The line of `file` on which `text` begins.
 
     Raises:
-        UserError: no YAML, a duplicate key, a tag, a key that is no string, or an absurd size.
+        UserError: no YAML, a duplicate key or anchor, a tag, a key that is no string, or an absurd size.
     """
     offset = first_line - 1
     loader = YAML(typ="rt", pure=True)
     loader.allow_duplicate_keys = False
     try:
-        documents = list(loader.load_all(text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ReusedAnchorWarning)
+            documents = list(loader.load_all(text))
+    except ReusedAnchorWarning as error:  # YAML allows it; whoever writes it twice means two names
+        lines = [int(number) for number in re.findall(r"line (\d+)", str(error))]
+        at = Location(file, max(lines) + offset if lines else None)
+        raise UserError("an anchor is there twice", at=at, suggestion="give one another name") from error
     except DuplicateKeyError as error:
         raise UserError(_first_line(error.problem), at=_mark(error, file, offset), suggestion="remove one") from error
     except MarkedYAMLError as error:

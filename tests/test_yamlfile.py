@@ -25,6 +25,7 @@ def test_values_are_plain_and_lines_are_known():
     ("text", "line", "words"),
     [
         ("a: 1\nb: 2\na: 3\n", 3, "duplicate key"),
+        ("a: &x 1\nb: *x\nc: &x 2\n", 3, "an anchor is there twice"),
         ("a: [1\nb: 2\n", 2, "not YAML"),
         ("a: 1\n---\nb: 2\n", None, "not one YAML document"),
         ("a: 1\n2: x\n", None, "no string"),
