@@ -119,8 +119,9 @@ _REMAINS = """\
   too fast, by 3 %. The model does not know of it.
 - Unpacked copies of 4 bytes come out up to 11 % too slow in tiles of 8 x 8 a thread, some 5 % too fast in tiles of
   8 x 16.
-- Clusters of four blocks (split_k 4) come out 25 % (1024) to 50 % (512) too fast, those of two right. Clusters of four
-  may not fill every group of SMs; that is not measured.
+- Clusters of four blocks (split_k 4) come out 25 % (1024) to 50 % (512) too fast, those of two right. A cluster lies
+  within one group of SMs, and not every SM finds one: the times of reports/h200/gemm_tensile fit best if clusters of
+  three fill 114 to 120 of the 132 SMs, and clusters of six 102 to 120. The model does not know of it.
 - A block that reaches beyond the edge of its matrices is charged for the operations that count alone, not for those on
   its padding: tiles of 256 rows on the 128 rows of contraction's convolutions come out twice too fast.
 - Kernels bound by latency or by unaligned stores rather than by fma (gemm_odd with a dimension of 1 or 37) and

@@ -15,8 +15,7 @@ launch
     The shortest rows of reports/h200/softmax_rows and softmax_half, less the time of their bytes, take 4.2 to 4.5 µs;
     of these two latencies of global memory, 0.9 µs, are no part of the launch.
 L2's bytes a cycle
-    Assumptions: that L2 sends an SM two sectors a cycle, and that it takes about 6 TB/s of stores from 132 SMs. Twice
-    or half the former changes the median error on gemm_best by less than a tenth.
+    Assumptions: that L2 sends an SM two sectors a cycle, and that it takes about 6 TB/s of stores from 132 SMs.
 latencies, operands read, block barrier, branch, queue
     A coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200, made with an earlier form of the
     model and not made again.
