@@ -9,7 +9,7 @@ def test_the_tables_are_those_of_the_committed_runs(root):
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     made, readme = script.tables(), (root / "README.md").read_text()
-    assert all(text.count("\n") > 4 for text in made.values())
+    assert all(text.count("\n") >= 4 for text in made.values())  # a head, a rule, two rows
     for name, text in made.items():
         assert f"{script.START.format(name)}{text}{script.END}" in readme, "run: python benchmarks/readme_tables.py"
 
