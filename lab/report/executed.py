@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from lab.emulator.results import MemoryCount
-from lab.isa.mix import LoopMix
+from lab.isa.mix import KernelMix, LoopMix
 from lab.limits.gpus import WARP
 from lab.report import style
 from lab.report.figures import hot_counts
@@ -91,6 +91,8 @@ def difference(record: VariantRecord) -> str:
         )
     if record.ptx is None or len(record.ptx.loops) == 1:
         return ""  # one loop is the hot one by any count; of ten thousand records this takes a second to find out
+    if done is not None and _surely_hot(record.ptx, done):
+        return ""
     own = executed_loops(record)
     most = _most(record, own)
     static = record.ptx.hot_loop if record.ptx else None
@@ -101,6 +103,15 @@ def difference(record: VariantRecord) -> str:
         f"By execution the hot loop is {most.label} ({own[most.label] / total:.1%} of the warp instructions executed), "
         f"not {static.label} ({own[static.label] / total:.1%}), which the text suggests."
     )
+
+
+def _surely_hot(ptx: KernelMix, done: EmulationRecord) -> bool:
+    """Whether the static hot loop executes half of all instructions in itself: no line needs to be looked at."""
+    hot = ptx.hot_loop
+    if hot is None or done.hot_loop is None or done.executed is None:
+        return False
+    deepest = all(loop.depth <= hot.depth for loop in ptx.loops)  # nothing that it counts is of a loop within it
+    return deepest and 2 * done.hot_loop.warps >= done.executed.warps
 
 
 def mix_tables(record: VariantRecord) -> list[dict[str, object]]:

@@ -61,8 +61,8 @@ LARGE = 1000
 
 MOST_EMBEDDED = 60
 
-MOST_COLOURED = 30
-"""Variants whose source is highlighted: it takes some 50 ms each."""
+MOST_COLOURED, LARGE_COLOURED = 30, 10
+"""Variants whose source is highlighted, and of a large run: it takes some 50 ms each."""
 
 
 @dataclass(slots=True)
@@ -119,9 +119,9 @@ def pack_variants(
     rest = [record for record in records if record.variant not in seen]
     rest.sort(key=lambda record: not record.status.failed)
     packer, variants, used = _Packer(), {}, 0
-    most = MOST_EMBEDDED if len(records) > LARGE else len(records)
+    most, coloured = (MOST_EMBEDDED, LARGE_COLOURED) if len(records) > LARGE else (len(records), MOST_COLOURED)
     for place, record in enumerate((*first, *rest)[:most]):
-        texts = _texts(store, store.record(record.variant), coloured=place < MOST_COLOURED)
+        texts = _texts(store, store.record(record.variant), coloured=place < coloured)
         ids, new = packer.candidate(texts)
         size = sum(map(len, new.values()))
         if used + size > budget:

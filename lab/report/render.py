@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from pydantic_core import to_json as json_bytes
 
 from lab.errors import StoreError
 from lab.measurement import Merit
@@ -223,16 +223,12 @@ def to_json(analysis: Analysis, rows: Sequence[dict[str, Value]], texts: Iterabl
     derived = [column.name for column in analysis.columns if column.kind is not None]
     yield f'{{"run": {record_to_text(analysis.run)},\n"records": [\n'
     for place, (text, cells) in enumerate(zip(texts, rows, strict=True)):
-        values = json.dumps({name: finite(cells[name]) for name in derived}, ensure_ascii=False)
         yield b",\n" if place else b""
         yield text[:-1]
-        yield f', "derived": {values}}}'
+        yield b', "derived": '
+        yield json_bytes({name: cells[name] for name in derived}, inf_nan_mode="null")  # JSON has neither
+        yield b"}"
     yield "\n]}\n"
-
-
-def finite(value: Value) -> Value:
-    """JSON has no nan and no infinity: they become null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def chart_list(analysis: Analysis) -> tuple[charts.Chart, ...]:

@@ -70,6 +70,22 @@ def test_the_hot_loop_by_execution_is_the_one_that_runs(records):
     assert tables == [f"Hot loop {static.label}", f"Hot loop by execution {most.label}", "Whole kernel"]
 
 
+def test_lines_are_not_looked_at_where_the_hot_loop_surely_is_the_hot_one(records):
+    """Half of all instructions are in a loop without loops within: no line could say another."""
+    record = records["two_loops"]
+    done, static = record.emulation, record.ptx.hot_loop
+
+    def with_share(warps, loops):
+        counted = replace(done, hot_loop=replace(done.hot_loop, warps=warps))
+        return replace(record, emulation=counted, ptx=replace(record.ptx, loops=loops))
+
+    half = -(-done.executed.warps // 2)
+    deeper = tuple(loop if loop == static else replace(loop, depth=static.depth + 1) for loop in record.ptx.loops)
+    assert difference(with_share(half, record.ptx.loops)) == ""
+    assert difference(with_share(half - 1, record.ptx.loops))
+    assert difference(with_share(half, deeper))  # what it counts may be of a loop within it
+
+
 def test_a_loop_counts_what_is_executed_outside_the_loops_within(records):
     record = records["two_loops"]
     inner = hot_by_execution(record)
