@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from lab import __version__, environment, records
+from lab import __version__, environment, records, workers
 from lab.building import BuildFailure, Built, build, build_task
 from lab.emulation import EmulationTask
 from lab.estimation import EstimateTask, execute
@@ -199,7 +198,7 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
     run, found = published(source)
     experiment = experiment_of(run, experiments)
     built = [record for record in found if record.build is not None]
-    made = {one.record.variant: one for one in again(experiment, run, built, jobs or os.cpu_count() or 1)}
+    made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores())}
     lost = sum(not one.same_code for one in made.values())
     by = ", ".join(filter(None, [f"lab {__version__}", environment.commit()]))
     notes = [f"Ceilings and estimates were made again by {by}, after the run; what was measured is the run's own."]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from lab.tune.protocol import Candidate
 from lab.tune.store import TuningStore
 from lab.tune.values import KernelFacts
 from lab.tuning.bench import Ledger, Predicted
-from lab.tuning.final import Run, final_of, grow, held_out
+from lab.tuning.final import Run, final_of, grow, held_out, noted
 from lab.tuning.workshop import Kernel, Workshop
 
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 def again(
     tuning: Tuning, store: TuningStore, known: Mapping[tuple[str, str], KernelFacts], library: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What changes of what the run noted about one library.
 
     Raises:
@@ -67,14 +67,8 @@ def again(
     grown = grow(run, final)
     if grown is None:
         raise SystemExit(f"{store.folder} has no times of {kind.label}")
-    lost = held_out(run, final, grown.logic)
-    return {
-        "kernels": list(grown.logic.kernels),
-        "splits": len(grown.logic.splits),
-        "interpolated": grown.interpolated,
-        "loss": asdict(evaluate(grown.logic, grown.over)),
-        "held_out": asdict(lost) if lost else None,
-    }
+    loss, lost_between = evaluate(grown.logic, grown.over), held_out(run, final, grown.logic)
+    return noted(grown.logic, loss, lost_between, grown.interpolated)
 
 
 def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:

@@ -163,10 +163,11 @@ def waves(blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
     return counted
 
 
-Class = tuple[bool, bool, bool]
-"""Of m, n and k: whether `VECTOR` divides it."""
+_CLASSES = 8
+"""Of sizes: which of m, n and k `VECTOR` divides, a bit each."""
 
-_WHOLE: Class = (True, True, True)
+_WHOLE = _CLASSES - 1
+"""The class of sizes that it divides in all three."""
 
 
 @dataclass(frozen=True)
@@ -194,26 +195,29 @@ class _Fit:
         stair: Its blocks.
         sms: SMs that they fill.
         weights: Of the features.
-        factors: Of sizes of another class: logarithms.
+        factors: Logarithms by class of the sizes, 0 of those that 4 divides; NaN where it was not measured.
         known: Where it was measured.
+        blocks: How many ran there.
         rest: What is left there unexplained: logarithms.
     """
 
     stair: Stair
     sms: int
     weights: Floats
-    factors: Mapping[Class, float]
+    factors: Floats
     known: _Points
+    blocks: NDArray[np.int64]
     rest: Floats
 
-    def at(self, points: _Points, usual: Mapping[Class, float]) -> Floats:
+    def at(self, points: _Points, usual: Floats) -> Floats:
         """Times in ms; `usual` are other kernels' factors, for classes this one was not measured in."""
         if not len(points):
             return np.empty(0)
-        explained = np.log(_features(self.stair, self.sms, points) @ self.weights)
-        explained += np.array([self.factors.get(one, usual.get(one, 0.0)) for one in _classes(points.sizes)])
-        tree = cKDTree(self._places(self.known))
-        distance, near = tree.query(self._places(points), k=min(_NEAREST, len(self.known)), workers=-1)
+        blocks = self.stair.blocks(points.sizes)
+        explained = np.log(_features(points, blocks, self.stair.at_once, self.sms) @ self.weights)
+        explained += np.where(np.isnan(self.factors), usual, self.factors)[_classes(points.sizes)]
+        tree = cKDTree(self._places(self.known, self.blocks))
+        distance, near = tree.query(self._places(points, blocks), k=min(_NEAREST, len(self.known)), workers=-1)
         distance, near = distance.reshape(len(points), -1), near.reshape(len(points), -1)
         weight = 1 / (distance + _NEAR)
         explained += (weight * self.rest[near]).sum(axis=1) / weight.sum(axis=1)
@@ -221,61 +225,63 @@ class _Fit:
         times: Floats = np.exp(explained + _DOUBT * float(np.std(self.rest)) * nearest / (nearest + 1))
         return times
 
-    def _places(self, points: _Points) -> Floats:
+    def _places(self, points: _Points, blocks: NDArray[np.int64]) -> Floats:
         """Logarithms of dimensions, blocks and blocks of an SM; whether `VECTOR` divides; the cache's state."""
-        blocks = self.stair.blocks(points.sizes)
         load = -(-blocks // self.sms)
-        alike = np.column_stack(
-            [_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load), _OTHER_CACHE * points.cold]
-        )
-        return np.hstack([np.log2(points.sizes), _OTHER_CLASS * (points.sizes % VECTOR == 0), alike])
+        alike = [_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load), _OTHER_CACHE * points.cold]
+        return np.column_stack([np.log2(points.sizes), _OTHER_CLASS * (points.sizes % VECTOR == 0), *alike])
 
 
 def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
     """The fit that leaves the least unexplained, over the SMs that clusters may fill."""
     there = np.isfinite(times)
     points, times = points.some(there), times[there]
+    blocks, classes = stair.blocks(points.sizes), _classes(points.sizes)
+    home = classes == _WHOLE
+    if home.sum() < LEAST_TIMES:
+        home[:] = True
+
+    def on(held: int) -> _Fit:
+        features = _features(points, blocks, stair.at_once, held)
+        # relative errors: times span orders of magnitude
+        weights, _ = nnls(features[home] / times[home, None], np.ones(int(home.sum())))
+        rest = np.log(times) - np.log(np.maximum(features @ weights, np.finfo(float).tiny))
+        factors = np.full(_CLASSES, np.nan)
+        factors[_WHOLE] = 0.0
+        for one in set(classes.tolist()) - {_WHOLE}:
+            own = rest[classes == one]
+            if len(own) >= 3 and not home.all():  # noqa: PLR2004 - a median of less says nothing
+                factors[one] = np.median(own)
+        rest -= np.nan_to_num(factors)[classes]
+        return _Fit(stair, held, weights, factors, points, blocks, rest)
+
     filled = range(sms // stair.cluster * stair.cluster, int(_LEAST_FILLED * sms), -stair.cluster)
-    fits = (_fit_on(points, times, stair, held) for held in (filled if stair.cluster > 1 else (sms,)))
+    fits = map(on, filled if stair.cluster > 1 else (sms,))
     return min(fits, key=lambda one: float(np.square(one.rest).sum()))
 
 
-def _fit_on(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
-    features, classes = _features(stair, sms, points), _classes(points.sizes)
-    home = np.array([one == _WHOLE for one in classes])
-    if home.sum() < LEAST_TIMES:
-        home[:] = True
-    # relative errors: times span orders of magnitude
-    weights, _ = nnls(features[home] / times[home, None], np.ones(int(home.sum())))
-    rest = np.log(times) - np.log(np.maximum(features @ weights, np.finfo(float).tiny))
-    factors: dict[Class, float] = {}
-    for one in set(classes) - {_WHOLE}:
-        own = rest[[c == one for c in classes]]
-        if len(own) >= 3 and not home.all():  # noqa: PLR2004 - a median of less says nothing
-            factors[one] = float(np.median(own))
-    rest -= np.array([factors.get(one, 0.0) for one in classes])
-    return _Fit(stair, sms, weights, factors, points, rest)
+def _usual(known: Sequence[Floats]) -> Floats:
+    """Over the kernels that have a factor: a rather high one; 0 where none has."""
+    usual = np.zeros(_CLASSES)
+    for one, factors in enumerate(np.array(known).T):
+        measured = factors[~np.isnan(factors)]
+        if len(measured):
+            usual[one] = np.percentile(measured, _DOUBTED)
+    return usual
 
 
-def _usual(known: Sequence[Mapping[Class, float]]) -> dict[Class, float]:
-    """Over the kernels that have a factor: a rather high one."""
-    classes = {one for factors in known for one in factors}
-    return {
-        one: float(np.percentile([factors[one] for factors in known if one in factors], _DOUBTED)) for one in classes
-    }
-
-
-def _features(stair: Stair, sms: int, points: _Points) -> Floats:
+def _features(points: _Points, blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
     """N x features: a constant and bytes of the matrices, warm and cold, waves, and waves times k; all at least 0."""
     m, n, k = points.sizes.T.astype(np.float64)
-    ran = waves(stair.blocks(points.sizes), stair.at_once, sms)
+    ran = waves(blocks, at_once, sms)
     # scaled alike, or the least squares would be ill-conditioned
     scaled = np.column_stack([np.ones(len(points)), m * n / 2**20, m * k / 2**20, n * k / 2**20])
     return np.hstack([scaled, scaled * points.cold[:, None], ran, ran * (k / 2**10)[:, None]])
 
 
-def _classes(sizes: Sizes) -> list[Class]:
-    return [(bool(m), bool(n), bool(k)) for m, n, k in sizes % VECTOR == 0]
+def _classes(sizes: Sizes) -> NDArray[np.intp]:
+    found: NDArray[np.intp] = (sizes % VECTOR == 0) @ np.array([1, 2, 4])
+    return found
 
 
 def _neighbours(known: Sizes, sizes: Sizes, most: int) -> NDArray[np.intp]:
@@ -318,7 +324,7 @@ def _halves(values: NDArray[np.int64]) -> tuple[int, ...]:
 
 def _between(edges: Sequence[Sequence[int]], known: Sizes) -> Sizes:
     """Sizes of every cell: at its end, and one less along each dimension where a measured size is of that class."""
-    seen = {one[:2] for one in _classes(known)}
+    seen = set(map(tuple, (known[:, :2] % VECTOR == 0).tolist()))
     sizes: list[Size] = []
     taken = {tuple(size) for size in known.tolist()}
     for whole_m, whole_n in sorted(seen):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -47,6 +47,11 @@ class Run:
     bench: Bench
     ledger: Ledger
     gpu: Gpu
+
+    @property
+    def drop(self) -> float | None:
+        """For `Bench.run`, as the file's halving says; None without."""
+        return self.tuning.halving.drop if self.tuning.halving else None
 
 
 @dataclass(frozen=True)
@@ -238,25 +243,23 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
     held, refined = _between(final.sizes.ranges, tuning)
     if refined:
         _refine(run, final, refined)
-    grown = grow(run, final, refined)
+    grown = grow(run, final)
     if grown is None:
         return None
     logic = grown.logic
-    picked = tuple(one for one in final.kernels if one.facts.name in logic.kernels)
+    picked = {one.facts.name: one for one in final.kernels if one.facts.name in logic.kernels}
     if held:
-        ids = {one.facts.name: one.facts.id for one in picked}
         # the pick's time decides what is lost, so it is never that of a first sample alone
-        tasks = [Task(size, picked, frozenset({ids[logic.kernels[logic.select(*size)]]})) for size in held]
-        drop = tuning.halving.drop if tuning.halving else None
-        bench.run(Stage.HELD_OUT, final.type, tasks, drop=drop, baseline=False)
+        ids = [frozenset({picked[logic.kernels[logic.select(*size)]].facts.id}) for size in held]
+        tasks = [Task(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
+        bench.run(Stage.HELD_OUT, final.type, tasks, drop=run.drop, baseline=False)
     loss, lost_between = evaluate(logic, grown.over), held_out(run, final, logic)
-    by_name = {one.facts.name: one for one in picked}
-    kernels = tuple(_launched(by_name[name], final.type) for name in logic.kernels)
+    kernels = tuple(_launched(picked[name], final.type) for name in logic.kernels)
     made = Library(
         name=f"{tuning.library.name}_{final.type.layout}",
         dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
         layout=final.type.layout,  # type: ignore[arg-type]
-        arch=picked[0].facts.arch,
+        arch=picked[logic.kernels[0]].facts.arch,
         times=LibraryKind.MEASURED if bench.kind is Kind.MEASURED else LibraryKind.PREDICTED,
         source=source,
         kernels=kernels,
@@ -265,17 +268,16 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
         held_out=lost_between,
     )
     where = folder / made.name
-    emit.write(made, {name: by_name[name].cubin for name in logic.kernels}, where)
+    emit.write(made, {name: picked[name].cubin for name in logic.kernels}, where)
     return Written(where, logic, loss, lost_between, grown.interpolated)
 
 
-def grow(run: Run, final: Final, refined: Sequence[Size] | None = None) -> Grown | None:
-    """The logic over the times that are known.
+def grow(run: Run, final: Final) -> Grown | None:
+    """The logic over the times that are known, those of sizes between the ranges' too.
 
     Args:
         run: Its file says how much a split must gain.
         final: Kernels and sizes.
-        refined: Sizes between those of the ranges that count too; by default those that the file asks for.
 
     Returns:
         None where no kernel has a time.
@@ -285,8 +287,7 @@ def grow(run: Run, final: Final, refined: Sequence[Size] | None = None) -> Grown
     measured, exact = (_grid(final, ledger, sizes) for sizes in (final.sizes.ranges, final.sizes.exact))
     if measured is None:
         return Grown(build(None, exact, tolerance=tuning.library.tolerance), exact, 0) if exact else None
-    if refined is None:
-        _, refined = _between(final.sizes.ranges, tuning)
+    _, refined = _between(final.sizes.ranges, tuning)
     between = _grid(final, ledger, refined, Stage.REFINED)
     if between is not None:
         measured = _joined(measured, between)
@@ -295,6 +296,18 @@ def grow(run: Run, final: Final, refined: Sequence[Size] | None = None) -> Grown
         return Grown(build(measured, exact, tolerance=tuning.library.tolerance), measured, 0)
     logic = build(filled.grid, exact, tolerance=tuning.library.tolerance, edges=filled.edges)
     return Grown(logic, measured, len(filled.grid.sizes) - len(measured.sizes))
+
+
+def noted(logic: Logic, loss: Loss, lost_between: Loss | None, interpolated: int) -> dict[str, object]:
+    """What a run remembers of a library, for its report."""
+    return {
+        "kernels": list(logic.kernels),
+        "splits": len(logic.splits),
+        "exact": len(logic.exact),
+        "interpolated": interpolated,
+        "loss": asdict(loss),
+        "held_out": asdict(lost_between) if lost_between else None,
+    }
 
 
 def held_out(run: Run, final: Final, logic: Logic) -> Loss | None:
@@ -356,8 +369,7 @@ def _refine(run: Run, final: Final, between: Sequence[Size]) -> None:
         for size in between
         if (good := halving.survivors(size, known, ranges.sizes, nearest=4, keep=REFINE_KEEP))
     ]
-    drop = run.tuning.halving.drop if run.tuning.halving else None
-    run.bench.run(Stage.REFINED, final.type, tasks, drop=drop, baseline=False)
+    run.bench.run(Stage.REFINED, final.type, tasks, drop=run.drop, baseline=False)
 
 
 def _joined(one: Grid, other: Grid) -> Grid:

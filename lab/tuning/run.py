@@ -210,15 +210,8 @@ class _Work:
             self._note(group, (final.step(race, run.ledger, self._cuts[kind.label], group.name),))
         made = final.library(run, race, self._folder, self._source(kind))
         if made is not None:
-            self.libraries[made.folder.name] = {
-                "type": kind.label,
-                "kernels": list(made.logic.kernels),
-                "splits": len(made.logic.splits),
-                "exact": len(made.logic.exact),
-                "interpolated": made.interpolated,
-                "loss": asdict(made.loss),
-                "held_out": asdict(made.held_out) if made.held_out else None,
-            }
+            about = final.noted(made.logic, made.loss, made.held_out, made.interpolated)
+            self.libraries[made.folder.name] = {"type": kind.label, **about}
         self.singles[kind.label] = sorted(singles)
 
     def _source(self, kind: ProblemType) -> str:
