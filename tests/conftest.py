@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,6 +18,21 @@ sys.path.insert(0, str(Path(__file__).parent))  # for what the tests of several 
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
+    """Loads a script of benchmarks/ by its name, as a module."""
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, root / "benchmarks" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        found = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+        return found
+
+    return load
 
 
 @pytest.fixture(autouse=True)

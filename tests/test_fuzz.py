@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 
 @pytest.fixture(scope="module")
-def fuzz(root):
-    spec = importlib.util.spec_from_file_location("fuzz", root / "benchmarks" / "fuzz.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
+def fuzz(benchmark_script):
+    return benchmark_script("fuzz")
 
 
 def test_mutated_inputs_are_read_or_refused_in_words(fuzz):

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
 import re
 
 
-def test_the_tables_are_those_of_the_committed_runs(root):
-    spec = importlib.util.spec_from_file_location("readme_tables", root / "benchmarks" / "readme_tables.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_the_tables_are_those_of_the_committed_runs(root, benchmark_script):
+    script = benchmark_script("readme_tables")
     made, readme = script.tables(), (root / "README.md").read_text()
     assert all(text.count("\n") >= 4 for text in made.values())  # a head, a rule, two rows
     for name, text in made.items():

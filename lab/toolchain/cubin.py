@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
-_SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
-_SHT_NOBITS = 8
-_FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; the other formats keep their value in those 2 bytes
+SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
+SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
+SHT_NOBITS = 8
+FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; the other formats keep their value in those 2 bytes
 # EIATTR_* as nvdisasm names them
 _REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS, _KPARAM_INFO, _CTA_PER_CLUSTER = 0x2F, 0x12, 0x4C, 0x17, 0x3D
 
-_ENTRY = 0x10  # STO_CUDA_ENTRY in a symbol's st_other marks a kernel
+ENTRY = 0x10  # STO_CUDA_ENTRY in a symbol's st_other marks a kernel
 
 _RESERVED_SHARED = 1024
 """Where `.nv.shared.reserved.0` exists (sm_90 on), a kernel's own shared section counts the 1 KB that the
@@ -151,15 +151,20 @@ def sections(image: bytes) -> Iterator[Section]:
     segment_size, segment_count = struct.unpack_from("<HH", image, 0x36)  # e_phentsize, e_phnum
     if segments + segment_size * segment_count > len(image):
         raise IndexError("the program headers lie beyond the end")
-    headers = [_SECTION.unpack_from(image, table + index * entry_size) for index in range(count)]
-    names = _content(image, headers[names_index])
+    headers = [SECTION.unpack_from(image, table + index * entry_size) for index in range(count)]
+    names = content_of(image, headers[names_index])
     for header in headers:
-        yield Section(_string(names, header[0]), header[7], header[5], _content(image, header))
+        yield Section(_string(names, header[0]), header[7], header[5], content_of(image, header))
 
 
-def _content(image: bytes, header: tuple[int, ...]) -> bytes:
+def content_of(image: bytes, header: Sequence[int]) -> bytes:
+    """A section's bytes, by its header; empty where the file holds none.
+
+    Raises:
+        IndexError: the image is truncated.
+    """
     kind, offset, size = header[1], header[4], header[5]
-    if kind == _SHT_NOBITS:
+    if kind == SHT_NOBITS:
         return b""
     if offset + size > len(image):
         raise IndexError("a section lies beyond the end")
@@ -168,8 +173,8 @@ def _content(image: bytes, header: tuple[int, ...]) -> bytes:
 
 def _symbols(found: dict[str, Section]) -> Iterator[_Symbol]:
     names = found[".strtab"].content
-    for name, _, other, _, _, _ in _SYMBOL.iter_unpack(found[".symtab"].content):
-        yield _Symbol(_string(names, name), bool(other & _ENTRY))
+    for name, _, other, _, _, _ in SYMBOL.iter_unpack(found[".symtab"].content):
+        yield _Symbol(_string(names, name), bool(other & ENTRY))
 
 
 def _attributes(section: Section | None) -> Iterator[tuple[int, bytes]]:
@@ -178,7 +183,7 @@ def _attributes(section: Section | None) -> Iterator[tuple[int, bytes]]:
     while at + 4 <= len(content):
         kind, key, size = struct.unpack_from("<BBH", content, at)
         at += 4
-        if kind == _FORMAT_SIZED:
+        if kind == FORMAT_SIZED:
             yield key, content[at : at + size]
             at += size
         else:

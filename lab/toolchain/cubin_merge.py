@@ -22,14 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from lab.toolchain.cubin import ENTRY, FORMAT_SIZED, SECTION, SHT_NOBITS, SYMBOL, content_of
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
-_SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
-_SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _ET_EXEC, _EM_CUDA = 2, 190
-_SHT_SYMTAB, _SHT_STRTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL = 2, 3, 4, 8, 9
+_SHT_SYMTAB, _SHT_STRTAB, _SHT_RELA, _SHT_REL = 2, 3, 4, 9
 _SHF_INFO_LINK = 0x40
 _STT_FUNC, _STT_SECTION = 2, 3
-_ENTRY = 0x10  # STO_CUDA_ENTRY in st_other: a kernel
 _RESERVED_INDEX = 0xFF00  # SHN_LORESERVE: no section's number from here on
 _MOST_ALIGNED = 4096
 _NO_SYMBOL = 0xFFFFFFF0  # marks in a call graph, such as a call through a pointer, lie above it
@@ -49,7 +48,6 @@ _DROPPED = re.compile(
     rb"|\.rela?\.nv\.(?:constant\d+|global)(?:\.|\Z)"  # contents that the listing does not show
 )
 
-_SIZED = 0x04  # EIFMT_SVAL
 _INDEX_AND_VALUE = frozenset({0x11, 0x12, 0x23, 0x2F})  # FRAME_SIZE, MIN_STACK_SIZE, MAX_STACK_SIZE, REGCOUNT
 _EXTERNS, _PARAM_CBANK = 0x0F, 0x0A  # symbols alone; a symbol, an offset and a size
 _WITHOUT_SYMBOLS = frozenset(
@@ -175,9 +173,11 @@ def _part(cubin: bytes) -> Part:
     ident, kind, machine, version, flags = (*header[:4], header[7])
     if not ident.startswith(b"\x7fELF\x02\x01") or machine != _EM_CUDA or kind != _ET_EXEC:
         raise ValueError("not a linked 64-bit cubin")
-    headers = [_SECTION.unpack_from(cubin, header[6] + number * _SECTION.size) for number in range(header[12])]
-    names = _content(cubin, headers[header[13]])
-    every = [_Section(number, _string(names, one[0]), one, _content(cubin, one)) for number, one in enumerate(headers)]
+    headers = [SECTION.unpack_from(cubin, header[6] + number * SECTION.size) for number in range(header[12])]
+    names = content_of(cubin, headers[header[13]])
+    every = [
+        _Section(number, _string(names, one[0]), one, content_of(cubin, one)) for number, one in enumerate(headers)
+    ]
     table = next(section for section in every if section.name == b".symtab")
     strings = every[table.header[6]].content
     kept = tuple(section for section in every[1:] if _is_kept(section.name))
@@ -185,8 +185,8 @@ def _part(cubin: bytes) -> Part:
         raise ValueError("a section is aligned to more than a page")
     if not any(_CODE.match(section.name) for section in kept):
         raise ValueError("no machine code")
-    symbols = tuple((_string(strings, name), *rest) for name, *rest in _SYMBOL.iter_unpack(table.content))
-    if any(info & 0xF == _STT_FUNC and not other & _ENTRY for _, info, other, *_ in symbols):
+    symbols = tuple((_string(strings, name), *rest) for name, *rest in SYMBOL.iter_unpack(table.content))
+    if any(info & 0xF == _STT_FUNC and not other & ENTRY for _, info, other, *_ in symbols):
         raise ValueError("a function that is called: registers live at a call depend on all kernels of an image")
     if any(not name.isascii() for name in chain((s.name for s in kept), (symbol[0] for symbol in symbols))):
         raise ValueError("names beyond ASCII")
@@ -202,15 +202,6 @@ def _is_kept(name: bytes) -> bool:
     if _DROPPED.match(name):
         return False
     raise ValueError(f"an unknown section: {name.decode(errors='replace')}")
-
-
-def _content(cubin: bytes, header: tuple[int, ...]) -> bytes:
-    kind, offset, size = header[1], header[4], header[5]
-    if kind == _SHT_NOBITS:
-        return b""
-    if offset + size > len(cubin):
-        raise ValueError("a section lies beyond the end")
-    return cubin[offset : offset + size]
 
 
 def _string(table: bytes, offset: int) -> bytes:
@@ -261,7 +252,7 @@ def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes
     """The ELF image: header, contents, section headers; sections 1 to 3 are names, symbols' names and symbols."""
     names, strings = _Strings(), _Strings()
     fixed = [names.add(name) for name in (b".shstrtab", b".strtab", b".symtab")]
-    symbols = [_SYMBOL.pack(0, 0, 0, 0, 0, 0)]
+    symbols = [SYMBOL.pack(0, 0, 0, 0, 0, 0)]
     sections: list[tuple[tuple[int, ...], bytes]] = []
     next_section = 4
     for place, one in enumerate(parts):
@@ -275,7 +266,7 @@ def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes
                 symbol_of[number] = len(symbols)
                 renamed = _renamed(name, letters, section=info & 0xF == _STT_SECTION)
                 symbols.append(
-                    _SYMBOL.pack(strings.add(renamed), info, other, section_of.get(index, index), value, size)
+                    SYMBOL.pack(strings.add(renamed), info, other, section_of.get(index, index), value, size)
                 )
         numbers = _Numbers(one.symbol_table, section_of, symbol_of)
         for section in kept:
@@ -284,7 +275,7 @@ def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes
     tables = [
         ((fixed[0], _SHT_STRTAB, 0, 0, 0, 0, 0, 0, 1, 0), bytes(names.content)),
         ((fixed[1], _SHT_STRTAB, 0, 0, 0, 0, 0, 0, 1, 0), bytes(strings.content)),
-        ((fixed[2], _SHT_SYMTAB, 0, 0, 0, 0, 2, len(symbols), 8, _SYMBOL.size), b"".join(symbols)),
+        ((fixed[2], _SHT_SYMTAB, 0, 0, 0, 0, 2, len(symbols), 8, SYMBOL.size), b"".join(symbols)),
     ]
     return _written(parts[0].kind, [*tables, *sections])
 
@@ -338,7 +329,7 @@ def _attributes(content: bytes, numbers: _Numbers) -> Iterator[bytes]:
     at = 0
     while at < len(content):
         kind, key, size = struct.unpack_from("<BBH", content, at)
-        payload = content[at + 4 : at + 4 + size] if kind == _SIZED else b""
+        payload = content[at + 4 : at + 4 + size] if kind == FORMAT_SIZED else b""
         yield content[at : at + 4]
         yield _payload(kind, key, payload, numbers)
         at += 4 + len(payload)
@@ -347,26 +338,26 @@ def _attributes(content: bytes, numbers: _Numbers) -> Iterator[bytes]:
 def _payload(kind: int, key: int, payload: bytes, numbers: _Numbers) -> bytes:
     if key in _WITHOUT_SYMBOLS:
         return payload
-    if kind == _SIZED and (key in _INDEX_AND_VALUE or key == _PARAM_CBANK):
+    if kind == FORMAT_SIZED and (key in _INDEX_AND_VALUE or key == _PARAM_CBANK):
         (symbol,) = struct.unpack_from("<I", payload)
         return struct.pack("<I", numbers.symbol(symbol)) + payload[4:]
-    if kind == _SIZED and key == _EXTERNS:
+    if kind == FORMAT_SIZED and key == _EXTERNS:
         return b"".join(struct.pack("<I", numbers.symbol(symbol)) for (symbol,) in struct.iter_unpack("<I", payload))
     raise ValueError(f"an unknown attribute: {key:#x}")
 
 
 def _written(kind: _Kind, sections: Iterable[tuple[tuple[int, ...], bytes]]) -> bytes:
-    body, headers = bytearray(_HEADER.size), [bytes(_SECTION.size)]
+    body, headers = bytearray(_HEADER.size), [bytes(SECTION.size)]
     for (name, type_, flags, address, _, size, link, info, alignment, entry), content in sections:
         body += bytes(-len(body) % max(1, alignment))
-        length = size if type_ == _SHT_NOBITS else len(content)
-        headers.append(_SECTION.pack(name, type_, flags, address, len(body), length, link, info, alignment, entry))
+        length = size if type_ == SHT_NOBITS else len(content)
+        headers.append(SECTION.pack(name, type_, flags, address, len(body), length, link, info, alignment, entry))
         body += content
     body += bytes(-len(body) % 8)
     ident, type_of_file, machine, version, flags, _ = kind
     _HEADER.pack_into(
         body, 0, ident, type_of_file, machine, version, 0, 0, len(body), flags,
-        _HEADER.size, 0, 0, _SECTION.size, len(headers), 1,
+        _HEADER.size, 0, 0, SECTION.size, len(headers), 1,
     )  # fmt: skip
     return bytes(body) + b"".join(headers)
 

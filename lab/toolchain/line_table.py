@@ -10,10 +10,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.toolchain.cubin import sections
+from lab.toolchain.cubin import SYMBOL, sections
 
 _RELA, _REL = struct.Struct("<QQq"), struct.Struct("<QQ")
-_SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _END_SEQUENCE, _SET_ADDRESS = 1, 2  # extended opcodes; NVIDIA's own, for inlined calls, say how long they are
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
@@ -58,7 +57,7 @@ def _relocations(found: Mapping[str, bytes], order: Sequence[str]) -> dict[int, 
     for layout, section in ((_RELA, ".rela.debug_line"), (_REL, ".rel.debug_line")):
         if section in found:
             for offset, info, *_ in layout.iter_unpack(found[section]):
-                name, _, _, index, _, _ = _SYMBOL.unpack_from(symbols, (info >> 32) * _SYMBOL.size)
+                name, _, _, index, _, _ = SYMBOL.unpack_from(symbols, (info >> 32) * SYMBOL.size)
                 text = order[index] if index < len(order) else ""
                 own = names[name : names.index(b"\0", name)].decode()
                 places[offset] = (text if text.startswith(".text.") else own).removeprefix(".text.")

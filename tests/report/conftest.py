@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import itertools
 import sys
 from collections import Counter
@@ -368,9 +367,6 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def script(root):
+def script(benchmark_script):
     """`benchmarks/publish.py`."""
-    spec = importlib.util.spec_from_file_location("publish", root / "benchmarks" / "publish.py")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return benchmark_script("publish")

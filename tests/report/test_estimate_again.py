@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
 
 import pytest
@@ -25,26 +23,19 @@ archs: [sm_90]
 """
 
 
-def loaded(root, name):
-    spec = importlib.util.spec_from_file_location(name, root / "benchmarks" / f"{name}.py")
-    found = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
 class Silent:
     def __getattr__(self, name):
         return lambda *_args, **_options: None
 
 
 @pytest.fixture
-def report(root, tmp_path):
+def report(benchmark_script, tmp_path):
     """A published run whose estimates are wrong, and the first of whose variants was other machine code."""
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
     running.run(tmp_path / "small.yaml", running.Options(output=tmp_path / "run", measure=False), Silent())
     with Store(tmp_path / "run") as store:
         right = store.records()
-    loaded(root, "publish").publish(tmp_path / "run", tmp_path / "published")
+    benchmark_script("publish").publish(tmp_path / "run", tmp_path / "published")
     file = tmp_path / "published" / "records.json"
     made = json.loads(file.read_text())
     for record in made["records"]:
@@ -54,8 +45,8 @@ def report(root, tmp_path):
     return right
 
 
-def test_predictions_are_made_again_and_the_rest_stays(root, tmp_path, report):
-    script = loaded(root, "estimate_again")
+def test_predictions_are_made_again_and_the_rest_stays(benchmark_script, tmp_path, report):
+    script = benchmark_script("estimate_again")
     facts = script.run_again(tmp_path / "published", tmp_path / "again", experiments=tmp_path, jobs=1)
     with Store(tmp_path / "again") as store:
         found = {record.variant: record for record in store.records()}
@@ -70,22 +61,22 @@ def test_predictions_are_made_again_and_the_rest_stays(root, tmp_path, report):
     assert (tmp_path / "again" / "index.html").exists()
 
 
-def test_the_wrong_estimates_were_there(root, tmp_path, report):
-    _, found = loaded(root, "estimate_again").published(tmp_path / "published")
+def test_the_wrong_estimates_were_there(benchmark_script, tmp_path, report):
+    _, found = benchmark_script("estimate_again").published(tmp_path / "published")
     assert [record.estimate for record in found] == [Estimate(1.0, 1.0, {})] * len(report)
 
 
-def test_a_report_without_records_says_so(root, tmp_path):
+def test_a_report_without_records_says_so(benchmark_script, tmp_path):
     with pytest.raises(SystemExit, match=r"no records\.json"):
-        loaded(root, "estimate_again").published(tmp_path)
+        benchmark_script("estimate_again").published(tmp_path)
 
 
-def test_a_report_of_an_earlier_form_says_so(root, tmp_path):
+def test_a_report_of_an_earlier_form_says_so(benchmark_script, tmp_path):
     (tmp_path / "records.json").write_text('{"run": {}, "records": []}')
     with pytest.raises(SystemExit, match="earlier form"):
-        loaded(root, "estimate_again").published(tmp_path)
+        benchmark_script("estimate_again").published(tmp_path)
 
 
-def test_a_run_directory_is_not_overwritten(root, tmp_path):
+def test_a_run_directory_is_not_overwritten(benchmark_script, tmp_path):
     with pytest.raises(SystemExit, match="there already"):
-        loaded(root, "estimate_again").run_again(tmp_path, tmp_path)
+        benchmark_script("estimate_again").run_again(tmp_path, tmp_path)
