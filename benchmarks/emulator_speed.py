@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.emulator import launch
-from lab.isa.ptx import read_ptx
+from lab.emulator.api import launch
+from lab.isa.ptx.module import read_ptx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "emulator"))

@@ -23,21 +23,24 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from lab import __version__, environment, records, workers
-from lab.building import BuildFailure, Built, build, build_task
-from lab.emulation import EmulationTask
-from lab.estimation import EstimateTask, execute
-from lab.experiment import Experiment, Point
-from lab.experiment.load import from_text
-from lab.kernels import complete
-from lab.launches import launches
-from lab.pipeline import Pace
-from lab.plan import Planned, plan
-from lab.report import render
-from lab.store import EmulationRecord, RunRecord, StepRecord, Store, VariantRecord
+from lab import __version__
+from lab.base import environment, workers
+from lab.experiment.load import Experiment, from_text
+from lab.experiment.space import Point
+from lab.experiment.variants import Planned, plan
+from lab.predict.schedulers.estimate import Pace
+from lab.report.render import render
+from lab.stages import records
+from lab.stages.build import BuildFailure, Built, build, build_task
+from lab.stages.emulate import EmulationTask
+from lab.stages.estimate import EstimateTask, execute
 from lab.store.codec import RUN, VARIANT
-from lab.toolchain import toolchain
+from lab.store.database import Store
+from lab.store.model import EmulationRecord, RunRecord, StepRecord, VariantRecord
+from lab.templates.front_matter import complete
+from lab.templates.launches import launches
 from lab.toolchain.base import Toolchain
+from lab.toolchain.select import toolchain
 
 ROOT = Path(__file__).parents[1]
 _TOGETHER = 8

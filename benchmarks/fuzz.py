@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from lab import kernels
-from lab.errors import LabError, Location
-from lab.experiment import expand
+from lab.base.errors import LabError, Location
+from lab.base.expressions import evaluate
 from lab.experiment.load import from_text
-from lab.expressions import evaluate
+from lab.experiment.space import expand
 from lab.isa.mix import kernel_mix
-from lab.isa.ptx import read_ptx
-from lab.isa.sass import read_sass
-from lab.launches import launches
-from lab.toolchain.line_table import LineTable, line_table
-from lab.toolchain.sass_json import sass_json
-from lab.tune.load import from_text as read_groups
-from lab.tune.protocol import candidate
+from lab.isa.ptx.module import read_ptx
+from lab.isa.sass.module import read_sass
+from lab.templates import front_matter
+from lab.templates.launches import launches
+from lab.toolchain.cubin.lines import LineTable, line_table
+from lab.toolchain.disassembly.sass_json import sass_json
+from lab.tuning.choose.protocol import candidate
+from lab.tuning.file.load import from_text as read_groups
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 10
@@ -87,11 +87,11 @@ def read_tuning(content: bytes, folder: Path) -> object:
 def read_template(content: bytes, folder: Path) -> object:
     """A template, rendered with its defaults."""
     (folder / "fuzz.cu.j2").write_bytes(content)
-    template = kernels.load("fuzz.cu.j2", (folder, ROOT / "kernel_src"))
+    template = front_matter.load("fuzz.cu.j2", (folder, ROOT / "kernel_src"))
     problem = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "layout": "nn", "lda": 64, "ldb": 64, "ldc": 64}
-    parameters = kernels.complete(template, {})
+    parameters = front_matter.complete(template, {})
     launches(template, parameters, problem)
-    return kernels.render(template, parameters, problem)
+    return front_matter.render(template, parameters, problem)
 
 
 def read_expression(content: bytes, folder: Path) -> object:

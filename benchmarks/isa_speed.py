@@ -16,8 +16,8 @@ from pathlib import Path
 
 from lab.isa.mix import module_mix
 from lab.isa.model import Module
-from lab.isa.ptx import read_ptx
-from lab.isa.sass import read_sass
+from lab.isa.ptx.module import read_ptx
+from lab.isa.sass.module import read_sass
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "isa" / "golden"
 SIZE = 1_000_000

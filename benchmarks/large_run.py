@@ -22,8 +22,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from lab.measurement import CardState, Measurement, Samples
-from lab.store import Store, record_to_text
+from lab.measured.timing import CardState, Measurement, Samples
+from lab.store.codec import record_to_text
+from lab.store.database import Store
 
 SPACE = """question: How long does it take to list ten thousand variants?
 operator: gemm
@@ -72,8 +73,8 @@ def list_variants(folder: Path) -> int:
     """List a space about as large, as `lab inspect` does."""
     from rich.console import Console  # noqa: PLC0415 - each step pays for its own imports alone
 
-    from lab.inspection import variants  # noqa: PLC0415
-    from lab.terminal import print_variants  # noqa: PLC0415
+    from lab.cli.inspect import variants  # noqa: PLC0415
+    from lab.cli.terminal import print_variants  # noqa: PLC0415
 
     file = folder / "space.yaml"
     file.write_text(f"{SPACE}search: {{sample: 10000}}\n")
@@ -91,7 +92,7 @@ def resume(folder: Path) -> int:
 
 def report(folder: Path) -> int:
     """Draw the report; the page's bytes."""
-    from lab.report import render  # noqa: PLC0415
+    from lab.report.render import render  # noqa: PLC0415
 
     with Store(folder) as store:
         return render(store)[0].stat().st_size

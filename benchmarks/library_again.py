@@ -15,18 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab import __version__, environment, workers
+from lab import __version__
+from lab.base import environment, workers
+from lab.hardware.gpus import Gpu, gpu_for
 from lab.library.logic import evaluate
-from lab.limits import Gpu, gpu_for
-from lab.report import tuning as report
-from lab.toolchain import toolchain
-from lab.tune.load import Group, Tuning, load
-from lab.tune.protocol import Candidate
-from lab.tune.store import TuningStore
-from lab.tune.values import KernelFacts
+from lab.report.tuning import render as report
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import KernelFacts
+from lab.toolchain.select import toolchain
 from lab.tuning.bench import Ledger, Predicted
+from lab.tuning.choose.protocol import Candidate
+from lab.tuning.file.load import Group, Tuning, load
 from lab.tuning.final import Run, final_of, grow, held_out, noted
-from lab.tuning.workshop import Kernel, Workshop
+from lab.tuning.kernels import Kernel, Workshop
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from publish import publish  # the module beside this one
 from ruamel.yaml import YAML
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 
 ROOT = Path(__file__).resolve().parents[1]
 _GRACE_S = 30

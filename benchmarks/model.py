@@ -20,10 +20,10 @@ import pandas as pd
 from estimate_again import published
 from scipy.stats import spearmanr
 
-from lab.report.figures import by_problem, estimated, measured
-from lab.report.model import loss
-from lab.run import Options, run
-from lab.store import Status, VariantRecord
+from lab.report.facts.agreement import loss
+from lab.runs.pipeline import Options, run
+from lab.store.figures import by_problem, estimated, measured
+from lab.store.model import Status, VariantRecord
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "model.md"
@@ -72,7 +72,7 @@ A ceiling says what a kernel cannot exceed. The estimate says what it would reac
 SASS on an SM with its resident warps, cycle by cycle, and adds what a launch takes besides.
 
 - The compiler's own scheduling bits decide when an instruction may issue: the stall that covers fixed latencies, and
-  the barriers that memory instructions raise and others wait for (`lab/isa/control.py`).
+  the barriers that memory instructions raise and others wait for (`lab/isa/sass/control.py`).
 - Each of a sub-partition's two register banks (register number modulo 2) delivers a register a cycle. An arithmetic
   instruction issues when all that it reads, beyond what `.reuse` kept for it, comes within three cycles; another
   warp's instruction empties the operand cache.
@@ -95,7 +95,7 @@ There is no estimate for a loop that waits for an mbarrier and asks for no bulk 
 does), for bulk copies that more than one warp of a block asks for, and for loops that use tensor cores.
 
 Every cycle in which nothing issues belongs to what the first warp waits for, so the estimate also says where the cycles
-go. On the page of a run both stand beside the measurement. `lab/pipeline/machine.py` says where each constant comes
+go. On the page of a run both stand beside the measurement. `lab/hardware/latencies.py` says where each constant comes
 from; all kernels share them. The estimate takes the GPU's highest SM clock: it cannot know which one power allows.
 
 ## What the figures are worth

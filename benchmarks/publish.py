@@ -21,10 +21,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.report import render
-from lab.store import Store, record_to_json
-from lab.tune.store import FILE as TUNING
-from lab.tune.store import Stage, TuningStore
+from lab.report.render import render
+from lab.store.codec import record_to_json
+from lab.store.database import Store
+from lab.store.tuning import FILE as TUNING
+from lab.store.tuning import Stage, TuningStore
 
 MOST_BYTES = 4 * 2**20
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lab.report import style
+from lab.report.charts import style
 
 ROOT = Path(__file__).parents[1]
 H200 = ROOT / "reports" / "h200"

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import dispatch
-from lab.library.logic import Grid, Logic, Size, build
+from lab.base.sizes import Size
+from lab.library import dispatch
+from lab.library.logic import Grid, Logic, build
 
 REPETITIONS = 7
 ALONG = [16 * (1 + i * (i + 1) // 2) for i in range(27)]

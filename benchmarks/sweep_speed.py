@@ -11,11 +11,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab import workers
-from lab.batches import Batches
-from lab.building import Built, build_task
-from lab.experiment import expand, load
-from lab.plan import plan, toolchains
+from lab.base import workers
+from lab.experiment.load import load
+from lab.experiment.space import expand
+from lab.experiment.variants import plan, toolchains
+from lab.stages.batches import Batches
+from lab.stages.build import Built, build_task
 
 ROOT = Path(__file__).parents[1]
 

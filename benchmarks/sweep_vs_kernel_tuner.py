@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lab.experiment import Experiment, Point
+    from lab.experiment.load import Experiment
+    from lab.experiment.space import Point
 
 SPACE = """question: How fast is a sweep?
 operator: gemm
@@ -68,7 +69,7 @@ class Clock:
 
 def with_lab(file: Path, folder: Path) -> tuple[int, float]:
     """Variants that lab verified and measured, and seconds for each; prints where the time went."""
-    from lab.run import Options, run  # noqa: PLC0415 - every worker process imports this module
+    from lab.runs.pipeline import Options, run  # noqa: PLC0415 - every worker process imports this module
 
     clock = Clock()
     outcome = run(file, Options(output=folder, emulate=False), clock)
@@ -90,9 +91,9 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
     import numpy as np  # noqa: PLC0415 - see above
     from kernel_tuner import tune_kernel  # noqa: PLC0415 - an extra of its own
 
-    from lab import kernels  # noqa: PLC0415
-    from lab.launches import launches  # noqa: PLC0415
     from lab.operators.gemm import Gemm  # noqa: PLC0415
+    from lab.templates import front_matter  # noqa: PLC0415
+    from lab.templates.launches import launches  # noqa: PLC0415
 
     gemm, problem = Gemm(), experiment.problems[0].values
     inputs = gemm.inputs(problem, 0)
@@ -107,7 +108,7 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
 
     def source(parameters: dict[str, int]) -> str:
         point = points[parameters["code"] // 2048]
-        return kernels.render(point.kernel.template, point.parameters, problem)
+        return front_matter.render(point.kernel.template, point.parameters, problem)
 
     # one tunable that names the variant and, for the restriction, its threads; the source decides the rest
     codes = [2048 * index + step.block[0] for index, step in enumerate(steps)]
@@ -137,7 +138,8 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
 
 def main() -> None:
     """Run both, print the ratios."""
-    from lab.experiment import expand, load  # noqa: PLC0415
+    from lab.experiment.load import load  # noqa: PLC0415
+    from lab.experiment.space import expand  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variants", type=int, default=240)

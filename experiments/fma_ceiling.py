@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lab.errors import UserError
-from lab.expressions import Scalar
-from lab.measurement import Merit
+from lab.base.errors import UserError
+from lab.base.expressions import Scalar
+from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Inputs
 
 _LARGEST = 8

@@ -1,5 +1,5 @@
 """`python -m lab`."""
 
-from lab.cli import main
+from lab.cli.main import main
 
 main()

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from lab.measured.timing import Merit
+from lab.predict.bounds import Bound
+from lab.store.database import Store
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(Path(__file__).parent))  # for what the tests of several rooms share
+SUPPORT = str(Path(__file__).parent / "support")
+sys.path.insert(0, SUPPORT)  # what the tests of several rooms share; worker processes must find it, too
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SUPPORT, os.environ.get("PYTHONPATH")]))
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +47,47 @@ def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds are cached for one test session, and never among the user's."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[str], Store]:
+    import written_runs  # noqa: PLC0415 - after the path is set
+
+    return lambda what: written_runs.make_store(tmp_path, what)
+
+
+@pytest.fixture
+def counting_bytes() -> Callable[[Store], Store]:
+    """The same run, of an operator whose throughput counts bytes."""
+
+    def counting(store: Store) -> Store:
+        for position, record in enumerate(store.records()):
+            bounds = (Bound("DRAM", 410.0, "201 MB at 4800 GB/s", 4800.0),)
+            prediction = replace(record.prediction, bounds=bounds, peak_gb_s=4800.0)
+            store.write(replace(record, merit=Merit.BANDWIDTH, prediction=prediction), position)
+        return store
+
+    return counting
+
+
+@pytest.fixture(scope="session")
+def make_at() -> Callable[[Path, str], Store]:
+    import written_runs  # noqa: PLC0415 - after the path is set
+
+    return written_runs.make_store
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run directory of kernels with known faults and costs, executed on the CPU."""
+    import planted as kernels  # noqa: PLC0415 - after the path is set
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        return kernels.execute(tmp_path_factory.mktemp("planted"))
+
+
+@pytest.fixture(scope="session")
+def script(benchmark_script):
+    """`benchmarks/publish.py`."""
+    return benchmark_script("publish")

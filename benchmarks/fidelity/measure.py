@@ -18,20 +18,23 @@ from pathlib import Path
 
 import numpy as np
 
-from lab import emulation, emulator
-from lab.emulator import Buffer, Emulation
-from lab.emulator.results import MemoryCount
-from lab.experiment import expand, load
-from lab.gpu.ncu import ProfilerError, collect, version
+from lab.emulator.api import launch
+from lab.emulator.program import Program
+from lab.emulator.results import Buffer, Emulation, MemoryCount
+from lab.experiment.load import load
+from lab.experiment.space import expand
+from lab.experiment.variants import plan, toolchains
+from lab.gpu.counters.ncu import ProfilerError, collect, version
 from lab.isa.model import Module
-from lab.launches import launches
-from lab.plan import plan, toolchains
-from lab.toolchain import build, toolchain
+from lab.isa.ptx.module import read_ptx
+from lab.stages import emulate
+from lab.templates.launches import launches
 from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import build, toolchain
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "tests" / "emulator")]
+sys.path[:0] = [str(HERE), str(ROOT / "tests" / "support")]
 
 import cases  # noqa: E402
 import compiling  # noqa: E402
@@ -96,7 +99,7 @@ def emulated_figures(done: Emulation) -> dict[str, int]:
 
 
 class _Recorder:
-    """Stands in for `emulator.launch`: keeps what was launched, and its counts."""
+    """Stands in for `launch`: keeps what was launched, and its counts."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[object, ...]] = []
@@ -112,9 +115,9 @@ class _Recorder:
         dynamic_shared_bytes: int = 0,
     ) -> Emulation:
         before = [_plain(value) for value in args]
-        done = emulator.api.launch(ptx, kernel, grid, block, args, dynamic_shared_bytes=dynamic_shared_bytes)
-        module = emulator.api.read_ptx(ptx) if isinstance(ptx, str) else ptx
-        types = emulator.program.Program(module, kernel).kernel.parameters
+        done = launch(ptx, kernel, grid, block, args, dynamic_shared_bytes=dynamic_shared_bytes)
+        module = read_ptx(ptx) if isinstance(ptx, str) else ptx
+        types = Program(module, kernel).kernel.parameters
         values = tuple(
             value if isinstance(value, np.ndarray) else _scalar(value, parameter.type)
             for value, parameter in zip(before, types, strict=True)
@@ -144,12 +147,12 @@ def _three(size: Size) -> tuple[int, int, int]:
 
 def recorded(group: str, name: str, cubin: bytes, execute: Callable[[], object]) -> Iterator[Compared]:
     """What `execute` launches in the emulator."""
-    recorder, kept = _Recorder(), (emulator.launch, cases.launch)
-    emulator.launch = cases.launch = recorder
+    recorder, kept = _Recorder(), (emulate.launch, cases.launch)
+    emulate.launch = cases.launch = recorder
     try:
         execute()
     finally:
-        emulator.launch, cases.launch = kept
+        emulate.launch, cases.launch = kept
     for kernel, grid, block, shared, values, done in recorder.seen:
         yield Compared(Prepared(name, cubin, kernel, grid, block, shared, values), group, emulated_figures(done))
 
@@ -157,13 +160,13 @@ def recorded(group: str, name: str, cubin: bytes, execute: Callable[[], object])
 def pattern_launches() -> Iterator[Compared]:
     """One launch a pattern."""
     made = build(toolchain("nvrtc"), CompileRequest(patterns.source(), "patterns.cu", "sm_90")).build
-    module = emulator.api.read_ptx(made.ptx)
+    module = read_ptx(made.ptx)
     data, out = np.zeros(patterns.GLOBAL_BYTES, np.uint8), np.zeros(patterns.LANES, np.uint32)
     for pattern in patterns.patterns():
         args = (np.concatenate([pattern.offsets, pattern.sources]), data, out)
-        done = emulator.launch(module, pattern.kernel, 1, patterns.LANES, args, check=False)
-        launch = Prepared(pattern.name, made.cubin, pattern.kernel, (1, 1, 1), (patterns.LANES, 1, 1), 0, args)
-        yield Compared(launch, pattern.kernel, emulated_figures(done))
+        done = launch(module, pattern.kernel, 1, patterns.LANES, args, check=False)
+        prepared = Prepared(pattern.name, made.cubin, pattern.kernel, (1, 1, 1), (patterns.LANES, 1, 1), 0, args)
+        yield Compared(prepared, pattern.kernel, emulated_figures(done))
 
 
 def ladder_launches() -> Iterator[Compared]:
@@ -178,11 +181,9 @@ def ladder_launches() -> Iterator[Compared]:
         made = build(planned.toolchain, planned.request).build
         for problem in (small, experiment.operator.problem(awkward)):
             launched = launches(planned.point.kernel.template, planned.point.parameters, problem)
-            task = emulation.EmulationTask(launched, experiment.operator_reference, problem, experiment.seed, {})
+            task = emulate.EmulationTask(launched, experiment.operator_reference, problem, experiment.seed, {})
             name = f"{planned.point.kernel.name}, {problem['m']} x {problem['n']} x {problem['k']}"
-            yield from recorded(
-                "ladder", name, made.cubin, lambda task=task, ptx=made.ptx: emulation.emulate(task, ptx)
-            )
+            yield from recorded("ladder", name, made.cubin, lambda task=task, ptx=made.ptx: emulate.emulate(task, ptx))
 
 
 def family_launches() -> Iterator[Compared]:

@@ -23,8 +23,8 @@ from pathlib import Path
 import measure  # the module beside this one
 
 from lab.emulator import api
-from lab.toolchain import build, toolchain
 from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import build, toolchain
 
 import cases  # isort: skip  found through `measure`, which knows where the tests are
 import compiling  # isort: skip

@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 <!-- made by benchmarks/fidelity/write.py; do not edit -->
 # How far the emulator's counts agree with hardware
 
-The emulator executes PTX and counts requests, wavefronts and sectors by rules (`lab/emulator/traffic.py`). Here the
+The emulator executes PTX and counts requests, wavefronts and sectors by rules (`lab/hardware/memory.py`). Here the
 same launches were counted by Nsight Compute on a GPU, and the two are set side by side. Counts are compared exactly;
 nothing is scaled or fitted a launch at a time.
 

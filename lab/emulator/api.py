@@ -9,22 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lab.emulator.operations  # noqa: F401  fills the table of operations
-from lab.emulator import operands, tensormaps
-from lab.emulator.checks import Findings
-from lab.emulator.clusters import cluster_blocks
-from lab.emulator.counters import Counters, summary
+from lab.base.errors import UserError
+from lab.emulator import operands
 from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
 from lab.emulator.machine import Launch, StepBudgetSpent, run_batches
-from lab.emulator.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
+from lab.emulator.memory import tensormaps
+from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
+from lab.emulator.memory.shadow import Shadow
 from lab.emulator.operations.base import DTYPES
 from lab.emulator.program import Program, align_of, size_of
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMap
-from lab.emulator.shadow import Shadow
-from lab.errors import UserError
+from lab.emulator.tally import Counters, summary
+from lab.emulator.waiting.clusters import cluster_blocks
 from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
-from lab.isa.ptx import read_ptx
+from lab.isa.ptx.module import read_ptx
 
 Array = NDArray[Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.errors import UserError, did_you_mean
 from lab.emulator.results import Buffer
-from lab.errors import UserError, did_you_mean
 
 _TYPES = {
     **{

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 
 
 class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public word for this outcome

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
-from lab.emulator.access import MemoryUnit
-from lab.emulator.barriers import Barriers
 from lab.emulator.binding import Binder
-from lab.emulator.checks import Findings
 from lab.emulator.control import Block, is_wait
-from lab.emulator.counters import Counters
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.mbarriers import Mbarriers
-from lab.emulator.memory import AddressSpace
+from lab.emulator.findings import Findings
+from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.operations.move import special_registers
 from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee, text_of
 from lab.emulator.registers import RegisterFile
-from lab.isa.constants import WARP_SIZE
+from lab.emulator.tally import Counters
+from lab.emulator.waiting.barriers import Barriers
+from lab.emulator.waiting.mbarriers import Mbarriers
 
 Array = NDArray[Any]
 Stack = tuple[int, ...]

@@ -1,13 +1,13 @@
-"""Operands as the machine needs them: names, addresses and literals, from `lab.isa.operands`."""
+"""Operands as the machine needs them: names, addresses and literals, from `lab.isa.ptx.operands`."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
 
-from lab.errors import ReaderError
-from lab.isa import operands as isa
-from lab.isa.constants import integer
+from lab.base.errors import ReaderError
+from lab.isa.ptx import operands as isa
+from lab.isa.ptx.constants import integer
 
 __all__ = ["Address", "FloatBits", "address", "elements", "integer", "literal", "symbol"]
 

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import networkx as nx
 
+from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
 from lab.emulator.control import Block, split, weak_topological_order
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.operations.base import DTYPES
-from lab.errors import UserError, did_you_mean
 from lab.isa.model import Function, Instruction, Module, Variable
 
 IGNORED_CALLS = ("vprintf",)

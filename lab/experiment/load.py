@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import kernels, yamlfile
-from lab.errors import Location, UserError, did_you_mean
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import Scalar, names_in
 from lab.experiment.problems import Problem, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, ProfileModel, SearchModel
-from lab.expressions import Scalar, names_in
-from lab.operators import Operator, operator
+from lab.operators.base import Operator
+from lab.operators.builtin import operator
+from lab.templates import front_matter
 
 BASELINES = ("cublas", "copy", "torch", "triton")
 """Baselines by name; `lab.gpu` runs them."""
@@ -31,7 +33,7 @@ class KernelEntry:
     """
 
     name: str
-    template: kernels.Template
+    template: front_matter.Template
     axes: Mapping[str, tuple[Scalar, ...]]
     constraints: tuple[tuple[str, Location], ...]
 
@@ -166,9 +168,9 @@ def _kernels(raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfil
 
 def _kernel(i: int, raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfile.Document) -> KernelEntry:
     entry, place = raw.kernels[i], ("kernels", i)
-    template = kernels.load(
+    template = front_matter.load(
         entry.template,
-        kernels.search_path(Path(document.file).parent),
+        front_matter.search_path(Path(document.file).parent),
         at=document.at(*place, "template"),
         key=yamlfile.dotted((*place, "template")),
     )
@@ -180,7 +182,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[Problem, ...], document: 
             found=entry.template,
             accepted=f"a template for the operator {raw.operator!r}",
         )
-    refused = [kernels.unsupported(template, problem.values) for problem in wanted]
+    refused = [front_matter.unsupported(template, problem.values) for problem in wanted]
     if refused[0] and all(refused):  # where it supports some of the problems, the others are left out
         field, values = refused[0]
         raise UserError(
@@ -199,7 +201,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[Problem, ...], document: 
 
 
 def _axes(
-    entry: KernelModel, template: kernels.Template, document: yamlfile.Document, place: tuple[str, int]
+    entry: KernelModel, template: front_matter.Template, document: yamlfile.Document, place: tuple[str, int]
 ) -> Mapping[str, tuple[Scalar, ...]]:
     declared = template.declares.parameters
     axes: dict[str, tuple[Scalar, ...]] = {}
@@ -230,7 +232,7 @@ def _axes(
 
 def _constraints(
     entry: KernelModel,
-    template: kernels.Template,
+    template: front_matter.Template,
     wanted: tuple[Problem, ...],
     document: yamlfile.Document,
     place: tuple[str, int],

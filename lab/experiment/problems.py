@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lab import yamlfile
-from lab.errors import UserError
+from lab.base import yamlfile
+from lab.base.errors import UserError
+from lab.base.expressions import Scalar
+from lab.base.yamlfile import Document, Key
 from lab.experiment.schema import ExperimentFile
-from lab.expressions import Scalar
-from lab.operators import Operator
-from lab.yamlfile import Document, Key
+from lab.operators.base import Operator
 
 NAMED = ("name", "emulate")
 """Keys of a problem in a list that are none of the operator's."""

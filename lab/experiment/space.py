@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lab import kernels
-from lab.errors import Location, UserError
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar, evaluate
 from lab.experiment.load import Experiment, KernelEntry
 from lab.experiment.problems import Problem, show
-from lab.expressions import Scalar, evaluate
+from lab.templates import front_matter
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps want `--max-variants`, so that a list too many does not cost a night."""
@@ -210,14 +210,14 @@ def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Probl
 
 def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> str:
     """Why a combination is no point; empty where it is one."""
-    refused = kernels.unsupported(kernel.template, problem.values)
+    refused = front_matter.unsupported(kernel.template, problem.values)
     if refused:
         return f"{kernel.template.name} supports {refused[0]} {', '.join(map(str, refused[1]))} alone"
-    names = {**problem.values, **kernels.expression_names(kernel.template, parameters)}
+    names = {**problem.values, **front_matter.expression_names(kernel.template, parameters)}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):
             return expression
-    requirement = kernels.unmet(kernel.template, parameters, problem.values)
+    requirement = front_matter.unmet(kernel.template, parameters, problem.values)
     return f"{requirement.that} ({requirement.because})" if requirement else ""
 
 

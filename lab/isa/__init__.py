@@ -1,1 +1,1 @@
-"""PTX and SASS: readers, control flow, loops, instruction classes and the mix. Useful alone."""
+"""PTX and SASS: control flow, loops, instruction classes and the mix."""

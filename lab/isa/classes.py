@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from lab.isa.constants import integer
 from lab.isa.model import InstructionClass as C
 from lab.isa.model import Isa
+from lab.isa.ptx.constants import integer
 
 Modifiers = tuple[str, ...]
 Rule = Callable[[Modifiers], C]

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.isa.asides import asides
 from lab.isa.cfg import ControlFlow, control_flow
 from lab.isa.classes import load_bytes
 from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
+from lab.isa.sass.asides import asides
 
 _FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, InstructionClass.BULK_COPY})
 
@@ -84,7 +84,7 @@ class LoopMix:
         last_line: Last listing line of the body.
         lines: The listing lines of the body, as closed ranges (a body need not be contiguous).
         live_registers: SASS: most live general-purpose registers within; None in PTX.
-        aside: SASS: instructions of the body that are not on every warp's path (`lab.isa.asides`).
+        aside: SASS: instructions of the body that are not on every warp's path (`lab.isa.sass.asides`).
     """
 
     label: str

@@ -10,7 +10,7 @@ import numpy as np
 from jinja2 import nodes
 from numpy.typing import NDArray
 
-from lab.errors import Location
+from lab.base.errors import Location
 from lab.library.package import LibraryKernel
 from lab.library.specialise import tree, unsupported
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from lab.errors import UserError
-from lab.kernels import ELEMENT_BYTES
+from lab.base.errors import UserError
 from lab.library.logic import LARGEST, SPLIT_AXES, VECTOR
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
 from lab.library.specialise import to_c
+from lab.templates.front_matter import ELEMENT_BYTES
 
 _REAL = {"float32": "float", "float64": "double"}
 _C_TYPES = {**_REAL, "int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "uint64": "uint64_t"}

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
-from lab.library.logic import VECTOR, Grid, Size
+from lab.base.sizes import Size
+from lab.library.logic import VECTOR, Grid
 
 LEAST_TIMES = 12
 """A kernel with fewer measured times has no stair to speak of, and is not looked at between sizes."""

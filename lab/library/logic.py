@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.errors import UserError
-
-Size = tuple[int, int, int]
-"""m, n, k."""
+from lab.base.errors import UserError
+from lab.base.sizes import Size
 
 AXES = ("m", "n", "k")
 VECTOR = 4

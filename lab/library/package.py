@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from lab.errors import Location, UserError
-from lab.expressions import Scalar
-from lab.kernels import ELEMENT_BYTES, TENSOR_MAP
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar
 from lab.library.logic import Logic, Loss
+from lab.templates.front_matter import ELEMENT_BYTES, TENSOR_MAP
 
 SCHEMA = 2
 """Raised when the JSON's shape changes; another version is refused, never misread."""

@@ -1,8 +1,8 @@
 """A template's launches for one kernel and every size: expressions in which only the sizes are left.
 
 A front matter's expressions know parameters and problem; here all of these but sizes and factors become numbers, and
-what depends on them alone is computed. What is left is Jinja text again, which `lab.expressions` evaluates, and which
-`to_c` writes in C; both mean 64-bit integers, with `//` and `%` rounding towards minus infinity.
+what depends on them alone is computed. What is left is Jinja text again, which `lab.base.expressions` evaluates, and
+which `to_c` writes in C; both mean 64-bit integers, with `//` and `%` rounding towards minus infinity.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from jinja2 import nodes
 
-from lab.errors import Location, UserError
-from lab.expressions import Scalar, environment, evaluate, names_in
-from lab.kernels import Template, compile_time_names
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar, environment, evaluate, names_in
 from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch
+from lab.templates.front_matter import Template, compile_time_names
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
 _INFIX: dict[type[nodes.BinExpr], str] = {
@@ -69,7 +69,7 @@ def kernel(
         LibraryBuffer(key, buffer.type.replace("T", dtype), fixed(buffer.elements, ("workspace", key)), buffer.zero)
         for key, buffer in template.declares.workspace.items()
     )
-    absent = {buffer.name for buffer in workspace if buffer.elements == "0"}  # as `lab.launches` has it
+    absent = {buffer.name for buffer in workspace if buffer.elements == "0"}  # as `lab.templates.launches` has it
     launches = tuple(
         replace(launch, arguments=tuple(pair for pair in launch.arguments if pair[0] not in absent))
         for launch in _launches(template, fixed, dtype)

@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.expressions import Scalar
-from lab.measurement import Merit
+from lab.base.expressions import Scalar
+from lab.measured.timing import Merit
 
 Array = NDArray[Any]
 
@@ -82,7 +82,7 @@ class Operator(Protocol):
         """Compare outputs with the reference.
 
         Returns:
-            (max_error, tolerance, worst): see `lab.measurement.Verification`. Passed when
+            (max_error, tolerance, worst): see `lab.measured.timing.Verification`. Passed when
             ``max_error <= tolerance`` (so NaN fails).
         """
 

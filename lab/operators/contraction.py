@@ -8,7 +8,8 @@ A problem names the indices of the three tensors, shortest stride first, in one 
     {IndexAssignmentsA: "0,3,2", IndexAssignmentsB: "1,3,2", NumIndicesC: 3, i: 512, j: 512, k: 8, l: 512}
 
 and the size of every index under its letter; Tensile's number 0 is `i`, 1 is `j` and so on. Assignments are text, for a
-list in a problem is swept. Both are the batched product of a matrix with a transposed one (`lab.einsum` has the words).
+list in a problem is swept. Both are the batched product of a matrix with a transposed one (the
+words are in `lab.operators.einsum`).
 
 Tensors have no gaps unless `strides_A` or `strides_B` gives an operand's strides in elements, in the order of its
 indices: ``"1,66,1,66"``. Such an operand may overlap itself, as the windows of a convolution do, and may repeat itself
@@ -27,12 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from lab import einsum
-from lab.einsum import Einsum
-from lab.errors import UserError
-from lab.expressions import Scalar
-from lab.measurement import Merit
+from lab.base.errors import UserError
+from lab.base.expressions import Scalar
+from lab.measured.timing import Merit
+from lab.operators import einsum
 from lab.operators.base import Array, Expected, Inputs
+from lab.operators.einsum import Einsum
 from lab.operators.fields import (
     MOST_ELEMENTS,
     check_choice,

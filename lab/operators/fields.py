@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from lab.errors import UserError, did_you_mean
-from lab.expressions import Scalar
+from lab.base.errors import UserError, did_you_mean
+from lab.base.expressions import Scalar
 from lab.operators.base import Array
 
 MOST_ELEMENTS = 2**31 - 1

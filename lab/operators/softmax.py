@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lab.expressions import Scalar
-from lab.measurement import Merit
+from lab.base.expressions import Scalar
+from lab.measured.timing import Merit
 from lab.operators.base import STORED_AS, Array, Expected, Inputs
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
 from lab.operators.fields import check_choice, check_given, check_integer, check_known, worst_element

@@ -1,8 +1,1 @@
-"""Records to pages: `render` writes `index.html`, PNGs, `records.csv` and `records.json` of a run.
-
-The report reads the store and the variants' files, and never runs anything.
-"""
-
-from lab.report.render import render
-
-__all__ = ["render"]
+"""Records to pages: HTML, PNG, CSV and JSON. The report reads the store and never runs anything."""

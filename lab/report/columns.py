@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lab.counters import PIPES, Profile
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts
 from lab.isa.model import Isa
-from lab.measurement import CardState, Kind, Measurement, Merit
-from lab.report import counted, figures
-from lab.report.executed import executed_by_class
-from lab.report.model import loss
-from lab.store import BuildRecord, RepeatRecord, RunRecord, VariantRecord
+from lab.measured.counters import PIPES, Profile
+from lab.measured.timing import CardState, Kind, Measurement, Merit
+from lab.report.facts import counted
+from lab.report.facts.agreement import loss
+from lab.report.variant.executed import executed_by_class
+from lab.store import figures
+from lab.store.model import BuildRecord, RepeatRecord, RunRecord, VariantRecord
 
 Value = bool | int | float | str | None
 Getter = Callable[[VariantRecord], Value]

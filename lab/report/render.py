@@ -10,31 +10,29 @@ from pathlib import Path
 
 from pydantic_core import to_json as json_bytes
 
-from lab.errors import StoreError
-from lab.measurement import Merit
-from lab.report import chartdata, charts, plots, repeatability, style, winners
-from lab.report.answer import Answer, answer
-from lab.report.chartdata import Bar, Slice
+from lab.base.errors import StoreError
+from lab.base.files import write_atomically
+from lab.measured.timing import Merit
+from lab.report.charts import charts, png, style
+from lab.report.charts import rows as chartdata
+from lab.report.charts.explain import explain_charts
+from lab.report.charts.rows import Bar, Slice
 from lab.report.columns import Column, Value, columns_for, row
-from lab.report.compilers import Compilers, compilers
-from lab.report.curves import Curve, curve
-from lab.report.effects import (
-    Effect,
-    Interaction,
-    factors,
-    main_effects,
-    observations,
-    strongest_interaction,
-)
-from lab.report.executed import difference
-from lab.report.explain import Explanation, explain
-from lab.report.explaincharts import explain_charts
-from lab.report.figures import Basis, Response, response_of
-from lab.report.listings import BUDGET
-from lab.report.model import Agreement, agreements
-from lab.report.page import page
-from lab.report.strays import Stray, strays
-from lab.store import RepeatRecord, RunRecord, Store, VariantRecord, record_to_text, uncollected, write_atomically
+from lab.report.facts import repeatability, winners
+from lab.report.facts.agreement import Agreement, agreements
+from lab.report.facts.answer import Answer, answer
+from lab.report.facts.compilers import Compilers, compilers
+from lab.report.facts.curves import Curve, curve
+from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
+from lab.report.facts.explain import Explanation, explain
+from lab.report.facts.strays import Stray, strays
+from lab.report.page.page import page
+from lab.report.variant.executed import difference
+from lab.report.variant.listings import BUDGET
+from lab.store.codec import record_to_text, uncollected
+from lab.store.database import Store
+from lab.store.figures import Basis, Response, response_of
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +262,10 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
         for number, part in enumerate(a.curve.parts):
             file = "curve.png" if not number else f"curve-{number + 1}.png"
             title = f"{name}: {what} against {a.curve.axis}{f', {part}' if part else ''}"
-            made.append(plots.curve(folder / file, a.curve.only(part), a.response, title=title))
+            made.append(png.curve(folder / file, a.curve.only(part), a.response, title=title))
     if a.axes:
         made.append(
-            plots.ratio(
+            png.ratio(
                 folder / "ratio_vs_throughput.png", records=a.records, axis_column=a.axes[0], response=a.response,
                 by=a.by, baseline=a.baseline, labelled=a.ladder, title=f"{name}: {a.ratio.lower()} against {what}",
             )
@@ -275,14 +273,14 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
     if a.bars:
         file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
         peak = chartdata.common_peak(a.records)
-        made.append(plots.bars(folder / file, a.bars, a.response, peak, title=f"{name}: {what} of {title}"))
+        made.append(png.bars(folder / file, a.bars, a.response, peak, title=f"{name}: {what} of {title}"))
     if a.agreements:
         title = f"{name}: predicted against measured throughput"
-        made.append(plots.model(folder / "model.png", a.agreements, a.response, title=title))
+        made.append(png.model(folder / "model.png", a.agreements, a.response, title=title))
     if a.slices:
-        made.append(plots.mix(folder / "instruction_mix.png", a.slices, title=f"{name}: instructions of the hot loop"))
+        made.append(png.mix(folder / "instruction_mix.png", a.slices, title=f"{name}: instructions of the hot loop"))
     if a.effects:
         domain = charts.effect_domain(a.effects)
         title = f"{name}: main effects on {what} (mean, and range over the variants)"
-        made.append(plots.effects(folder / "main_effects.png", a.effects, domain, a.response, title=title))
+        made.append(png.effects(folder / "main_effects.png", a.effects, domain, a.response, title=title))
     return made

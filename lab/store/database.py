@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from lab.errors import StoreError
+from lab.base.errors import StoreError
+from lab.base.files import write_atomically
+from lab.base.lock import Lock
 from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
-from lab.store.files import write_atomically
-from lab.store.lock import Lock
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 PROVENANCE = "provenance.json"

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lab.counters import Profile
+from lab.base.expressions import Scalar
 from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
-from lab.expressions import Scalar
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
-from lab.limits.bounds import Prediction
-from lab.measurement import GpuDescription, Kind, Measurement, Merit, Verification
-from lab.pipeline import Estimate
+from lab.measured.counters import Profile
+from lab.measured.timing import GpuDescription, Kind, Measurement, Merit, Verification
+from lab.predict.bounds import Prediction
+from lab.predict.schedulers.estimate import Estimate
 from lab.toolchain.base import Resources
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.errors import StoreError
+from lab.base.errors import StoreError
 
 
 def differing(

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CompileError, MissingToolError
-from lab.toolchain import headers, locate
+from lab.base.errors import CompileError, MissingToolError
+from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
-from lab.toolchain.resources import resources
+from lab.toolchain.cubin.resources import resources
+from lab.toolchain.nvrtc import headers
 
 INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
 """Under nvcc (not under NVRTC) cuda_fp16.h includes CCCL's `nv/target`."""

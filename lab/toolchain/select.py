@@ -7,18 +7,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.errors import CompileError, MissingToolError, UserError, did_you_mean
-from lab.toolchain import nvcc, nvrtc
+from lab.base.errors import CompileError, MissingToolError, UserError, did_you_mean
+from lab.toolchain import nvcc
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 from lab.toolchain.cache import Cache, cache_key, cacheable, default_folder
-from lab.toolchain.disassembler import disassemble_all, disassembler_version
+from lab.toolchain.disassembly.nvdisasm import disassemble_all, disassembler_version
+from lab.toolchain.nvrtc import compiler
 
 NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc")
 """What an experiment may ask for; each but `auto` also with a version, `nvrtc==13.5`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class Compiled:
     """A build with its disassembly.
 
     Attributes:
@@ -34,7 +35,7 @@ class Built:
 
 def find_toolchains() -> tuple[Toolchain, ...]:
     """Every NVRTC on this machine and its nvcc; the one that `auto` takes comes first."""
-    by_nvcc, by_nvrtc = nvcc.find_nvcc(), tuple(nvrtc.find_nvrtcs())
+    by_nvcc, by_nvrtc = nvcc.find_nvcc(), tuple(compiler.find_nvrtcs())
     if by_nvcc is None:
         return by_nvrtc
     return (by_nvcc, *by_nvrtc) if by_nvcc.through_pycuda else (*by_nvrtc, by_nvcc)
@@ -73,7 +74,7 @@ def toolchain(name: str) -> Toolchain:
 
 def build(
     toolchain: Toolchain, request: CompileRequest, cache: Cache | None = None, *, use_cache: bool = True
-) -> Built:
+) -> Compiled:
     """Compile and disassemble, or take both from the cache.
 
     A request that reads files of the user's (`#include "mine.h"`, `-I`) is never cached.
@@ -97,7 +98,7 @@ def build(
 
 def build_all(
     requests: Sequence[tuple[Toolchain, CompileRequest]], cache: Cache | None = None, *, use_cache: bool = True
-) -> list[Built | CompileError]:
+) -> list[Compiled | CompileError]:
     """`build` several: compiled one after another, disassembled together, which takes much less time than each alone.
 
     Returns:
@@ -108,13 +109,13 @@ def build_all(
         MissingToolError: a tool is not on this machine.
     """
     cache = cache or Cache(default_folder())
-    outcomes: dict[int, Built | CompileError] = {}
+    outcomes: dict[int, Compiled | CompileError] = {}
     fresh: list[tuple[int, str, Build]] = []  # place, key in the cache or nothing, and what was compiled
     for place, (toolchain, request) in enumerate(requests):
         _check_target(toolchain, request)
         key = cache_key(toolchain, request, disassembler_version()) if use_cache and cacheable(request) else ""
         if entry := cache.get(key) if key else None:
-            outcomes[place] = Built(*entry, cached=True)
+            outcomes[place] = Compiled(*entry, cached=True)
             continue
         try:
             fresh.append((place, key, toolchain.compile(request)))
@@ -127,7 +128,7 @@ def build_all(
             continue
         if key:
             cache.put(key, made, disassembly)
-        outcomes[place] = Built(made, disassembly, cached=False)
+        outcomes[place] = Compiled(made, disassembly, cached=False)
     return [outcomes[place] for place in range(len(requests))]
 
 
@@ -145,16 +146,16 @@ def _check_target(toolchain: Toolchain, request: CompileRequest) -> None:
 @functools.cache  # workers ask for every variant; a machine's compilers do not change meanwhile
 def _find(name: str, version: str) -> Toolchain | None:
     if name == "nvrtc":
-        return nvrtc.find_nvrtc(version)
+        return compiler.find_nvrtc(version)
     if name == "nvcc":
         return nvcc.find_nvcc(version)
     through_pycuda = nvcc.find_nvcc(version, through_pycuda=True)
-    return through_pycuda if name == "pycuda-nvcc" else through_pycuda or nvrtc.find_nvrtc()
+    return through_pycuda if name == "pycuda-nvcc" else through_pycuda or compiler.find_nvrtc()
 
 
 def _versions(name: str, one: Toolchain) -> str:
     """`13.5.37, 12.9.86 are`: what there is in place of the version that was asked for."""
-    versions = [found.version for found in nvrtc.find_nvrtcs()] if name == "nvrtc" else []
+    versions = [found.version for found in compiler.find_nvrtcs()] if name == "nvrtc" else []
     versions = list(dict.fromkeys(versions)) or [one.version]
     return f"{', '.join(versions)} {'is' if len(versions) == 1 else 'are'}"
 
@@ -166,10 +167,10 @@ def _advice(name: str, version: str) -> str:
             f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
         )
     if name != "nvcc":
-        return f"install it: {nvrtc.install(version)}"
+        return f"install it: {compiler.install(version)}"
     if not version:
         return f"install it: {nvcc.INSTALL}"
-    if int(version.split(".", maxsplit=1)[0]) < nvrtc.FIRST_WITHOUT_SUFFIX:  # older wheels have ptxas alone
+    if int(version.split(".", maxsplit=1)[0]) < compiler.FIRST_WITHOUT_SUFFIX:  # older wheels have ptxas alone
         return f"install CUDA Toolkit {version} from NVIDIA's archive and set CUDA_HOME to its folder"
     pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
     return f"install it: python -m pip install 'nvidia-cuda-nvcc{pin}' nvidia-cuda-cccl"

@@ -8,16 +8,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lab.gpu.job import Flush
-from lab.gpu.line import GpuLine
-from lab.gpu.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
-from lab.library.logic import Size
-from lab.limits import Gpu
-from lab.measurement import Kind, Samples
-from lab.tune.schema import TimingModel
-from lab.tune.store import Stage, TuningStore
-from lab.tune.values import CUBLAS, ProblemType, Timed
-from lab.tuning.workshop import Kernel
+from lab.base.sizes import Size
+from lab.gpu.process.job import Flush
+from lab.gpu.process.line import GpuLine
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
+from lab.hardware.gpus import Gpu
+from lab.measured.timing import Kind, Samples
+from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning_model import CUBLAS, ProblemType, Timed
+from lab.tuning.file.schema import TimingModel
+from lab.tuning.kernels import Kernel
 
 _AHEAD = 2
 """Sizes in the GPU's line: while one is measured the next one's launches are computed."""
@@ -99,7 +99,7 @@ def _not_built(kernels: Iterable[Kernel], kind: Kind) -> dict[str, Timed]:
 
 @dataclass
 class Predicted:
-    """Without a GPU: the model of `lab.tune.model`.
+    """Without a GPU: the model of `lab.tuning.predicted`.
 
     Attributes:
         ledger: What is known.

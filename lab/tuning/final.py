@@ -9,23 +9,24 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from lab.base.sizes import Size
+from lab.hardware.gpus import Gpu
 from lab.library import emit, specialise
 from lab.library.arrays import blocks
 from lab.library.interpolation import Filled, Stair, fill
-from lab.library.logic import Grid, Logic, Loss, Size, build, evaluate
+from lab.library.logic import Grid, Logic, Loss, build, evaluate
 from lab.library.package import Kind as LibraryKind
 from lab.library.package import Library, LibraryKernel
-from lab.limits import Gpu
-from lab.measurement import Kind
-from lab.tune import halving
-from lab.tune.load import Tuning
-from lab.tune.protocol import TITLES
-from lab.tune.schema import HalvingModel
-from lab.tune.sizes import Sizes
-from lab.tune.store import Stage
-from lab.tune.values import Cut, ProblemType, Row, Step
+from lab.measured.timing import Kind
+from lab.store.tuning import Stage
+from lab.store.tuning_model import Cut, ProblemType, Row, Step
 from lab.tuning.bench import Bench, Ledger, Task
-from lab.tuning.workshop import Kernel
+from lab.tuning.choose import halving
+from lab.tuning.choose.protocol import TITLES
+from lab.tuning.file.load import Tuning
+from lab.tuning.file.schema import HalvingModel
+from lab.tuning.file.sizes import Sizes
+from lab.tuning.kernels import Kernel
 
 REFINE_KEEP = 0.1
 """Between sizes, a kernel is timed that is no more than this share slower than the fastest at one of the four measured

@@ -10,24 +10,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from lab import __version__, environment, workers
-from lab.errors import Location, UserError
-from lab.gpu import describe
-from lab.gpu.line import GpuLine
-from lab.gpu.session import GpuSession
-from lab.library.logic import Size
-from lab.limits import Gpu, from_description, gpu_for
-from lab.measurement import GpuDescription, Kind
-from lab.report import tuning as report
-from lab.store import differing
-from lab.toolchain import toolchain
-from lab.tune.load import Group, Tuning, load
-from lab.tune.protocol import Candidate, Times, candidate, select
-from lab.tune.store import Stage, TuningStore
-from lab.tune.values import Cut, KernelFacts, ProblemType, Step
+from lab import __version__
+from lab.base import environment, workers
+from lab.base.errors import Location, UserError
+from lab.base.sizes import Size
+from lab.gpu.device import describe
+from lab.gpu.process.line import GpuLine
+from lab.gpu.process.session import GpuSession
+from lab.hardware.gpus import Gpu, from_description, gpu_for
+from lab.measured.timing import GpuDescription, Kind
+from lab.report.tuning import render as report
+from lab.store.resume import differing
+from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning_model import Cut, KernelFacts, ProblemType, Step
+from lab.toolchain.select import toolchain
 from lab.tuning import final
 from lab.tuning.bench import Bench, Ledger, Measured, Predicted, Task
-from lab.tuning.workshop import Kernel, Workshop
+from lab.tuning.choose.protocol import Candidate, Times, candidate, select
+from lab.tuning.file.load import Group, Tuning, load
+from lab.tuning.kernels import Kernel, Workshop
 
 
 @dataclass(frozen=True, slots=True)

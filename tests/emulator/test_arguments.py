@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from lab.base.errors import UserError
 from lab.emulator.arguments import arguments_from_words
-from lab.errors import UserError
 
 
 def test_scalars_and_buffers():

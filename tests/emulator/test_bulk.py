@@ -6,9 +6,10 @@ import compiling
 import numpy as np
 import pytest
 
-from lab.emulator import api, launch
+from lab.base.errors import UserError
+from lab.emulator import api
+from lab.emulator.api import launch
 from lab.emulator.results import Buffer, TensorMap
-from lab.errors import UserError
 
 KERNEL = """
 struct __align__(64) Map { unsigned long long words[16]; };

@@ -4,8 +4,8 @@ import compiling
 import numpy as np
 import pytest
 
-from lab.emulator import launch
-from lab.errors import UserError
+from lab.base.errors import UserError
+from lab.emulator.api import launch
 
 START = """
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) k(unsigned *out) {

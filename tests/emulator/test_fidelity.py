@@ -1,4 +1,4 @@
-"""The rules of `lab.emulator.traffic` against what an H200 counted, pattern by pattern (docs/fidelity.md)."""
+"""The rules of `lab.hardware.memory` against what an H200 counted, pattern by pattern (docs/fidelity.md)."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.emulator import traffic
+from lab.hardware import memory as traffic
 
 FIDELITY = Path(__file__).parents[2] / "benchmarks" / "fidelity"
 sys.path.insert(0, str(FIDELITY))

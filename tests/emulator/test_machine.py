@@ -6,8 +6,10 @@ import compiling
 import numpy as np
 import pytest
 
-from lab.emulator import Buffer, UnsupportedInstruction, launch
-from lab.errors import ReaderError, UserError
+from lab.base.errors import ReaderError, UserError
+from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.results import Buffer
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 

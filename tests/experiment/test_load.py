@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from lab.errors import UserError
-from lab.experiment import expand, load
-from lab.experiment.load import from_text
+from lab.base.errors import UserError
+from lab.experiment.load import from_text, load
+from lab.experiment.space import expand
 
 GOOD = """question: Why?
 operator: gemm

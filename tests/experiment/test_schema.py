@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from lab.experiment import json_schema
+from lab.experiment.schema import json_schema
 
 
 def test_the_committed_schema_is_current(root):

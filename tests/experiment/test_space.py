@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.experiment import expand, neighbours
+from lab.base.errors import UserError
 from lab.experiment.load import from_text
+from lab.experiment.space import expand, neighbours
 
 
 def experiment(parameters, constraints=(), problem="{m: 64, n: 64, k: 64}", **more):

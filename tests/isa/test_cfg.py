@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lab.isa.cfg import ROOT, control_flow
-from lab.isa.ptx import read_ptx
+from lab.isa.ptx.module import read_ptx
 
 HEAD = ".version 8.0\n.target sm_80\n.entry k() { .reg .pred p; .reg .b32 r; "
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lab.isa.cfg import ROOT, Block, ControlFlow, control_flow
 from lab.isa.loops import hot_loop, immediate_dominators, loop_instructions, natural_loops
 from lab.isa.mix import kernel_mix
-from lab.isa.ptx import read_ptx
+from lab.isa.ptx.module import read_ptx
 
 HEAD = ".version 8.0\n.target sm_80\n.entry k() { .reg .pred p; .reg .b32 r; .reg .f32 f; "
 FMA = "fma.rn.f32 f, f, f, f; "

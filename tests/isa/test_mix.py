@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 
 from lab.isa.mix import Counts, KernelMix, module_mix, to_json
 from lab.isa.model import Module
-from lab.isa.ptx import read_ptx
-from lab.isa.sass import read_sass
+from lab.isa.ptx.module import read_ptx
+from lab.isa.sass.module import read_sass
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.name.removesuffix(".expected.json") for path in GOLDEN.glob("*.expected.json"))

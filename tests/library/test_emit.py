@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from library_support import invented_grid, invented_library, random_sizes, small_library
 
-from lab import dispatch, kernels
-from lab.errors import UserError
+from lab.base.errors import UserError
+from lab.library import dispatch
 from lab.library.emit import to_python, write
 from lab.library.logic import Grid, build
 from lab.library.package import SCHEMA, from_json, to_json
 from lab.library.specialise import kernel
+from lab.templates import front_matter as kernels
 from lab.toolchain import locate
 
 GCC = shutil.which("gcc")

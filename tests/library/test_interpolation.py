@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from library_support import TILES, invented_grid, invented_ms
 
-from lab import kernels
-from lab.expressions import Scalar
-from lab.launches import launches
+from lab.base.expressions import Scalar
 from lab.library import specialise
 from lab.library.arrays import blocks
 from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
 from lab.library.logic import Grid, build, evaluate
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches
 
 SMS = 132
 NAMES = {f"tile_{a}x{b}": (a, b) for a, b in TILES}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from library_support import invented_grid
 
-from lab.errors import UserError
+from lab.base.errors import UserError
 from lab.library.logic import Exact, Grid, Logic, Split, best_single, build, evaluate
 
 MILLISECONDS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0, 7.0])

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab import kernels
-from lab.errors import Location, UserError
-from lab.expressions import evaluate
-from lab.launches import launches
+from lab.base.errors import Location, UserError
+from lab.base.expressions import evaluate
 from lab.library.package import SIZES
 from lab.library.specialise import kernel, to_c
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches
 
 GCC = shutil.which("gcc")
 HERE = Location("test")

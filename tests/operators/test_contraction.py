@@ -6,8 +6,8 @@ from contraction_cases import by_numpy, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.operators import operator
+from lab.base.errors import UserError
+from lab.operators.builtin import operator
 
 CONTRACTION = operator("contraction")
 BATCHED = {"einsum": "ilk,jlk->ijk", "i": 4, "j": 3, "k": 2, "l": 5}

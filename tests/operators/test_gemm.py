@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.operators import operator
+from lab.base.errors import UserError
+from lab.operators.builtin import operator
 
 GEMM = operator("gemm")
 

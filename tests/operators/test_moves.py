@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lab.errors import UserError
-from lab.measurement import Merit
-from lab.operators import operator
+from lab.base.errors import UserError
+from lab.measured.timing import Merit
+from lab.operators.builtin import operator
 
 NAMES = ["copy", "transpose"]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.errors import UserError
-from lab.measurement import Merit
-from lab.operators import operator
+from lab.base.errors import UserError
+from lab.measured.timing import Merit
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
+from lab.operators.builtin import operator
 
 SOFTMAX = operator("softmax")
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from lab.isa.mix import module_mix
-from lab.isa.ptx import read_ptx
-from lab.isa.sass import read_sass
-from lab.report.listings import of_kernel
-from lab.toolchain import CompileRequest, build, toolchain
+from lab.isa.ptx.module import read_ptx
+from lab.isa.sass.module import read_sass
+from lab.report.variant.listings import of_kernel
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import build, toolchain
 
 SOURCE = """
 extern "C" __global__ void first(float* x) { x[0] = 1; }

@@ -15,12 +15,12 @@ from importlib import import_module
 
 import pytest
 
-from lab.measurement import Kind
-from lab.report import render
+from lab.measured.timing import Kind
 from lab.report.columns import columns_for, row
-from lab.report.figures import ranked, response_of
-from lab.report.listings import pack
-from lab.store import record_to_text
+from lab.report.render import render
+from lab.report.variant.listings import pack
+from lab.store.codec import record_to_text
+from lab.store.figures import ranked, response_of
 
 REQUIRED = {
     *("variant", "kernel", "status", "ptx_fma_per_ld_shared", "ptx_fma_share", "sass_fma_share", "registers"),

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.toolchain import Build, Cache, CompileRequest, Disassembly, Resources, cache
+from lab.toolchain import cache
+from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources
+from lab.toolchain.cache import Cache
 
 BUILD = Build(
     ptx=".version 9.0\n// größe\n",

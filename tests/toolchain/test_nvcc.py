@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CompileError, MissingToolError
-from lab.toolchain import CompileRequest, disassemble, nvcc
+from lab.base.errors import CompileError, MissingToolError
+from lab.toolchain import nvcc
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.disassembly.nvdisasm import disassemble
 
 AXPY = """#include <cuda_fp16.h>
 extern "C" __global__ void axpy(__half a, const __half *x, __half *y) {

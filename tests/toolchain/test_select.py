@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CompileError, MissingToolError, UserError
-from lab.toolchain import Cache, CompileRequest, build, find_toolchains, nvcc, nvrtc, select, toolchain
-from lab.toolchain.base import is_version
+from lab.base.errors import CompileError, MissingToolError, UserError
+from lab.toolchain import nvcc, select
+from lab.toolchain.base import CompileRequest, is_version
+from lab.toolchain.cache import Cache
+from lab.toolchain.nvrtc import compiler as nvrtc
+from lab.toolchain.select import build, find_toolchains, toolchain
 
 REQUEST = CompileRequest('extern "C" __global__ void k(float *x) { *x = 1; }', "k.cu", "sm_90")
 PLAIN = nvcc.Nvcc(Path("nvcc"), "13.0.88", ("sm_80",), through_pycuda=False)

@@ -12,14 +12,15 @@ import played
 import pytest
 from fake_device import invented_ms
 
-from lab import dispatch, kernels
-from lab.launches import launches
+from lab.library import dispatch
 from lab.library.package import Kind as LibraryKind
-from lab.measurement import Kind
-from lab.tune.load import load
-from lab.tune.store import Stage, TuningStore
-from lab.tune.values import ProblemType
-from lab.tuning import Options, tune
+from lab.measured.timing import Kind
+from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning_model import ProblemType
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches
+from lab.tuning.file.load import load
+from lab.tuning.run import Options, tune
 
 TYPE = ProblemType("float32", "nn")
 TENSILE = "gemm/tensile.cu.j2"

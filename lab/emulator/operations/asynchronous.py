@@ -13,7 +13,7 @@ import numpy as np
 from lab.emulator import operands
 from lab.emulator.operations.base import Array, Opcode, UnknownForm, system
 from lab.emulator.operations.bulk import bulk_copy
-from lab.emulator.traffic import Copy
+from lab.hardware.memory import Copy
 
 if TYPE_CHECKING:
     from lab.emulator.machine import Machine

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lab.emulator import operands, tensormaps
-from lab.emulator.clusters import RANK_SHIFT
-from lab.emulator.mbarriers import take_space
-from lab.emulator.memory import SEGMENT_SHIFT, Region
+from lab.base.warp import LINE_BYTES, SECTOR_BYTES
+from lab.emulator import operands
+from lab.emulator.memory import tensormaps
+from lab.emulator.memory.memory import SEGMENT_SHIFT, Region
+from lab.emulator.memory.shadow import Shadow
 from lab.emulator.operations.base import Array, Opcode, UnknownForm, system
 from lab.emulator.results import FindingKind, MemoryCount
-from lab.emulator.shadow import Shadow
-from lab.emulator.traffic import LINE_BYTES, SECTOR_BYTES
+from lab.emulator.waiting.clusters import RANK_SHIFT
+from lab.emulator.waiting.mbarriers import take_space
 
 if TYPE_CHECKING:
     from lab.emulator.machine import Machine

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lab.emulator import operands
-from lab.emulator.clusters import RANK_SHIFT
-from lab.emulator.memory import FIRST_BUFFER, LOCAL_WINDOW, PARAM_WINDOW, SEGMENT_SHIFT, SHARED_WINDOW
+from lab.emulator.memory.memory import FIRST_BUFFER, LOCAL_WINDOW, PARAM_WINDOW, SEGMENT_SHIFT, SHARED_WINDOW
 from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, operation, system
+from lab.emulator.waiting.clusters import RANK_SHIFT
 
 if TYPE_CHECKING:
     from lab.emulator.machine import Machine

@@ -1,0 +1,1 @@
+"""What every room stands on: errors, YAML with line numbers, expressions, files and locks, worker processes."""

@@ -1,0 +1,209 @@
+"""What `lab inspect` shows of a file or of one variant: the texts, and the mix of every kernel in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.emulator.api import launch
+from lab.emulator.arguments import arguments_from_words
+from lab.emulator.results import Emulation
+from lab.experiment.load import load
+from lab.experiment.space import expand
+from lab.experiment.variants import Planned, plan, toolchains
+from lab.isa.mix import KernelMix, module_mix, to_json
+from lab.isa.model import Isa, Module
+from lab.isa.ptx.module import read_ptx
+from lab.isa.sass.module import read_sass
+from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
+from lab.toolchain.disassembly.nvdisasm import disassemble
+from lab.toolchain.select import build, toolchain
+
+SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
+DEFAULT_ARCH = "sm_90"
+"""Target of a bare `.cu` file where none is named."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One text with what was read off it.
+
+    Attributes:
+        isa: `ptx` or `sass`.
+        text: The listing.
+        kernels: Mix of every kernel in it; `lines` of their loops refer to `text`.
+    """
+
+    isa: Isa
+    text: str
+    kernels: tuple[KernelMix, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What there is to show.
+
+    Attributes:
+        title: The file, or the variant with its parameters.
+        source: CUDA source, where there is one.
+        listings: PTX before SASS, as far as they exist.
+        log: The compiler's log; may be empty.
+    """
+
+    title: str
+    source: str | None
+    listings: tuple[Listing, ...]
+    log: str = ""
+
+    def to_json(self, isa: Isa | None = None) -> dict[str, object]:
+        """The mix as plain values.
+
+        Args:
+            isa: Which listing; the first by default.
+
+        Raises:
+            UserError: there is no such listing.
+        """
+        for listing in self.listings:
+            if isa in (None, listing.isa):
+                return to_json(self.title, listing.isa, listing.kernels)
+        raise UserError(f"{self.title} has no {isa}", accepted=[listing.isa for listing in self.listings])
+
+
+def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = "auto") -> Inspection:
+    """Inspect a `.ptx`, `.cubin` or `.cu` file.
+
+    Raises:
+        UserError: no such file, or of another kind.
+        CompileError: the source is refused.
+        ReaderError: the listing cannot be read.
+        MissingToolError: no compiler, or no disassembler.
+    """
+    if file.suffix not in SUFFIXES[:3]:
+        raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
+    if file.suffix == ".cubin":
+        return Inspection(str(file), None, (_sass(disassemble(_read_bytes(file)), str(file)),))
+    text = yamlfile.read_text(file)
+    if file.suffix == ".ptx":
+        return Inspection(str(file), None, (_ptx(text, str(file)),))
+    return _compile(str(file), toolchain(toolchain_name), CompileRequest(text, file.name, arch))
+
+
+def emulate_file(
+    file: Path,
+    kernel: str | None,
+    geometry: tuple[str, str],
+    arguments: Sequence[str],
+    *,
+    dynamic_shared_bytes: int = 0,
+    seed: int = 0,
+) -> Emulation:
+    """Execute one kernel of a `.ptx` file on the CPU.
+
+    Args:
+        file: The file.
+        kernel: Which kernel; None means the only one.
+        geometry: Grid and block as words: `4,4`.
+        arguments: Words that `lab.emulator.arguments` describes.
+        dynamic_shared_bytes: Dynamic shared memory a block.
+        seed: Of random buffers.
+
+    Raises:
+        UserError: no such file or kernel, or words that mean nothing.
+        ReaderError: the PTX cannot be read.
+        UnsupportedInstruction: the emulator does not know an instruction.
+    """
+    module = read_ptx(yamlfile.read_text(file), str(file))
+    names = [function.name for function in module.kernels]
+    if kernel is None and len(names) != 1:
+        raise UserError("which kernel is meant?", at=Location(file), key="--kernel", accepted=names or "a PTX kernel")
+    if kernel is not None and kernel not in names:
+        raise UserError(
+            "no such kernel",
+            at=Location(file),
+            key="--kernel",
+            found=kernel,
+            accepted=names,
+            suggestion=did_you_mean(kernel, names),
+        )
+    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
+    values = arguments_from_words(arguments, seed)
+    return launch(module, kernel or names[0], grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes)
+
+
+def _sizes(word: str, key: str) -> tuple[int, ...]:
+    parts = word.split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):  # noqa: PLR2004
+        raise UserError("not a size", key=key, found=word, accepted="one to three integers ≥ 1: 16,16")
+    return tuple(int(part) for part in parts)
+
+
+def inspect_variant(file: Path, variant: str, max_variants: int | None = None) -> Inspection:
+    """Inspect one variant of an experiment, by its id or the beginning of it.
+
+    Raises:
+        UserError: the experiment is wrong, or has no such variant.
+        CompileError: the variant does not compile.
+    """
+    everything = variants(file, max_variants)
+    found = [planned for planned in everything if planned.variant.startswith(variant)]
+    if len(found) != 1:
+        known = [_title(planned) for planned in everything]
+        raise UserError(
+            "no such variant" if not found else "more than one variant begins so",
+            at=Location(file),
+            found=variant,
+            accepted="\n    ".join(["", *known[:50], *(["…"] if len(known) > 50 else [])]),  # noqa: PLR2004 - a screenful
+            suggestion=did_you_mean(variant, [planned.variant for planned in everything]),
+        )
+    planned = found[0]
+    return _compile(_title(planned), planned.toolchain, planned.request, only=planned.launches.entries)
+
+
+def _title(planned: Planned) -> str:
+    return f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
+
+
+def variants(file: Path, max_variants: int | None = None) -> tuple[Planned, ...]:
+    """Every variant of an experiment, `native` taken for its first named architecture or `DEFAULT_ARCH`.
+
+    Raises:
+        UserError: the experiment is wrong, or has more than `max_variants`, by default `DEFAULT_MAX_VARIANTS`.
+    """
+    experiment = load(file)
+    tools = toolchains(experiment)
+    archs = [arch for arch in experiment.archs if arch != "native"] or [DEFAULT_ARCH]
+    return plan(experiment, expand(experiment, max_variants=max_variants).points, tools, archs)
+
+
+def _compile(title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = ()) -> Inspection:
+    built = build(compiler, request)
+    listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
+    if only:
+        listings = tuple(  # type: ignore[assignment]
+            Listing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
+            for listing in listings
+        )
+    return Inspection(title, request.source, listings, built.build.log)
+
+
+def _ptx(text: str, file: str) -> Listing:
+    return _listing(read_ptx(text, file), text)
+
+
+def _sass(disassembly: Disassembly, file: str) -> Listing:
+    return _listing(read_sass(disassembly.json, disassembly.text, file), disassembly.text)
+
+
+def _listing(module: Module, text: str) -> Listing:
+    return Listing(module.isa, text, module_mix(module))
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"the file cannot be read: {error.strerror}", at=Location(file)) from error

@@ -1,0 +1,354 @@
+"""The command line: words to one call each, a printed result and an exit code. No logic.
+
+Exit codes: 0 all is well; 1 some variant failed; 2 usage or input error; 3 the environment lacks what was
+asked for; 70 a mistake of this program's own; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+from pydantic_core import to_jsonable_python
+from rich.console import Console
+
+from lab import __version__
+from lab.base.errors import CompileError, LabError, MissingToolError, StoreError
+
+app = typer.Typer(
+    name="lab",
+    help="A bench for CUDA kernels: what did this change do to the machine code, and did it pay?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+# typer brings a copy of click's exceptions in some versions and uses click's own in others; both derive BadParameter
+# from UsageError, and typer exports it
+_UsageError: Any = typer.BadParameter.__base__
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    experiment: Annotated[Path, typer.Argument(help="An experiment file.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Run directory.", show_default="reports/<experiment>")
+    ] = None,
+    max_variants: Annotated[
+        int | None, typer.Option(min=1, help="Largest sweep to accept.", show_default="1000")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Build processes.", show_default="one a core")
+    ] = None,
+    arch: Annotated[
+        list[str] | None, typer.Option(help="Architecture in place of the experiment's: sm_90. May be repeated.")
+    ] = None,
+    toolchain: Annotated[
+        list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
+    ] = None,
+    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    profile: Annotated[
+        bool | None,
+        typer.Option(help="Read hardware counters of the best variants.", show_default="where the experiment says so"),
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
+    ] = None,
+    repeat_check: Annotated[
+        bool, typer.Option("--repeat-check", help="Run it all twice, in two processes, and report what differs.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
+    from lab.base import workers
+
+    workers.prepare()  # while this process imports, too
+    from lab.cli.terminal import print_outcome, run_progress
+    from lab.runs.pipeline import Options
+    from lab.runs.pipeline import run as run_experiment
+
+    console = Console(stderr=True)
+    options = Options(
+        output=output,
+        max_variants=max_variants,
+        jobs=jobs,
+        measure=gpu,
+        emulate=emulate,
+        archs=tuple(arch or ()),
+        toolchains=tuple(toolchain or ()),
+        profile=profile,
+        resume=resume,
+        command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
+    )
+    if repeat_check:
+        from lab.runs.repeat import run_twice
+
+        outcome = run_twice(experiment, options, run_progress)
+    else:
+        with run_progress() as progress:
+            outcome = run_experiment(experiment, options, progress)
+    print_outcome(console, outcome)
+    if as_json:
+        from lab.report import columns
+
+        chosen = columns.columns_for(outcome.run, outcome.records)
+        _print_json([columns.row(record, chosen) for record in outcome.records])
+    raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
+
+
+@app.command()
+def tune(
+    tuning: Annotated[Path, typer.Argument(help="A tuning file.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the run.", show_default="reports/<tuning>")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Build processes.", show_default="one a core")
+    ] = None,
+    arch: Annotated[str, typer.Option(help="Architecture in place of the file's: sm_90.", show_default=False)] = "",
+    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU; else times are predicted.")] = True,
+    resume: Annotated[
+        bool | None,
+        typer.Option(help="Go on with the run in the folder, or begin again.", show_default="if it is unfinished"),
+    ] = None,
+) -> None:
+    """Find out which kernel is fastest at which size, by Tensile's protocol; write a report and a library."""
+    from lab.cli.terminal import TuneProgress, print_tuned
+    from lab.tuning.run import Options
+    from lab.tuning.run import tune as run_tuning
+
+    console = Console(stderr=True)
+    command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
+    options = Options(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
+    with TuneProgress(console) as progress:
+        outcome = run_tuning(tuning, options, progress)
+    print_tuned(console, outcome)
+    raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A .ptx, .cubin or .cu file, or an experiment.", show_default=False)],
+    variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
+    arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
+    toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
+    isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Which listing, with --json.")] = None,
+    max_variants: Annotated[int | None, typer.Option(min=1, help="Largest sweep to list.", show_default="1000")] = None,
+    hot: Annotated[bool, typer.Option("--hot", help="Show nothing of the listings but the hot loop.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
+    from lab.cli import inspect, terminal
+
+    console = Console()
+    if file.suffix in (".yaml", ".yml") and variant is None:
+        terminal.print_variants(console, inspect.variants(file, max_variants))
+        return
+    if file.suffix in (".yaml", ".yml") and variant is not None:
+        shown = inspect.inspect_variant(file, variant, max_variants)
+    else:
+        shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain)
+    if as_json:
+        _print_json(shown.to_json(isa))
+    else:
+        terminal.print_inspection(console, shown, hot_only=hot)
+
+
+@app.command()
+def emulate(
+    file: Annotated[Path, typer.Argument(help="A .ptx file.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Kernel arguments: i32=5, f32[64,32]=normal, f32[8]=out.", show_default=False),
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Which kernel.", show_default="the only one")] = None,
+    grid: Annotated[str, typer.Option(help="Blocks: 4 or 4,4,1.")] = "1",
+    block: Annotated[str, typer.Option(help="Threads of a block: 256 or 16,16.")] = "32",
+    shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of random buffers.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Execute one kernel of a PTX file on the CPU: counts, memory behaviour and faults."""
+    from dataclasses import asdict
+
+    from lab.cli.inspect import emulate_file
+    from lab.cli.terminal import print_emulation
+
+    done = emulate_file(file, kernel, (grid, block), arguments or [], dynamic_shared_bytes=shared, seed=seed)
+    if as_json:
+        _print_json(asdict(done))
+    else:
+        print_emulation(Console(), done)
+    raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
+
+
+@app.command("map")
+def map_(
+    mapping: Annotated[
+        str,
+        typer.Argument(help="'[3] | [2, 2] => [i0, t1, t0]', or a shorthand: cyclic(width=4).", show_default=False),
+    ],
+    element_bytes: Annotated[int, typer.Option("--bytes", min=1, max=16, help="Bytes of an element.")] = 4,
+    elements: Annotated[
+        int | None, typer.Option(min=1, max=2**24, help="Elements of the data.", show_default="the tensor's")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show which thread touches which element, whether threads race, how accesses coalesce, and the CUDA index."""
+    from dataclasses import asdict
+
+    from lab.cli.terminal import print_mapping
+    from lab.templates.mapping.facts import facts
+    from lab.templates.mapping.text import parse
+
+    found = facts(parse(mapping), element_bytes, elements)
+    if as_json:
+        _print_json(asdict(found))
+    else:
+        print_mapping(Console(), found)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A directory of `lab run` or `lab tune`.", show_default=False)],
+) -> None:
+    """Draw the report of a run directory again, from its records alone."""
+    from lab.report.render import render
+    from lab.report.tuning import render as tuning
+    from lab.store.database import Store
+    from lab.store.tuning import FILE, TuningStore
+
+    if (folder / FILE).is_file():
+        with TuningStore(folder) as tuned:
+            drawn = tuning.render(tuned)
+    else:
+        with Store(folder) as store:
+            drawn = render(store)
+    for path in drawn:
+        typer.echo(path)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
+    b: Annotated[Path, typer.Argument(help="Another one, held against the first.", show_default=False)],
+    threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that is a regression.")] = 0.05,
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Compare throughput relative to the baseline's.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs: which variants are faster, slower, the same, and what changed in their code.
+
+    Exit code 1 where a variant broke, or is surely slower by more than the threshold.
+    """
+    from dataclasses import asdict
+
+    from lab.cli.terminal import print_comparison
+    from lab.runs.compare import compare as compare_runs
+    from lab.store.database import Store
+
+    with Store(a) as first, Store(b) as second:
+        found = compare_runs((first.run(), first.records()), (second.run(), second.records()), relative=relative)
+    regressions = [change.variant_b for change in found.changes if change.regressed(threshold)]
+    if as_json:
+        changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
+        _print_json(asdict(found) | {"changes": changes, "counts": found.counts, "regressions": regressions})
+    else:
+        print_comparison(Console(), found, threshold)
+    raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine has, and for each thing missing what it would add and how to install it."""
+    from dataclasses import asdict
+
+    from lab.cli.doctor import examine
+    from lab.cli.terminal import print_findings
+
+    findings = examine()
+    if as_json:
+        _print_json([asdict(finding) for finding in findings])
+    else:
+        print_findings(Console(), findings)
+
+
+@app.command()
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of experiment files, which editors complete and check them with."""
+    from lab.base.files import write_atomically
+    from lab.experiment.schema import json_schema
+
+    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(output, text)
+
+
+def _print_json(value: object) -> None:
+    # JSON has no infinity; an error can be that
+    typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
+
+
+def main() -> NoReturn:
+    """Run the command line; the one place where errors become words and exit codes."""
+    try:
+        code = app(standalone_mode=False)
+    except _UsageError as error:
+        error.show()
+        code = _INPUT
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("interrupted", err=True)
+        code = _INTERRUPTED
+    except CompileError as error:
+        typer.echo(f"error: {error}\n{error.log}", err=True)
+        code = _INPUT
+    except (MissingToolError, StoreError) as error:
+        typer.echo(f"error: {error}", err=True)
+        code = _ENVIRONMENT
+    except LabError as error:
+        typer.echo(f"error: {error}", err=True)
+        code = _INPUT
+    except BrokenPipeError:
+        # whoever read our output has gone, as `head` does; nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _OK
+    except Exception as error:
+        if os.environ.get("LAB_TRACEBACK"):
+            raise
+        typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+        typer.echo("This is a mistake of lab's own; set LAB_TRACEBACK=1 to see where.", err=True)
+        code = _BUG
+    raise SystemExit(code if isinstance(code, int) else _OK)

@@ -1,0 +1,379 @@
+"""What a terminal shows: progress on stderr, inspections and findings on stdout. No decisions are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from lab.store.model import RunRecord, Status, VariantRecord
+from lab.toolchain.base import title
+
+if TYPE_CHECKING:  # it prints values of every stage, and needs none of the stages: they take seconds to import
+    from lab.base.sizes import Size
+    from lab.cli.doctor import Finding
+    from lab.cli.inspect import Inspection, Listing
+    from lab.emulator.results import Emulation, MemoryCount
+    from lab.experiment.load import Experiment
+    from lab.experiment.space import Expansion
+    from lab.experiment.variants import Planned
+    from lab.isa.mix import Counts, KernelMix
+    from lab.runs.compare import Comparison
+    from lab.runs.pipeline import Outcome
+    from lab.stages.build import BuildFailure, Built
+    from lab.store.tuning_model import KernelFacts, Step
+    from lab.templates.mapping.facts import Facts
+    from lab.tuning.file.load import Tuning
+    from lab.tuning.run import Outcome as Tuned
+
+_HOT = "▌"
+_FAILURES_SHOWN = 10
+_ELEMENTS_SHOWN = 1024
+_THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
+"""Colours of threads, in turn."""
+
+
+class _Bars:
+    """Progress that is drawn while the context is open."""
+
+    _bar: Progress
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+class RunProgress(_Bars):
+    """A progress bar with the time left and the best variant so far; on a pipe, a line a failure and a summary."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on this console, which should write to stderr."""
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=console,
+        )
+        self._best: VariantRecord | None = None
+
+    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
+        """Say what will be done."""
+        self._console.print(Text(experiment.question, style="bold"))
+        self._console.print(f"{variants} variants of {expansion.combinations} combinations. {gpu}", highlight=False)
+        self._build = self._bar.add_task("build and inspect", total=variants, best="")
+        self._done = self._bar.add_task("finish", total=variants, best="")
+
+    def more(self, variants: int) -> None:
+        """A search goes on: both bars grow."""
+        self._console.print(f"{variants} neighbours of the best ones", highlight=False)
+        for bar in (self._build, self._done):
+            total = next(task.total for task in self._bar.tasks if task.id == bar)
+            self._bar.update(bar, total=(total or 0) + variants)
+
+    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """Move the first bar."""
+        del planned, outcome
+        self._bar.advance(self._build)
+
+    def recorded(self, record: VariantRecord) -> None:
+        """Move the second bar; tell of a failure and of a new best."""
+        self._bar.advance(self._done)
+        name = f"{record.kernel} {record.label}".strip()
+        if record.status.failed:
+            self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
+        if record.throughput and (self._best is None or record.throughput > (self._best.throughput or 0)):
+            self._best = record
+            self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
+
+    def counting(self, variants: int) -> None:
+        """A bar of its own for the profiler's work."""
+        self._counters = self._bar.add_task("read counters", total=variants, best="")
+
+    def counted(self, variants: int) -> None:
+        """Move it."""
+        self._bar.advance(self._counters, variants)
+
+
+def run_progress() -> RunProgress:
+    """Progress on stderr."""
+    return RunProgress(Console(stderr=True))
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """Where the report is, and how the variants fared."""
+    counts = {status: sum(r.status is status for r in outcome.records) for status in Status}
+    fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    if outcome.interrupted:
+        console.print(Text("interrupted; what was finished is kept", style="yellow"))
+    console.print(f"{len(outcome.records)} of {outcome.run.variants} variants: {fared}", highlight=False)
+    if outcome.run.not_measured:
+        console.print(Text(outcome.run.not_measured))
+    console.print(Text(f"report: {outcome.folder / 'index.html'}"))
+
+
+class TuneProgress(_Bars):
+    """A line a step of the protocol, and a bar that counts kernels, sizes and points."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on this console, which should write to stderr."""
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+        )
+        self._points = 0
+
+    def began(self, tuning: Tuning, gpu: str) -> None:
+        """Say what will be done."""
+        self._console.print(Text(tuning.question, style="bold"))
+        self._console.print(gpu, highlight=False)
+        self._built = self._bar.add_task("kernels built", total=None)
+        self._sizes = self._bar.add_task("sizes timed", total=None)
+
+    def built(self, facts: KernelFacts) -> None:
+        """Count a kernel; tell of one that could not be built."""
+        self._bar.advance(self._built)
+        if facts.failure:
+            self._console.print(Text(f"{facts.name}: {facts.failure}", style="red"))
+
+    def timed(self, size: Size, points: int) -> None:
+        """Count a size."""
+        del size
+        self._points += points
+        self._bar.update(self._sizes, advance=1, description=f"sizes timed ({self._points} points)")
+
+    def stepped(self, step: Step) -> None:
+        """A line."""
+        self._console.print(f"{step.group}, step {step.number}, {step.title}: {step.text}", highlight=False)
+
+
+def print_tuned(console: Console, outcome: Tuned) -> None:
+    """Where the report and the libraries are, and what failed."""
+    if outcome.interrupted:
+        console.print(Text("interrupted; what was finished is kept", style="yellow"))
+    for failure in outcome.failed[:_FAILURES_SHOWN]:
+        console.print(Text(failure, style="red"))
+    if len(outcome.failed) > _FAILURES_SHOWN:
+        console.print(f"{len(outcome.failed) - _FAILURES_SHOWN} further kernels failed", highlight=False)
+    if outcome.not_measured:
+        console.print(Text(f"{outcome.not_measured} All times are predicted."))
+    for folder in outcome.libraries:
+        console.print(Text(f"library: {folder}"))
+    for page in outcome.pages[:1]:
+        console.print(Text(f"report: {page}"))
+
+
+_VERDICT_STYLES = {"faster": "green", "mended": "green", "slower": "red", "broken": "bold red", "ambiguous": "yellow"}
+_CHANGES_SHOWN = 60
+
+
+def print_comparison(console: Console, found: Comparison, threshold: float) -> None:
+    """One line a variant, the largest losses first; then the counts."""
+    console.print(Text(f"A: {_run_in_words(found.a)}"))
+    console.print(Text(f"B: {_run_in_words(found.b)}"))
+    relative = ", relative to the baseline" if found.relative else ""
+    table = Table(box=None, pad_edge=False)
+    headers = ("", "variant", f"throughput B / A{relative}", "95 % interval", "n", "code", "changes")
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for change in sorted(found.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
+        mark = " ✗" if change.regressed(threshold) else ""
+        table.add_row(
+            Text(f"{change.verdict}{mark}", style=_VERDICT_STYLES.get(change.verdict, "")),
+            Text(f"{change.kernel} {change.label}".strip()),
+            "" if change.ratio is None else f"{change.ratio:.4f}",
+            "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}",
+            f"{change.n_a}, {change.n_b}" if change.n_a or change.n_b else "",
+            {True: "same", False: "differs", None: ""}[change.same_code],
+            Text(", ".join(f"{name} {_pair(*pair)}" for name, pair in change.figures.items() if pair[0] != pair[1])),
+        )
+    console.print(table)
+    if len(found.changes) > _CHANGES_SHOWN:
+        console.print(f"… and {len(found.changes) - _CHANGES_SHOWN} more; --json has them all")
+    if found.baseline is not None:
+        console.print(f"the baseline itself: {found.baseline:.4f} of its throughput in A", highlight=False)
+    for name, others in (("A", found.only_a), ("B", found.only_b)):
+        if others:
+            console.print(f"{len(others)} variants are in {name} alone")
+    console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())))
+
+
+def _run_in_words(run: RunRecord) -> str:
+    gpu = run.gpu.name if run.gpu else "no GPU"
+    return ", ".join(filter(None, [run.experiment, run.started, gpu, run.commit and f"commit {run.commit}"]))
+
+
+def _pair(before: float | None, after: float | None) -> str:
+    return " → ".join("none" if value is None else f"{value:.4g}" for value in (before, after))
+
+
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """The doctor's table, then one line a missing thing with the command that installs it."""
+    findings = list(findings)
+    table = Table(box=None, pad_edge=False)
+    for header in ("", "what", "found"):
+        table.add_column(header)
+    for finding in findings:
+        mark = Text("✓", style="green") if finding.found else Text("–", style="yellow")
+        table.add_row(mark, finding.name, Text(finding.detail))
+    console.print(table)
+    missing = [finding for finding in findings if not finding.found]
+    if missing:
+        console.print()
+        console.print(Text("missing", style="bold"))
+    for finding in missing:
+        console.print(Text(f"{finding.name}: {finding.adds}"))
+        console.print(Text(f"    {finding.install}", style="cyan"))
+
+
+def print_variants(console: Console, planned: Iterable[Planned]) -> None:
+    """One line a variant, in columns that do not wrap: ten thousand of them take a table of rich's several seconds."""
+    rows = [("variant", "kernel", "parameters", "toolchain", "arch")]
+    rows += [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    console.out("\n".join(lines), highlight=False)
+
+
+def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
+    """Source, listings with the hot loop marked, and the mix."""
+    console.rule(Text(inspection.title))
+    if inspection.source and not hot_only:
+        console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
+    for listing in inspection.listings:
+        console.rule(listing.isa.upper())
+        console.print(_marked(listing, hot_only=hot_only), soft_wrap=True)
+    for listing in inspection.listings:
+        for kernel in listing.kernels:
+            console.rule(f"{listing.isa.upper()} of {kernel.name}")
+            console.print(_loops(kernel))
+            console.print(_classes(kernel))
+
+
+def print_emulation(console: Console, done: Emulation) -> None:
+    """Counts by class, memory traffic, and what was found."""
+    if done.counts:
+        table = Table(title=f"executed by {done.kernel}", title_justify="left", box=None, pad_edge=False)
+        for header in ("class", "warp instructions", "thread instructions"):
+            table.add_column(header, justify="left" if header == "class" else "right")
+        for name, warps in sorted(done.counts.warps_by_class.items(), key=lambda item: -item[1]):
+            table.add_row(name, f"{warps:,}", f"{done.counts.threads_by_class.get(name, 0):,}")
+        table.add_row("all", f"{done.counts.warps:,}", f"{done.counts.threads:,}")
+        console.print(table)
+        console.print(_memory(done.counts.memory))
+    for note in done.notes:
+        console.print(Text(f"note: {note}"))
+    for found in done.findings:
+        place = f"block {found.block} thread {found.thread} " if found.block else ""
+        console.print(Text(f"{found.kind}: PTX line {found.line}: {place}{found.detail} {found.text}", style="red"))
+    if done.clean:
+        console.print("nothing was found")
+
+
+def print_mapping(console: Console, found: Facts) -> None:
+    """The map, low elements first, its check, its coalescing, and the CUDA expressions."""
+    console.print(Text(found.mapping, style="bold"))
+    shown = found.map[:_ELEMENTS_SHOWN]
+    width = len(str(max(shown)))
+    cells = [("−" if owner < 0 else str(owner)).rjust(width) for owner in shown]
+    a_line = max(1, (console.width + 1) // (width + 1))
+    for first in range(0, len(cells), a_line):
+        line = Text()
+        for owner, cell in zip(shown[first : first + a_line], cells[first : first + a_line], strict=True):
+            line.append(cell, style="dim" if owner < 0 else _THREADS[owner % len(_THREADS)]).append(" ")
+        console.print(line, soft_wrap=True)
+    if len(found.map) > len(shown):
+        console.print(f"… {len(found.map) - len(shown):,} elements more; --json has them all", highlight=False)
+    console.print()
+    console.print(f"{found.threads:,} threads x {found.items:,} items, {found.elements:,} elements", highlight=False)
+    owners = "every element has at most one thread" if found.injective else "some elements have several threads: a race"
+    console.print(f"{owners}; {found.untouched:,} untouched, {found.beyond:,} accesses beyond the end", highlight=False)
+    table = Table(title="coalescing (predicted)", title_justify="left", box=None, pad_edge=False)
+    for header in (f"access, {found.element_bytes} B elements", "sectors / request", "bytes used of bytes moved"):
+        table.add_column(header, justify="left" if header.startswith("access") else "right")
+    for one in found.coalescing:
+        name = "one element" if one.vector == 1 else f"{one.vector} elements at once"
+        table.add_row(name, f"{one.sectors_per_request:.2f}", f"{one.efficiency:.1%}")
+    console.print(table)
+    console.print(Text(f"index: {found.index}\nguard: {found.guard}"))
+
+
+def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
+    table = Table(title="memory", title_justify="left", box=None, pad_edge=False)
+    for header in ("access", "requests", "wavefronts", "conflicts", "sectors / request", "bytes used"):
+        table.add_column(header, justify="left" if header == "access" else "right")
+    for name, count in traffic.items():
+        shared = name.startswith("shared")
+        table.add_row(
+            name,
+            f"{count.requests:,}",
+            f"{count.wavefronts:,}" if shared else "",
+            f"{count.bank_conflicts:,}" if shared else "",
+            "" if shared else f"{count.sectors_per_request:.2f}",
+            f"{count.bytes_used:,}",
+        )
+    return table
+
+
+def _marked(listing: Listing, *, hot_only: bool) -> Text:
+    hot = {line for kernel in listing.kernels if kernel.hot_loop for line in kernel.hot_loop.numbers}
+    lines = listing.text.splitlines()
+    text = Text()
+    for number, line in enumerate(lines, 1):
+        if number in hot:
+            text.append(f"{number:6} {_HOT} {line}\n", style="bold yellow")
+        elif not hot_only:
+            text.append(f"{number:6}   {line}\n")
+    return text
+
+
+def _loops(kernel: KernelMix) -> Table:
+    table = Table(title="loops", title_justify="left", box=None, pad_edge=False)
+    for header in ("loop", "depth", "instructions", "fma : ld.shared", "FMA share", "fma/(fma+ld.shared)", "live regs"):
+        table.add_column(header, justify="left" if header == "loop" else "right")
+    for loop in kernel.loops:
+        live = "" if loop.live_registers is None else str(loop.live_registers)
+        name = Text(f"{_HOT if loop.hot else ' '} {'  ' * (loop.depth - 1)}{loop.label}")
+        table.add_row(name, str(loop.depth), str(loop.counts.instructions), *_figures(loop.counts), live)
+    whole = kernel.live_registers
+    table.add_row(
+        "  whole kernel",
+        "0",
+        str(kernel.counts.instructions),
+        *_figures(kernel.counts),
+        "" if whole is None else str(whole),
+    )
+    return table
+
+
+def _figures(counts: Counts) -> tuple[str, str, str]:
+    ratio = f"{counts.fma} : {counts.ld_shared}"
+    if counts.fma_per_ld_shared is not None:
+        ratio += f" = {counts.fma_per_ld_shared:.2f}"
+    share, both = counts.fma_share, counts.fma_over_fma_plus_ld_shared
+    return ratio, "" if share is None else f"{share:.1%}", "" if both is None else f"{both:.3f}"
+
+
+def _classes(kernel: KernelMix) -> Table:
+    hot = kernel.hot_loop
+    table = Table(title="instructions by class", title_justify="left", box=None, pad_edge=False)
+    for header in ("class", "hot loop", "kernel"):
+        table.add_column(header, justify="left" if header == "class" else "right")
+    for name, count in sorted(kernel.counts.by_class.items(), key=lambda item: -item[1]):
+        table.add_row(name, str(hot.counts.by_class.get(name, 0)) if hot else "", str(count))
+    return table

@@ -1,0 +1,134 @@
+"""From an experiment to the variants that will be built: rendered, hashed, with their launches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.base.errors import Location, UserError
+from lab.experiment.load import Experiment
+from lab.experiment.space import Point
+from lab.templates import front_matter
+from lab.templates.launches import Launches, launches
+from lab.toolchain.base import CompileRequest, Toolchain, title
+from lab.toolchain.select import toolchain
+
+SOURCE_NAME = "kernel.cu"
+"""Name of every variant's source in messages and line tables; a fixed one keeps builds equal everywhere."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One variant, ready to be built.
+
+    Attributes:
+        variant: Id, a short hash of everything that decides its machine code, and of its problem.
+        position: Place in the experiment, from 0.
+        point: Kernel, parameters and problem.
+        label: What tells it from its siblings.
+        toolchain: The compiler.
+        request: What to compile.
+        launches: How it is launched for the point's problem.
+    """
+
+    variant: str
+    position: int
+    point: Point
+    label: str
+    toolchain: Toolchain
+    request: CompileRequest
+    launches: Launches
+
+
+def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
+    """The toolchains an experiment names, each once.
+
+    Raises:
+        UserError: a name means nothing.
+        MissingToolError: one is not on this machine.
+    """
+    return tuple(dict.fromkeys(toolchain(name) for name in experiment.toolchains))
+
+
+def plan(
+    experiment: Experiment,
+    points: Sequence[Point],
+    toolchains: Sequence[Toolchain],
+    archs: Sequence[str],
+    *,
+    first: int = 0,
+) -> tuple[Planned, ...]:
+    """Render every point for every toolchain and architecture.
+
+    Args:
+        experiment: The experiment.
+        points: Its points.
+        toolchains: Toolchains, resolved.
+        archs: Architectures, `native` resolved.
+        first: Position of the first.
+
+    Raises:
+        UserError: a template fails, a geometry is illegal, or no toolchain targets an architecture.
+    """
+    for arch in archs:
+        for tool in toolchains:
+            if not tool.supports(arch):
+                raise UserError(
+                    f"{tool.name} {tool.version} cannot target {arch}",
+                    at=Location(experiment.file),
+                    key="archs",
+                    found=arch,
+                    suggestion="leave the architecture out, or name a toolchain that knows it",
+                )
+    planned: list[Planned] = []
+    sources: dict[tuple[object, ...], str] = {}
+    for point in points:
+        template, problem = point.kernel.template, point.problem.values
+        # a template knows the words of a problem, not its numbers: sizes share their source
+        words = tuple((name, value) for name, value in problem.items() if isinstance(value, str | bool))
+        key = (point.kernel.name, repr(point.parameters), words)
+        if key not in sources:
+            sources[key] = front_matter.render(template, point.parameters, problem)
+        source = sources[key]
+        launched = launches(template, point.parameters, problem)
+        for tool in toolchains:
+            for arch in archs:
+                request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
+                label = [point.label] if point.label else []
+                label += [title(tool)] if len(toolchains) > 1 else []
+                label += [arch] if len(archs) > 1 else []
+                planned.append(
+                    Planned(
+                        variant=variant_id(point, request, tool),
+                        position=first + len(planned),
+                        point=point,
+                        label=" ".join(label),
+                        toolchain=tool,
+                        request=request,
+                        launches=launched,
+                    )
+                )
+    return tuple(planned)
+
+
+def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
+    """Ten hexadecimal digits over everything that decides a variant's machine code, and its problem."""
+    facts = {
+        "kernel": point.kernel.name,
+        "template": point.kernel.template.name,
+        "parameters": dict(sorted(point.parameters.items())),
+        "problem": dict(sorted(point.problem.values.items())),
+        "source": request.source,
+        "options": request.options,
+        "arch": request.arch,
+        "toolchain": tool.name,
+        "version": tool.version,
+    }
+    return short_hash(facts)
+
+
+def short_hash(facts: Mapping[str, object]) -> str:
+    """Ten hexadecimal digits over facts that JSON can hold, whatever their order."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]

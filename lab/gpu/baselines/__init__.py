@@ -1,0 +1,1 @@
+"""What variants are compared with: cuBLAS, copies, PyTorch and Triton."""

@@ -1,0 +1,173 @@
+"""cuBLAS as a baseline, called directly: a small binding of the few functions that a gemm takes.
+
+The variant and the baseline share device buffers, stream and context, so that nothing but the kernels
+differs between them.
+
+Arithmetic: CUBLAS_DEFAULT_MATH. It uses TF32 for FP32 only where asked (CUBLAS_TF32_TENSOR_OP_MATH, or
+NVIDIA_TF32_OVERRIDE=1 in the environment; cuBLAS documentation, cublasMath_t), so SGEMM is plain FP32.
+DGEMM may use FP64 tensor cores, which are full FP64. `PLAIN_ARITHMETIC` keeps the environment from changing that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.base.expressions import Scalar
+from lab.gpu.device.backend import BaselineMissingError, DeviceError, Launch
+from lab.operators.base import Inputs
+
+PLAIN_ARITHMETIC = {
+    "NVIDIA_TF32_OVERRIDE": "0",  # never TF32 for FP32
+    "CUBLAS_EMULATE_SINGLE_PRECISION": "0",  # never FP32 emulated with BF16
+    "CUBLAS_EMULATE_DOUBLE_PRECISION": "0",
+}
+"""Set in the worker's environment before any CUDA library is loaded."""
+
+_DEFAULT_MATH = 0  # cublasMath_t, CUBLAS_DEFAULT_MATH
+_OPERATIONS = {"n": 0, "t": 1}  # cublasOperation_t, CUBLAS_OP_N and CUBLAS_OP_T
+_PROPERTIES = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+
+
+def operations(layout: str) -> tuple[int, int]:
+    """Map to cuBLAS's transa and transb of a layout: ``nt`` is (CUBLAS_OP_N, CUBLAS_OP_T)."""
+    return _OPERATIONS[layout[0]], _OPERATIONS[layout[1]]
+
+
+def find_cublas() -> Path | str:
+    """Where libcublas is.
+
+    NVIDIA's own finder looks into the wheels in site-packages (those that PyTorch and CuPy bring along), a conda
+    environment, the system's library path and CUDA_HOME; the toolkit's customary folder comes last.
+
+    Returns:
+        The library, loaded; or the reason why there is none.
+    """
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415 - loads libraries: not at import
+
+        loaded = load_nvidia_dynamic_lib("cublas")
+        if loaded.abs_path:
+            return Path(loaded.abs_path)
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    else:
+        reason = "it is loaded, but from an unknown file"
+    for folder in (Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")):
+        found = sorted(folder.glob("libcublas.so.[0-9]*"))
+        if found:
+            return found[0]
+    return f"libcublas was not found ({reason}); `pip install nvidia-cublas` installs it"
+
+
+class Cublas:
+    """A cuBLAS handle on one stream of the current context."""
+
+    def __init__(self, stream: int) -> None:
+        """Load the library and create the handle.
+
+        Args:
+            stream: CUstream as an integer.
+
+        Raises:
+            BaselineMissingError: the library is not there or cannot be loaded.
+            DeviceError: cuBLAS cannot be initialised on this GPU.
+        """
+        found = find_cublas()
+        if isinstance(found, str):
+            raise BaselineMissingError(found)
+        try:
+            self._library = ctypes.CDLL(str(found))
+        except OSError as error:
+            raise BaselineMissingError(f"{found} cannot be loaded: {error}") from error
+        self._handle = ctypes.c_void_p()
+        self._check("cublasCreate_v2", self._library.cublasCreate_v2(ctypes.byref(self._handle)))
+        self._check("cublasSetMathMode", self._library.cublasSetMathMode(self._handle, _DEFAULT_MATH))
+        self.use_stream(stream)
+        # the last folders tell a wheel from a toolkit; the rest would tell of the machine
+        self.description = f"{found.name} {self._version()} (…/{'/'.join(found.parent.parts[-3:])})"
+
+    def use_stream(self, stream: int) -> None:
+        """Queue further calls on this stream.
+
+        Raises:
+            DeviceError: cuBLAS refuses it.
+        """
+        status = self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream))
+        self._check("cublasSetStream_v2", status)
+
+    def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Launch:
+        """A call of SGEMM or DGEMM with everything resolved.
+
+        Args:
+            problem: For the layout.
+            inputs: Scalars m, n, k, alpha, beta, lda, ldb, ldc; arrays A, B, C for their element type.
+            pointers: Device addresses of A, B and C.
+
+        Returns:
+            A function that queues the call and raises DeviceError where cuBLAS refuses it.
+
+        Raises:
+            BaselineMissingError: the problem is none that SGEMM or DGEMM computes.
+        """
+        scalars = inputs.scalars
+        wanted = ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")
+        dtypes = {inputs.arrays[name].dtype.name for name in "ABC" if name in inputs.arrays}
+        if any(name not in scalars for name in wanted) or len(dtypes) != 1 or "layout" not in problem:
+            raise BaselineMissingError("the baseline cublas needs the operator gemm's scalars and arrays")
+        routines: dict[str, tuple[str, Any]] = {
+            "float32": ("cublasSgemm_v2", ctypes.c_float),
+            "float64": ("cublasDgemm_v2", ctypes.c_double),
+        }
+        if (dtype := dtypes.pop()) not in routines:
+            raise BaselineMissingError(f"the baseline cublas has no plain gemm for {dtype}")
+        name, real = routines[dtype]
+        routine = getattr(self._library, name)
+        arguments = self._gemm_arguments(real, problem, scalars, pointers)
+        check: Callable[[str, int], None] = self._check
+
+        def launch() -> None:
+            status = routine(*arguments)
+            if status:
+                check(name, status)
+
+        return launch
+
+    def _gemm_arguments(
+        self, real: type[Any], problem: Mapping[str, Scalar], scalars: Mapping[str, Scalar], pointers: Mapping[str, int]
+    ) -> tuple[Any, ...]:
+        """(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc), made once for all calls."""
+        transa, transb = operations(str(problem["layout"]))
+        integer = {name: ctypes.c_int(int(scalars[name])) for name in ("m", "n", "k", "lda", "ldb", "ldc")}
+        alpha, beta = (ctypes.pointer(real(float(scalars[name]))) for name in ("alpha", "beta"))
+        a, b, c = (ctypes.c_void_p(pointers[name]) for name in "ABC")
+        return (
+            self._handle,
+            ctypes.c_int(transa),
+            ctypes.c_int(transb),
+            *(integer[name] for name in "mnk"),
+            alpha,
+            a,
+            integer["lda"],
+            b,
+            integer["ldb"],
+            beta,
+            c,
+            integer["ldc"],
+        )
+
+    def _version(self) -> str:
+        parts = []
+        for kind in _PROPERTIES:
+            value = ctypes.c_int()
+            self._check("cublasGetProperty", self._library.cublasGetProperty(kind, ctypes.byref(value)))
+            parts.append(str(value.value))
+        return ".".join(parts)
+
+    def _check(self, function: str, status: int) -> None:
+        if status:
+            names = self._library.cublasGetStatusName
+            names.restype = ctypes.c_char_p
+            raise DeviceError(f"{function}: {(names(status) or b'unknown status').decode()}")

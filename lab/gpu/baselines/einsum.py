@@ -1,0 +1,59 @@
+"""PyTorch's einsum as a baseline, on the same device buffers, context and stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.base.expressions import Scalar
+from lab.gpu.baselines.torch import flat_tensor, torch_with_cuda
+from lab.gpu.device.backend import Baseline, BaselineMissingError
+from lab.operators.contraction import Layout, layouts
+
+NOTE = "its result stays in PyTorch's memory: no copy to C is timed"
+
+
+def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
+    """``torch.einsum(equation, A, B)``, scaled and added to C where α and β ask for it, without TF32.
+
+    Args:
+        problem: The operator contraction's, complete.
+        pointers: Device addresses of A, B and C.
+        stream: CUstream as an integer.
+
+    Raises:
+        BaselineMissingError: PyTorch is not there, finds no GPU, or cannot compute the contraction.
+    """
+    torch = torch_with_cuda()
+    torch.set_float32_matmul_precision("highest")
+    dtype, equation = str(problem["dtype"]), str(problem["einsum"])
+    alpha, beta = float(problem["alpha"]), float(problem["beta"])
+
+    def tensor(name: str, layout: Layout) -> Any:  # noqa: ANN401 - a torch.Tensor
+        return flat_tensor(torch, pointers[name], layout.elements, dtype).as_strided(layout.sizes, layout.strides)
+
+    a, b, c = (tensor(name, layout) for name, layout in layouts(problem).items())
+    own = torch.cuda.ExternalStream(stream)
+
+    def result() -> Any:  # noqa: ANN401 - a torch.Tensor
+        if alpha == 0:
+            return beta * c if beta else torch.zeros_like(c)
+        product = torch.einsum(equation, a, b)
+        if beta:
+            return torch.add(beta * c, product, alpha=alpha)
+        return product if alpha == 1 else alpha * product
+
+    def launch() -> None:
+        with torch.cuda.stream(own):
+            result()
+
+    def check() -> None:
+        with torch.cuda.stream(own):
+            c.copy_(result())
+
+    try:
+        launch()
+    except RuntimeError as error:  # out of memory is one too
+        raise BaselineMissingError(f"torch.einsum fails: {error}") from error
+    own.synchronize()
+    return Baseline("torch", f"torch {torch.__version__}", "torch.einsum", NOTE, launch, check=check)

@@ -1,0 +1,96 @@
+"""PyTorch's softmax and a fused one in Triton as baselines, on the same device buffers, context and stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from lab.base.expressions import Scalar
+from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
+from lab.gpu.device.backend import Baseline, BaselineMissingError, Launch
+
+_WHOLE_ROW = 32768
+"""Columns up to which the Triton kernel keeps a row in registers: 1024 threads of 32 elements."""
+_BLOCK = 8192
+"""Columns that it handles at a time in longer rows."""
+
+
+def _tensor(torch: ModuleType, address: int, problem: Mapping[str, Scalar], stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
+    """An m x n tensor on a buffer with rows `stride` elements apart."""
+    m, n = int(problem["m"]), int(problem["n"])
+    return flat_tensor(torch, address, m * stride, str(problem["dtype"])).as_strided((m, n), (stride, 1))
+
+
+def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
+    """``torch.softmax(X, -1, out=Y)``.
+
+    Raises:
+        BaselineMissingError: PyTorch is not there, or has no such function.
+    """
+    torch = torch_with_cuda()
+    x, y = (_tensor(torch, pointers[n], problem, int(problem[ld])) for n, ld in (("X", "ldx"), ("Y", "ldy")))
+    own = torch.cuda.ExternalStream(stream)
+
+    def launch() -> None:
+        with torch.cuda.stream(own):
+            torch.softmax(x, -1, out=y)
+
+    try:
+        launch()
+    except (RuntimeError, TypeError) as error:
+        raise BaselineMissingError(f"torch.softmax fails: {error}") from error
+    own.synchronize()
+    return Baseline("torch", f"torch {torch.__version__}", "torch.softmax", "", launch)
+
+
+def triton_baseline(
+    problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int, timed: Callable[[Launch], float]
+) -> Baseline:
+    """A fused softmax in Triton: rows up to `_WHOLE_ROW` in registers, longer ones read twice.
+
+    The number of warps is the fastest of a few, as Triton's autotuner would choose it.
+
+    Args:
+        problem: The operator's.
+        pointers: Device addresses of X and Y.
+        stream: CUstream as an integer.
+        timed: Milliseconds of one launch, L2 flushed before.
+
+    Raises:
+        BaselineMissingError: Triton or PyTorch is not there.
+    """
+    torch = module("torch")
+    kernels = _triton_kernels()
+    m, n = int(problem["m"]), int(problem["n"])
+    x, y = (_tensor(torch, pointers[name], problem, int(problem[ld])) for name, ld in (("X", "ldx"), ("Y", "ldy")))
+    own = torch.cuda.ExternalStream(stream)
+    whole = n <= _WHOLE_ROW
+    kernel = kernels.whole_row if whole else kernels.two_passes
+    block = max(32, 1 << (n - 1).bit_length()) if whole else _BLOCK
+    made: dict[int, tuple[Launch, Any]] = {}
+    for warps in (1, 2, 4, 8, 16, 32):
+        if not 1 <= block // (32 * warps) <= 64:  # noqa: PLR2004 - elements a thread holds; more would spill
+            continue
+
+        def queue(warps: int = warps) -> Any:  # noqa: ANN401 - Triton's compiled kernel
+            with torch.cuda.stream(own):
+                return kernel[(m,)](x, y, n, int(problem["ldx"]), int(problem["ldy"]), BLOCK=block, num_warps=warps)
+
+        try:
+            compiled = queue()
+            own.synchronize()
+        except Exception as error:  # whatever Triton raises, the sweep goes on without it
+            raise BaselineMissingError(f"the Triton kernel fails: {type(error).__name__}: {error}") from error
+        made[warps] = (queue, compiled)
+    best = min(made, key=lambda warps: timed(made[warps][0]))
+    launch, compiled = made[best]
+    name = "whole row in registers" if whole else "row read twice"
+    library = f"triton {module('triton').__version__}, BLOCK={block}, num_warps={best}, {name}"
+    ptx = str(compiled.asm.get("ptx", "")) if hasattr(compiled, "asm") else ""
+    return Baseline("triton", library, kernel.fn.__name__, "", launch, ptx=ptx)
+
+
+def _triton_kernels() -> ModuleType:
+    module("triton")
+    return module("lab.gpu.baselines.softmax_triton")

@@ -1,0 +1,238 @@
+"""Verified variants under Nsight Compute: a process that only loads and launches them is profiled, a chunk at a time.
+
+The profiler replays a launch for several passes, and what L2 holds decides the DRAM traffic of each. A single launch
+from a cold L2 is simple: the profiler flushes before every pass. The launches of a sequence, and one from a warm L2,
+must find what was left there before: their traffic is counted in one pass of the whole sequence, after an eviction of
+our own and without any flush; the other figures in further passes, where L2 holds what the pass before left. On an
+H200 with Nsight Compute 2025.3.1 a launch nevertheless read all of its inputs from DRAM, though the launch before had
+left them in L2: such traffic is an upper bound.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lab.gpu.counters import ncu
+from lab.gpu.process.job import Job
+from lab.measured.counters import PIPES, STALLS, LaunchCounters, Profile
+from lab.toolchain import locate
+
+TRAFFIC: Final = {
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "duration_ns": "gpu__time_duration.sum",
+}
+"""Fields of `LaunchCounters` that depend on L2's contents, and their metrics: counters of one unit, so of one pass."""
+
+EXECUTION: Final = {
+    "l2_read_sectors": "lts__t_sectors_op_read.sum",
+    "l2_write_sectors": "lts__t_sectors_op_write.sum",
+    "active_cycles": "sm__cycles_active.avg",
+    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "instructions": "smsp__inst_executed.sum",
+    "issues": "smsp__issue_active.sum",
+    "issue_share": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    **{f"pipes.{pipe}": f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in PIPES},
+    **{f"stalls.{state}": f"smsp__average_warps_issue_stalled_{state}_per_issue_active.ratio" for state in STALLS},
+}
+"""The other fields and their metrics; a key of a mapping stands behind a dot."""
+
+CHUNK: Final = 16
+"""Variants that one process launches: starting it takes seconds, and what it found is kept when it ends."""
+
+_START_S, _VARIANT_S = 120.0, 60.0
+"""Time limit of a process, and for each of its variants: inputs, upload, and some dozen replays."""
+
+NOT_FLUSHED: Final = (
+    "DRAM traffic was counted without emptying L2 between launches, but the profiler may do so itself (on an H200 it "
+    "did): what a launch would have found in L2 may be counted as read; all else was counted in further passes"
+)
+REPLAYED: Final = "the profiler needed several passes for DRAM traffic: from the second on, L2 was warm"
+
+TARGET: Final = (sys.executable, "-m", "lab.gpu.counters.profiled")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A variant to profile.
+
+    Attributes:
+        job: The variant.
+        cache: `cold` or `warm`, as it was timed.
+    """
+
+    job: Job
+    cache: str
+
+    @property
+    def simple(self) -> bool:
+        """It is a single launch from a cold L2: the profiler can put L2 into that state before each pass."""
+        return len(self.job.launches.steps) == 1 and self.cache == "cold"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A chunk's results.
+
+    Attributes:
+        profiles: By variant; one whose launch failed is absent.
+        notes: Sentences for the reader of the report.
+    """
+
+    profiles: Mapping[str, Profile]
+    notes: tuple[str, ...]
+
+
+def profiles(
+    orders: Sequence[Order], *, seconds: float, profiler: Path | str | None = None, target: Sequence[str] = TARGET
+) -> Iterator[Counted]:
+    """Profile variants, those of one problem after another.
+
+    Args:
+        orders: The variants.
+        seconds: Time after which no further chunk begins.
+        profiler: Nsight Compute's command; looked for by default.
+        target: The program that is profiled.
+
+    Yields:
+        A chunk's results as soon as it is done. What hinders the profiler altogether is a note, and the end.
+    """
+    found = profiler or locate.tool("ncu")
+    if found is None:
+        yield Counted({}, (f"No hardware counters were read: Nsight Compute was not found; {ncu.INSTALL}.",))
+        return
+    deadline = time.monotonic() + seconds
+    ordered = sorted(orders, key=lambda order: str(order.job.data_key))  # stable; inputs are made once a problem
+    for first in range(0, len(ordered), CHUNK):
+        if first and time.monotonic() > deadline:
+            left = len(ordered) - first
+            yield Counted({}, (f"Counters of {left} variants were not read: {seconds:.0f} s had passed.",))
+            return
+        try:
+            yield _chunk(ordered[first : first + CHUNK], _Profiler(found, tuple(target)))
+        except ncu.ProfilerError as error:
+            yield Counted({}, (f"No hardware counters were read{' any more' if first else ''}: {error}.",))
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Profiler:
+    command: Path | str
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one process of the profiler found: by variant, a mapping of fields for each launch of its sequence."""
+
+    launches: Mapping[str, tuple[Mapping[str, float], ...]]
+    passes: int
+    notes: tuple[str, ...]
+
+
+def _chunk(orders: Sequence[Order], profiler: _Profiler) -> Counted:
+    name = f"Nsight Compute {ncu.version(profiler.command)}".strip()
+    simple, others = [o for o in orders if o.simple], [o for o in orders if not o.simple]
+    wanted = [(simple, {**TRAFFIC, **EXECUTION}, True), (others, TRAFFIC, False), (others, EXECUTION, False)]
+    parts, failures, remarks = [], [], [NOT_FLUSHED]
+    for some, fields, flush in wanted:
+        if not some:
+            continue
+        try:
+            part = _profile(some, fields, profiler, flush=flush)
+        except ncu.ProfilerError as error:
+            failures.append(error)
+            continue
+        parts.append(part)
+        if fields is TRAFFIC and part.passes > 1:
+            remarks.append(REPLAYED)
+    if not parts:
+        raise failures[0]
+    made = {}
+    for order in orders:
+        halves = [part.launches[order.job.variant] for part in parts if order.job.variant in part.launches]
+        if halves:
+            each = [dict(pair for half in halves for pair in half[place].items()) for place in range(len(halves[0]))]
+            steps = zip(order.job.launches.steps, each, strict=True)
+            launches = tuple(counters(step.entry, values) for step, values in steps)
+            made[order.job.variant] = Profile(name, order.cache, launches, () if order.simple else tuple(remarks))
+    notes = [note for part in parts for note in part.notes]
+    notes += [f"Some hardware counters were not read: {error}." for error in failures]
+    return Counted(made, tuple(dict.fromkeys(notes)))
+
+
+def counters(kernel: str, values: Mapping[str, float]) -> LaunchCounters:
+    """One launch's counters from values by field (`TRAFFIC`, `EXECUTION`), shares still in per cent."""
+    made: dict[str, float] = {}
+    keyed: dict[str, dict[str, float]] = {"pipes": {}, "stalls": {}}
+    for field, value in values.items():
+        part, _, key = field.partition(".")
+        metric = EXECUTION.get(field, "")
+        value = value / 100 if "pct_of_peak" in metric else value  # noqa: PLW2901 - the same figure as a share
+        if key:
+            keyed[part][key] = value
+        else:
+            made[field] = value
+    return LaunchCounters(kernel, **made, pipes=keyed["pipes"], stalls=keyed["stalls"])
+
+
+def _profile(orders: Sequence[Order], fields: Mapping[str, str], profiler: _Profiler, *, flush: bool) -> _Found:
+    with tempfile.TemporaryDirectory(prefix="lab-profile-") as folder:
+        file, log = Path(folder) / "orders.pickle", Path(folder) / "launched.jsonl"
+        file.write_bytes(pickle.dumps([(order.job, order.cache) for order in orders]))
+        found = ncu.collect(
+            profiler.command,
+            list(fields.values()),
+            [*profiler.target, str(file), str(log)],
+            flush=flush,
+            kernels=[step.entry for order in orders for step in order.job.launches.steps],
+            timeout=_START_S + _VARIANT_S * len(orders),
+        )
+        said = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    notes = [f"Nsight Compute does not know the metric {metric}." for metric in found.unknown]
+    notes += [f"{line['variant']} was not profiled: {line['error']}." for line in said if line["error"]]
+    names = {metric: field for field, metric in fields.items()}
+    launches = matched(orders, said, found.rows)
+    values = {
+        variant: tuple({names[metric]: value for metric, value in row.values.items()} for row in rows)
+        for variant, rows in launches.items()
+    }
+    return _Found(values, found.passes, tuple(notes))
+
+
+def matched(
+    orders: Iterable[Order], said: Iterable[Mapping[str, object]], rows: Sequence[ncu.Row]
+) -> dict[str, tuple[ncu.Row, ...]]:
+    """Which rows are whose: the profiler lists launches in order, the program wrote down whose they were.
+
+    Args:
+        orders: What was to be launched.
+        said: The program's lines: `variant`, and how often its sequence was launched, `times`; the last one counts.
+        rows: The profiled launches.
+
+    Raises:
+        ProfilerError: the two do not agree.
+    """
+    entries = {order.job.variant: [step.entry for step in order.job.launches.steps] for order in orders}
+    found: dict[str, tuple[ncu.Row, ...]] = {}
+    place = 0
+    for line in said:
+        variant, times = str(line["variant"]), int(str(line["times"]))
+        sequence = entries[variant]
+        for _ in range(times):
+            mine = tuple(rows[place : place + len(sequence)])
+            place += len(mine)
+            if [row.kernel.partition("(")[0] for row in mine] != sequence:
+                raise ncu.ProfilerError(f"Nsight Compute saw other launches than the program says it made at {variant}")
+            found[variant] = mine
+    if place != len(rows):
+        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program says it made {place}")
+    return found

@@ -1,0 +1,121 @@
+"""Kernel arguments: from names and C types to the packed values of a launch."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from lab.base.expressions import Scalar
+from lab.gpu.device.backend import RefusedError
+from lab.operators.base import STORED_AS, Inputs
+from lab.templates.front_matter import TENSOR_MAP
+
+SCALAR_TYPES = (
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
+_CODES = {"bool": "B", "float16": "H"}
+"""`struct` codes that differ from NumPy's own characters: a half travels as the 16-bit pattern that it is."""
+
+
+def marshal(
+    arguments: Iterable[tuple[str, str]],
+    inputs: Inputs,
+    pointers: Mapping[str, int],
+    workspace: Mapping[str, str] = MappingProxyType({}),
+    tensor_maps: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    *,
+    offsets: Sequence[int] | None = None,
+) -> tuple[str, tuple[int | float, ...]]:
+    """Resolve the arguments of a launch.
+
+    Args:
+        arguments: Name and C type of each, in the kernel's order.
+        inputs: The operator's scalars and host arrays; the arrays only for their element types.
+        pointers: Device address of every array and workspace buffer.
+        workspace: Element type of every workspace buffer.
+        tensor_maps: The encoded tensor maps, in 64-bit words.
+        offsets: Where the parameters lie; needed with tensor maps, which are aligned to more than a structure knows.
+
+    Returns:
+        A format in the notation of `struct` with native alignment, which is that of all other kernel parameters, and
+        one number a field.
+
+    Raises:
+        RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type, offsets
+            that are not those of the arguments.
+    """
+    arguments = tuple(arguments)
+    if offsets is not None and len(offsets) != len(arguments):
+        raise RefusedError(f"the kernel has {len(offsets)} parameters, the launch has {len(arguments)} arguments")
+    codes, values = "", list[int | float]()
+    elements = {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
+    for place, (name, c_type) in enumerate(arguments):
+        if offsets is not None:
+            gap = offsets[place] - struct.calcsize(codes)
+            if gap < 0:
+                raise RefusedError(f"argument {name}: the kernel's parameter {place} lies {-gap} bytes further ahead")
+            codes += "x" * gap
+        if c_type == TENSOR_MAP:
+            if name not in tensor_maps:
+                raise RefusedError(f"argument {name}: the launches have no such tensor map")
+            codes += "Q" * len(tensor_maps[name])
+            values += tensor_maps[name]
+            continue
+        code, value = (
+            _pointer(name, c_type, elements, pointers)
+            if c_type.endswith("*")
+            else _scalar(name, c_type, inputs.scalars)
+        )
+        codes += code
+        values.append(value)
+    return codes, tuple(values)
+
+
+def _pointer(name: str, c_type: str, elements: Mapping[str, str], pointers: Mapping[str, int]) -> tuple[str, int]:
+    element = c_type[:-1].strip()
+    if name not in elements:
+        raise RefusedError(f"argument {name}: the operator has no such array; it has {', '.join(elements)}")
+    if elements[name] not in (element, STORED_AS.get(element)):
+        raise RefusedError(f"argument {name}: the kernel takes {c_type}, the array holds {elements[name]}")
+    return "P", pointers[name]
+
+
+def _scalar(name: str, c_type: str, scalars: Mapping[str, Scalar]) -> tuple[str, int | float]:
+    if c_type not in SCALAR_TYPES:
+        raise RefusedError(
+            f"argument {name}: unknown type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}, "
+            "and these with * for arrays"
+        )
+    if name not in scalars:
+        raise RefusedError(f"argument {name}: the operator has no such scalar; it has {', '.join(scalars)}")
+    value = scalars[name]
+    if isinstance(value, str):
+        raise RefusedError(f"argument {name}: {value!r} is text, the kernel takes {c_type}")
+    dtype = np.dtype(c_type)
+    if dtype.kind in "iub":
+        return _CODES.get(c_type, dtype.char), _integer(name, value, dtype)
+    rounded = dtype.type(value)
+    bits: int | float = rounded.view(np.uint16).item() if c_type == "float16" else rounded.item()
+    return _CODES.get(c_type, dtype.char), bits
+
+
+def _integer(name: str, value: float, dtype: np.dtype[np.generic]) -> int:
+    limits = None if dtype.kind == "b" else np.iinfo(dtype.name)
+    low, high = (int(limits.min), int(limits.max)) if limits else (0, 1)
+    if value != int(value) or not low <= value <= high:
+        raise RefusedError(f"argument {name}: {value!r} is no {dtype.name} ({low} to {high})")
+    return int(value)

@@ -1,0 +1,1 @@
+"""The worker process that holds the GPU, the session that talks to it, and the queue of its jobs."""

@@ -1,0 +1,1 @@
+"""How kernels are timed: batches, interleaving, cold and warm L2."""

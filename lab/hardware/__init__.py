@@ -1,0 +1,1 @@
+"""What is known of GPUs: the table of products, occupancy, shared-memory and sector rules, latencies."""

@@ -1,0 +1,356 @@
+"""The GPUs that `lab` knows: what one SM of each compute capability holds and does, and the products.
+
+Two tables. `ARCHITECTURES` has one row a compute capability; `PRODUCTS` one row a card or module. A number that no
+document gives is None, never a guess; a product whose clock or SM count is not documented is left out.
+
+Clocks are what the peak of a datasheet is computed from (the boost clock). A card may run above it: `from_description`
+takes the clock, the SMs and the L2 size from the GPU at hand instead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lab.base.errors import UserError, did_you_mean
+from lab.base.warp import WARP_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import DTypeLike
+
+    from lab.measured.timing import GpuDescription
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One SM of a compute capability.
+
+    The defaults hold for every row of the table (7.0 to 12.1); the sources of the rest stand in `source`.
+
+    Attributes:
+        arch: `sm_90`.
+        warps_per_sm: Most resident warps.
+        blocks_per_sm: Most resident blocks.
+        shared_carveouts: Shared memory of an SM in bytes as the driver can configure it, ascending; what is left of
+            the SM's memory is L1 cache.
+        shared_per_block: Most shared memory a block may have once the kernel opted in, bytes.
+        reserved_shared: Shared memory that the system keeps for each block, bytes.
+        shared_unit: Shared memory is allocated to a block in multiples of this, bytes.
+        barriers_per_sm: Named barriers that resident blocks share; None where they do not limit.
+        fp32_lanes: FP32 fused multiply-adds per cycle.
+        fp64_lanes: FP64 fused multiply-adds per cycle; None where no document gives them.
+        fp16_lanes: FP16 fused multiply-adds per cycle outside the tensor cores, two to a packed lane; None as above.
+        l1_bytes: L1 cache and shared memory together; None as above.
+        source: Where the row comes from.
+        threads_per_block: Most threads in a block.
+        registers_per_sm: 32-bit registers, also the most that one block may have.
+        registers_per_thread: Most registers a thread can name.
+        register_unit: Registers are allocated to a warp in multiples of this.
+        sub_partitions: Parts of an SM, each with a scheduler that issues one warp instruction a cycle, a quarter of
+            the registers and a quarter of the lanes.
+        shared_bytes_per_cycle: Shared-memory bandwidth: 32 banks of 4 bytes.
+        lsu_lanes: Lanes that the load/store units take per cycle: 32 at most on these SMs (TU10x, GA10x and AD10x
+            have fewer units, so this is the upper limit that a ceiling needs).
+    """
+
+    arch: str
+    warps_per_sm: int
+    blocks_per_sm: int
+    shared_carveouts: tuple[int, ...]
+    shared_per_block: int
+    reserved_shared: int
+    shared_unit: int
+    barriers_per_sm: int | None
+    fp32_lanes: int
+    fp64_lanes: int | None
+    fp16_lanes: int | None
+    l1_bytes: int | None
+    source: str
+    threads_per_block: int = 1024
+    registers_per_sm: int = 65536
+    registers_per_thread: int = 255
+    register_unit: int = 256
+    sub_partitions: int = 4
+    shared_bytes_per_cycle: int = 128
+    lsu_lanes: int = 32
+
+    @property
+    def threads_per_sm(self) -> int:
+        """Most resident threads."""
+        return self.warps_per_sm * WARP_SIZE
+
+    @property
+    def shared_per_sm(self) -> int:
+        """Most shared memory of an SM, bytes."""
+        return self.shared_carveouts[-1]
+
+    def lanes(self, dtype: DTypeLike) -> int:
+        """Fused multiply-adds per cycle and SM in `dtype`, outside the tensor cores.
+
+        Raises:
+            UserError: a type without such a rate, or one whose rate on this architecture is not documented.
+        """
+        name = np.dtype(dtype).name
+        known = {"float32": self.fp32_lanes, "float64": self.fp64_lanes, "float16": self.fp16_lanes}
+        if name not in known:
+            raise UserError("no peak is known for this type", key="dtype", found=name, accepted=tuple(known))
+        rate = known[name]
+        if rate is None:
+            accepted = tuple(key for key, value in known.items() if value is not None)
+            raise UserError(
+                f"the {name} rate of {self.arch} is not documented", key="dtype", found=name, accepted=accepted
+            )
+        return rate
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A product.
+
+    Attributes:
+        name: As the table calls it; from a live GPU, as the driver calls it.
+        architecture: Its SM.
+        sms: Streaming multiprocessors.
+        clock_mhz: SM clock that the peak is computed from: boost, or the most the driver allows.
+        dram_gb_s: Memory bandwidth, 10^9 bytes per second; None where it is not known.
+        l2_bytes: L2 cache.
+        source: Document that the row comes from.
+        aliases: Other names that `gpu_for` accepts, such as the driver's.
+    """
+
+    name: str
+    architecture: Architecture
+    sms: int
+    clock_mhz: int
+    dram_gb_s: float | None
+    l2_bytes: int
+    source: str
+    aliases: tuple[str, ...] = ()
+
+    def peak_tflops(self, dtype: DTypeLike) -> float:
+        """Peak of the ordinary (not tensor) cores: SMs x lanes x 2 operations x clock, in TFLOP/s.
+
+        Raises:
+            UserError: see `Architecture.lanes`.
+        """
+        return self.sms * self.architecture.lanes(dtype) * 2 * self.clock_mhz * 1e6 / 1e12
+
+
+def _kib(*sizes: int) -> tuple[int, ...]:
+    return tuple(size * KIB for size in sizes)
+
+
+_VOLTA = _kib(0, 8, 16, 32, 64, 96)
+_AMPERE = _kib(0, 8, 16, 32, 64, 100)
+_A100 = _kib(0, 8, 16, 32, 64, 100, 132, 164)
+_HOPPER = _kib(0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
+
+_GUIDE = (
+    "CUDA C++ Programming Guide, Technical Specifications per Compute Capability; "
+    "units, carve-outs and barriers: cuda_occupancy.h of the CUDA 13 toolkit; "
+)
+_RATES = "rates: CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions"
+
+
+def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand beside the rows
+    arch: str,
+    warps: int,
+    blocks: int,
+    carveouts: tuple[int, ...],
+    reserved: int,
+    unit: int,
+    barriers: int | None,
+    fp32: int,
+    fp64: int | None,
+    fp16: int | None,
+    l1_kib: int | None,
+    rates: str,
+) -> Architecture:
+    """A row; what a block may have is all of an SM's shared memory but the reserve (every row of the guide)."""
+    return Architecture(
+        arch=arch, warps_per_sm=warps, blocks_per_sm=blocks, shared_carveouts=carveouts,
+        shared_per_block=carveouts[-1] - reserved, reserved_shared=reserved, shared_unit=unit, barriers_per_sm=barriers,
+        fp32_lanes=fp32, fp64_lanes=fp64, fp16_lanes=fp16, l1_bytes=None if l1_kib is None else l1_kib * KIB,
+        source=_GUIDE + rates,
+    )  # fmt: skip
+
+
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        row.arch: row
+        for row in (
+            # arch, warps, blocks, shared carve-outs, reserve, unit, barriers, FP32, FP64, FP16, L1 KiB, rates
+            _architecture("sm_70", 64, 32, _VOLTA, 0, 256, None, 64, 32, 128, 128,
+                          f"{_RATES} (7.x); NVIDIA Tesla V100 GPU Architecture whitepaper"),
+            _architecture("sm_72", 64, 32, _VOLTA, 0, 256, None, 64, 32, 128, 128, f"{_RATES} (7.x)"),
+            _architecture("sm_75", 32, 16, _kib(32, 64), 0, 256, None, 64, 2, 128, 96,
+                          f"{_RATES} (7.x and its footnote on FP64); NVIDIA Turing GPU Architecture whitepaper"),
+            _architecture("sm_80", 64, 32, _A100, 1024, 128, None, 64, 32, 256, 192,
+                          f"{_RATES} (8.0); NVIDIA A100 Tensor Core GPU Architecture whitepaper"),
+            _architecture("sm_86", 48, 16, _AMPERE, 1024, 128, None, 128, 2, 128, 128,
+                          f"{_RATES} (8.6); NVIDIA Ampere GA102 GPU Architecture whitepaper"),
+            _architecture("sm_87", 48, 16, _A100, 1024, 128, None, 128, None, None, 192,
+                          "FP32: NVIDIA Jetson AGX Orin Series technical brief (128 CUDA cores an SM)"),
+            _architecture("sm_89", 48, 24, _AMPERE, 1024, 128, None, 128, 2, 128, 128,
+                          f"{_RATES} (8.9); NVIDIA Ada GPU Architecture whitepaper"),
+            _architecture("sm_90", 64, 32, _HOPPER, 1024, 128, 64, 128, 64, 256, 256,
+                          f"{_RATES} (9.0); NVIDIA H100 Tensor Core GPU Architecture whitepaper"),
+            _architecture("sm_100", 64, 32, _HOPPER, 1024, 128, 64, 128, 64, None, 256,
+                          "FP32 and FP64: NVIDIA HGX B200 specification (75 and 37 TFLOP/s a GPU)"),
+            _architecture("sm_103", 64, 32, _HOPPER, 1024, 128, 32, 128, None, None, 256,
+                          "FP32: NVIDIA HGX B300 specification (75 TFLOP/s a GPU)"),
+            _architecture("sm_110", 48, 24, _HOPPER, 1024, 128, 24, 128, None, None, 256,
+                          "FP32: NVIDIA Jetson Thor series datasheet (2560 CUDA cores on 20 SMs)"),
+            _architecture("sm_120", 48, 24, _AMPERE, 1024, 128, 24, 128, 2, 128, 128,
+                          "rates: NVIDIA RTX Blackwell GPU Architecture whitepaper (FP64 1/64, FP16 1/1 of FP32)"),
+            _architecture("sm_121", 48, 24, _AMPERE, 1024, 128, 24, 128, None, None, 128,
+                          "FP32: NVIDIA DGX Spark datasheet (6144 CUDA cores on 48 SMs)"),
+        )
+    }
+)  # fmt: skip
+"""Compute capability, written `sm_90`, to its SM."""
+
+
+def _product(  # noqa: PLR0917 - one row of a table, as above
+    name: str, arch: str, sms: int, clock: int, dram: float, l2_kib: int, source: str, *aliases: str
+) -> Gpu:
+    return Gpu(name, ARCHITECTURES[arch], sms, clock, dram, l2_kib * KIB, source, aliases)
+
+
+_V100 = "NVIDIA Tesla V100 GPU Architecture whitepaper; V100 datasheet"
+_A100_SOURCE = "NVIDIA A100 Tensor Core GPU Architecture whitepaper; A100 datasheet"
+_H100 = "NVIDIA H100 Tensor Core GPU Architecture whitepaper; H100 datasheet"
+
+PRODUCTS: tuple[Gpu, ...] = (
+    # name, arch, SMs, MHz, GB/s, L2 KiB, source, aliases
+    _product("V100 SXM2", "sm_70", 80, 1530, 900, 6144, _V100, "V100", "V100-SXM2-16GB", "V100-SXM2-32GB"),
+    _product("V100 PCIe", "sm_70", 80, 1380, 900, 6144, _V100, "V100-PCIE-16GB", "V100-PCIE-32GB"),
+    _product("Titan V", "sm_70", 80, 1455, 652.8, 4608, "NVIDIA TITAN V product page"),
+    _product("Jetson AGX Xavier", "sm_72", 8, 1377, 136.5, 512, "NVIDIA Jetson AGX Xavier series datasheet",
+             "Xavier", "AGX Xavier"),
+    _product("T4", "sm_75", 40, 1590, 320, 4096, "NVIDIA Turing GPU Architecture whitepaper; T4 datasheet"),
+    _product("RTX 2080 Ti", "sm_75", 68, 1545, 616, 5632,
+             "NVIDIA Turing GPU Architecture whitepaper (reference card)"),
+    _product("A100 SXM 80GB", "sm_80", 108, 1410, 2039, 40960, _A100_SOURCE, "A100", "A100-SXM4-80GB"),
+    _product("A100 SXM 40GB", "sm_80", 108, 1410, 1555, 40960, _A100_SOURCE, "A100-SXM4-40GB"),
+    _product("A100 PCIe 80GB", "sm_80", 108, 1410, 1935, 40960, _A100_SOURCE, "A100 80GB PCIe"),
+    _product("A100 PCIe 40GB", "sm_80", 108, 1410, 1555, 40960, _A100_SOURCE, "A100-PCIE-40GB"),
+    _product("RTX 3090", "sm_86", 82, 1695, 936, 6144, "NVIDIA Ampere GA102 GPU Architecture whitepaper"),
+    _product("A10", "sm_86", 72, 1695, 600, 6144, "NVIDIA A10 datasheet (31.2 TFLOP/s); L2 and clock: driver"),
+    _product("A40", "sm_86", 84, 1740, 696, 6144,
+             "NVIDIA A40 datasheet (37.4 TFLOP/s); NVIDIA Ampere GA102 GPU Architecture whitepaper"),
+    _product("Jetson AGX Orin 64GB", "sm_87", 16, 1300, 204.8, 4096,
+             "NVIDIA Jetson AGX Orin Series technical brief (5.3 TFLOP/s)", "Orin", "AGX Orin", "Jetson AGX Orin"),
+    _product("L40S", "sm_89", 142, 2520, 864, 98304, "NVIDIA L40S datasheet (91.6 TFLOP/s)"),
+    _product("L4", "sm_89", 58, 2040, 300, 49152, "NVIDIA L4 datasheet (30.3 TFLOP/s)"),
+    _product("RTX 4090", "sm_89", 128, 2520, 1008, 73728, "NVIDIA Ada GPU Architecture whitepaper"),
+    _product("H200", "sm_90", 132, 1980, 4800, 61440,
+             "NVIDIA H200 datasheet (4.8 TB/s, 67 TFLOP/s); SMs, clock and L2: driver", "H200 SXM", "H200 141GB"),
+    _product("H100 SXM", "sm_90", 132, 1980, 3350, 51200, _H100, "H100", "H100 SXM5", "H100 80GB HBM3"),
+    _product("H100 PCIe", "sm_90", 114, 1755, 2000, 51200, _H100),
+    _product("GH200", "sm_90", 132, 1980, 4000, 61440,
+             "NVIDIA GH200 Grace Hopper Superchip datasheet (96 GB HBM3, 67 TFLOP/s); SMs and clock: driver",
+             "GH200 480GB", "GH200 96GB"),
+    _product("B200", "sm_100", 148, 1965, 8000, 129536,
+             "NVIDIA DGX B200 datasheet (64 TB/s for eight) and HGX B200 specification (75 TFLOP/s); SMs, L2: driver"),
+    _product("Jetson Thor T5000", "sm_110", 20, 1575, 273, 32768,
+             "NVIDIA Jetson Thor series datasheet; SMs and L2: driver", "Thor", "Jetson AGX Thor", "AGX Thor"),
+    _product("RTX 5090", "sm_120", 170, 2407, 1792, 98304, "NVIDIA RTX Blackwell GPU Architecture whitepaper"),
+)  # fmt: skip
+"""Every product of the table. The first of an architecture is the one meant where only the architecture is named."""
+
+
+def architecture_for(arch: str) -> Architecture:
+    """The SM of an architecture: `sm_90`, `sm_90a`, `compute_90`, `90` or `9.0`.
+
+    Raises:
+        UserError: an architecture that the table does not have.
+    """
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d+)\.?(\d)[af]?", arch.strip().lower())
+    known = ARCHITECTURES.get(f"sm_{match[1]}{match[2]}") if match else None
+    if known is None:
+        raise UserError(
+            "unknown GPU architecture", key="arch", found=arch, accepted=tuple(ARCHITECTURES),
+            suggestion=did_you_mean(arch, ARCHITECTURES),
+        )  # fmt: skip
+    return known
+
+
+@cache  # asked for every variant
+def gpu_for(name_or_arch: str) -> Gpu:
+    """The product of that name, or the representative product of an architecture.
+
+    Names are compared without case, punctuation and the words NVIDIA, Tesla and GeForce. An architecture stands for
+    the first product of it in `PRODUCTS`: sm_70 V100 SXM2, sm_72 Jetson AGX Xavier, sm_75 T4, sm_80 A100 SXM 80GB,
+    sm_86 RTX 3090, sm_87 Jetson AGX Orin 64GB, sm_89 L40S, sm_90 H200, sm_100 B200, sm_110 Jetson Thor T5000,
+    sm_120 RTX 5090.
+
+    Raises:
+        UserError: neither a product nor an architecture with a product in the table.
+    """
+    wanted = _normalised(name_or_arch)
+    for gpu in PRODUCTS:
+        if wanted in {_normalised(name) for name in (gpu.name, *gpu.aliases)}:
+            return gpu
+    if re.match(r"\s*(sm_|compute_|\d+\.?\d[af]?\s*$)", name_or_arch.lower()):
+        return _representative(architecture_for(name_or_arch))
+    names = tuple(gpu.name for gpu in PRODUCTS)
+    aliases = tuple(alias for gpu in PRODUCTS for alias in gpu.aliases)
+    raise UserError(
+        "unknown GPU", key="gpu", found=name_or_arch, accepted=(*names, *_represented()),
+        suggestion=did_you_mean(" ".join(_words(name_or_arch)).upper(), names + aliases),
+    )  # fmt: skip
+
+
+def from_description(description: GpuDescription) -> Gpu:
+    """The GPU at hand: SMs, clock, L2 and name from the driver, the rest from the table.
+
+    Bandwidth is taken where the product is in the table, and unknown (None) where it is not.
+
+    Raises:
+        UserError: an architecture that the table does not have.
+    """
+    architecture = architecture_for(description.arch)
+    live = Gpu(
+        description.name, architecture, description.sms, description.sm_clock_mhz, None, description.l2_bytes,
+        f"driver {description.driver}",
+    )  # fmt: skip
+    try:
+        product = gpu_for(description.name)
+    except UserError:
+        return live
+    return replace(live, dram_gb_s=product.dram_gb_s, source=f"{live.source}; bandwidth: {product.source}")
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name that tell products apart, in lower case."""
+    return [word for word in re.findall(r"[a-z0-9.]+", name.lower()) if word not in {"nvidia", "tesla", "geforce"}]
+
+
+def _normalised(name: str) -> str:
+    """Those words run together: `NVIDIA H100 80GB HBM3` is `h10080gbhbm3`."""
+    return "".join(_words(name))
+
+
+def _represented() -> tuple[str, ...]:
+    return tuple(arch for arch, row in ARCHITECTURES.items() if any(gpu.architecture is row for gpu in PRODUCTS))
+
+
+def _representative(architecture: Architecture) -> Gpu:
+    for gpu in PRODUCTS:
+        if gpu.architecture is architecture:
+            return gpu
+    raise UserError(
+        f"no product of {architecture.arch} is in the table; its limits are known, its SMs and clocks are not",
+        key="gpu", found=architecture.arch, accepted=_represented(),
+    )  # fmt: skip

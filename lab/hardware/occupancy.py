@@ -1,0 +1,154 @@
+"""Occupancy: how many blocks of a kernel an SM holds at once, by the rules of NVIDIA's occupancy calculator.
+
+The rules are those that the toolkit states in `cuda_occupancy.h` (the code behind
+`cuOccupancyMaxActiveBlocksPerMultiprocessor`) and that Nsight Compute's calculator shows, with the numbers of
+`lab.hardware.gpus.Architecture`:
+
+registers
+    A warp gets ``registers x 32`` rounded up to the register unit. Each of the four sub-partitions holds a quarter of
+    the registers, so an SM holds ``4 x floor(registers_per_sm / 4 / allocated)`` warps. For the launch itself the
+    warps of the block are rounded up to a multiple of four and must fit the register file.
+shared memory
+    A block gets static + dynamic + reserved bytes rounded up to the unit; the SM is taken at its largest carve-out,
+    which is what the driver chooses where the program states no preference.
+warps, blocks
+    The architecture's limits.
+barriers
+    From compute capability 9.0: the resident blocks share the SM's named barriers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lab.base.warp import WARP_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lab.hardware.gpus import Architecture
+
+
+class ResourceUse(Protocol):
+    """What a kernel uses, such as `lab.toolchain.base.Resources`."""
+
+    @property
+    def registers(self) -> int:
+        """Registers per thread."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Static shared memory per block."""
+
+    @property
+    def barriers(self) -> int:
+        """Named barriers per block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What one SM holds of a kernel.
+
+    Attributes:
+        blocks_per_sm: Resident blocks; 0 where the kernel cannot be launched.
+        warps: Resident warps.
+        fraction: Resident warps over the most that the SM holds, 0 to 1.
+        limited_by: Every limit that allows no more than `blocks_per_sm`, in the order `registers`, `shared memory`,
+            `warps`, `blocks`, `barriers`.
+        block_limits: What each limit alone would allow; a resource that the kernel does not use is absent.
+        shared_per_block: Shared memory that a block takes, reserve and rounding included, bytes.
+        carveout_bytes: Least configurable shared memory of an SM that holds the resident blocks; the rest is L1.
+        reason: Why the kernel cannot be launched; empty where it can.
+    """
+
+    blocks_per_sm: int
+    warps: int
+    fraction: float
+    limited_by: tuple[str, ...]
+    block_limits: Mapping[str, int]
+    shared_per_block: int
+    carveout_bytes: int
+    reason: str
+
+
+def occupancy(
+    architecture: Architecture, use: ResourceUse, threads_per_block: int, dynamic_shared_bytes: int = 0
+) -> Occupancy:
+    """Occupancy of a kernel on one SM.
+
+    The kernel is taken to have opted in to the dynamic shared memory that it is launched with
+    (``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``).
+
+    Args:
+        architecture: The SM.
+        use: Registers per thread, static shared bytes and barriers per block.
+        threads_per_block: Threads in a block.
+        dynamic_shared_bytes: Dynamic shared memory of the launch, bytes per block.
+
+    Raises:
+        ValueError: fewer than one thread, or a negative size.
+    """
+    if threads_per_block < 1 or min(dynamic_shared_bytes, use.registers, use.shared_bytes, use.barriers) < 0:
+        raise ValueError("a block has at least one thread, and no resource is negative")
+    warps = -(-threads_per_block // WARP_SIZE)
+    shared = _round_up(use.shared_bytes + dynamic_shared_bytes + architecture.reserved_shared, architecture.shared_unit)
+    refusals = _refusals(architecture, use, threads_per_block, use.shared_bytes + dynamic_shared_bytes)
+    limits = _block_limits(architecture, use, warps, shared) | dict.fromkeys(refusals, 0)
+    blocks = min(limits.values())
+    carveout = next((size for size in architecture.shared_carveouts if size >= blocks * shared), 0)
+    return Occupancy(
+        blocks_per_sm=blocks,
+        warps=blocks * warps,
+        fraction=blocks * warps / architecture.warps_per_sm,
+        limited_by=tuple(name for name, limit in limits.items() if limit == blocks),
+        block_limits=limits,
+        shared_per_block=shared,
+        carveout_bytes=carveout,
+        reason="; ".join(refusals.values()),
+    )
+
+
+def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shared: int) -> dict[str, int]:
+    """Blocks that each resource allows, in the order of the module's docstring."""
+    limits: dict[str, int] = {}
+    if use.registers:
+        per_part = architecture.registers_per_sm // architecture.sub_partitions
+        held = per_part // _registers_per_warp(architecture, use) * architecture.sub_partitions
+        limits["registers"] = held // warps
+    if shared:
+        limits["shared memory"] = architecture.shared_per_sm // shared
+    limits["warps"] = architecture.warps_per_sm // warps
+    limits["blocks"] = architecture.blocks_per_sm
+    if use.barriers and architecture.barriers_per_sm is not None:
+        limits["barriers"] = architecture.barriers_per_sm // use.barriers
+    return limits
+
+
+def _refusals(architecture: Architecture, use: ResourceUse, threads: int, shared: int) -> dict[str, str]:
+    """Why a launch would fail, by the resource that fails it; empty for a kernel that can be launched."""
+    found: dict[str, str] = {}
+    warps = _round_up(-(-threads // WARP_SIZE), architecture.sub_partitions)
+    registers = _registers_per_warp(architecture, use) * warps
+    if use.registers > architecture.registers_per_thread:
+        found["registers"] = f"{use.registers} registers per thread; at most {architecture.registers_per_thread}"
+    elif registers > architecture.registers_per_sm:
+        found["registers"] = (
+            f"{use.registers} registers x {threads} threads take {registers} registers per block; "
+            f"at most {architecture.registers_per_sm}"
+        )
+    if shared > architecture.shared_per_block:
+        found["shared memory"] = (
+            f"{shared} bytes of shared memory per block; at most {architecture.shared_per_block} on {architecture.arch}"
+        )
+    if threads > architecture.threads_per_block:
+        found["warps"] = f"{threads} threads per block; at most {architecture.threads_per_block}"
+    return found
+
+
+def _registers_per_warp(architecture: Architecture, use: ResourceUse) -> int:
+    return _round_up(use.registers * WARP_SIZE, architecture.register_unit)
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,153 @@
+"""The PTX reader: text to the instruction model.
+
+It takes what nvcc 11 to 13, NVRTC, clang and Triton emit, and hand-written PTX in inline assembly. It checks
+structure (statements, scopes, labels), not meaning: what ptxas would refuse for its types is read as it stands.
+
+Names declared in a nested scope ``{ }`` may repeat. The reader gives each of them a name of its own: ``p`` of the
+function's first nested scope becomes ``p$1``, and ``%r<3>`` becomes ``%r$1$<3>``; labels likewise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from lab.isa.model import Function, Module, Variable
+from lab.isa.ptx.body import BodyReader
+from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, Source
+from lab.isa.ptx.variables import SPACES, read_declaration, read_parameters, read_words
+
+_DIRECTIVE = re.compile(r"\s*+\.([A-Za-z_]\w*+)", re.ASCII)
+_VERSION = re.compile(r"\s*+(\d{1,4}\.\d{1,4})", re.ASCII)
+_TARGET = re.compile(r"\s*+(\w++)(?:\s*+,\s*+\w++)*+", re.ASCII)
+_NAME = re.compile(rf"\s*+({IDENTIFIER})", re.ASCII)
+_SEMICOLON = re.compile(r"\s*+;", re.ASCII)
+_SECTION = re.compile(r"\s*+[\w.$]++\s*+\{[^{}]*+\}", re.ASCII)
+_PRAGMA = re.compile(r'\s*+"[^"]*+"(?:\s*+,\s*+"[^"]*+")*+\s*+;?+', re.ASCII)
+_NUMBERS = re.compile(r"\s*+(\w++(?:\s*+,\s*+\w++)*+)?+", re.ASCII)
+_PARENTHESES = re.compile(r"\s*+\((?:[^();]|\([^();]*+\))*+\)", re.ASCII)
+_ALIAS = re.compile(rf"\s*+{IDENTIFIER}\s*+,\s*+{IDENTIFIER}\s*+;", re.ASCII)
+_FILE = re.compile(r'\s*+(\d{1,9})\s*+"([^"]*+)"(?:\s*+"[^"]*+")?(?:\s*+,\s*+\d++)*+', re.ASCII)
+_FILES = re.compile(r'^[ \t]*+\.file[ \t]++(\d{1,9})[ \t]++"([^"\n]*+)"', re.ASCII | re.MULTILINE)
+_OPEN = re.compile(r"\s*+\{", re.ASCII)
+
+_THREE_DIMENSIONS = {"maxntid", "reqntid", "reqnctapercluster"}
+
+
+def read_ptx(text: str, file: str = "<ptx>") -> Module:
+    """Read a PTX module.
+
+    Functions that are only declared (``.extern .func``) are left out.
+
+    Args:
+        text: The listing.
+        file: Its name, for messages.
+
+    Raises:
+        ReaderError: the text is not PTX, is cut off, or a statement of it cannot be read.
+    """
+    return _ModuleReader(Source(text, file)).read()
+
+
+class _ModuleReader:
+    """One pass over a module."""
+
+    def __init__(self, source: Source) -> None:
+        self._cursor = Cursor(source)
+        self._operands = OperandReader()
+        self._version, self._target = "", ""
+        self._variables: list[Variable] = []
+        self._functions: list[Function] = []
+        # Line tables stand behind the code that refers to them.
+        self._files = {int(match[1]): match[2] for match in _FILES.finditer(source.text)}
+
+    def read(self) -> Module:
+        cursor = self._cursor
+        while cursor.skip_blanks():
+            start = cursor.position
+            linkage = read_words(cursor)
+            before = cursor.position
+            word = cursor.need(_DIRECTIVE, "a directive")[1]
+            if not self._version and word != "version":
+                cursor.position = start
+                cursor.fail("this is not PTX: it does not begin with .version")
+            if word in {"func", "entry"}:
+                self._read_function(entry=word == "entry")
+            elif word in SPACES:
+                cursor.position = before
+                self._variables += read_declaration(cursor, linkage)
+            else:
+                self._read_directive(word, before)
+        if not self._version:
+            cursor.fail("this is not PTX: it does not begin with .version")
+        return Module(
+            isa="ptx",
+            version=self._version,
+            target=self._target,
+            functions=tuple(self._functions),
+            variables=tuple(self._variables),
+            files=self._files,
+        )
+
+    def _read_directive(self, word: str, start: int) -> None:
+        cursor = self._cursor
+        if word == "version":
+            self._version = cursor.need(_VERSION, "a PTX version such as 8.5")[1]
+        elif word == "target":
+            self._target = cursor.need(_TARGET, "a target such as sm_90")[1]
+        elif word == "address_size":
+            cursor.need(_NUMBERS, "an address size")
+        elif word == "file":
+            match = cursor.need(_FILE, "a file number and a name")
+            self._files[int(match[1])] = match[2]
+        elif word == "section":
+            cursor.need(_SECTION, "a section in braces")
+        elif word == "pragma":
+            cursor.need(_PRAGMA, "a string")
+        elif word == "alias":
+            cursor.need(_ALIAS, "two names and ';'")
+        else:
+            cursor.position = start
+            cursor.fail("unknown directive")
+
+    def _read_function(self, *, entry: bool) -> None:
+        cursor = self._cursor
+        results = None if entry else read_parameters(cursor)
+        name = cursor.need(_NAME, "the function's name")[1]
+        parameters = read_parameters(cursor)
+        directives = self._read_function_directives()
+        if cursor.take(_SEMICOLON):
+            return
+        cursor.need(_OPEN, "'{' or ';' after the function's head")
+        function = BodyReader(cursor, self._operands, self._files, {*_names(parameters), *_names(results)}).read()
+        self._functions.append(
+            replace(
+                function,
+                name=name,
+                entry=entry,
+                parameters=parameters or (),
+                results=results or (),
+                directives=directives,
+            )
+        )
+
+    def _read_function_directives(self) -> dict[str, tuple[int, ...]]:
+        """Take `.maxntid 256, 1, 1` and its like; a dimension that is not written is 1."""
+        cursor = self._cursor
+        directives: dict[str, tuple[int, ...]] = {}
+        while match := cursor.take(_DIRECTIVE):
+            word = match[1]
+            if word == "pragma":
+                cursor.need(_PRAGMA, "a string")
+            elif word == "attribute":
+                cursor.need(_PARENTHESES, "an attribute in parentheses")
+            else:
+                listed = cursor.need(_NUMBERS, "numbers")[1]
+                numbers = tuple(cursor.integer(number) for number in listed.split(",")) if listed else ()
+                filled = numbers + (1,) * (3 - len(numbers)) if word in _THREE_DIMENSIONS else numbers
+                directives[word] = filled
+        return directives
+
+
+def _names(parameters: tuple[Variable, ...] | None) -> set[str]:
+    return {parameter.name for parameter in parameters or ()}

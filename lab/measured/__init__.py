@@ -1,0 +1,1 @@
+"""What was observed: times with their statistics, and hardware counters."""

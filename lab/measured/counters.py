@@ -1,0 +1,191 @@
+"""What a GPU's hardware counters said of a variant: frozen values, one a launch, and what they say of all together.
+
+Figures are additive (bytes, cycles, instructions) or carry what weighs them, so that several launches have one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lab.base.warp import SECTOR_BYTES
+
+PIPES: Final = {
+    "fma": "fma and other floating-point arithmetic",
+    "alu": "integer, logic, compare and select",
+    "lsu": "loads, stores, shuffles and shared memory",
+    "xu": "exponentials, reciprocals and conversions between types",
+}
+"""Execution pipes that are counted, and what they execute (Nsight Compute's documentation, pipelines)."""
+
+STALLS: Final = {
+    "long_scoreboard": "waits for data from global or local memory",
+    "short_scoreboard": "waits for data from shared memory or for a special function",
+    "mio_throttle": "the queue to shared memory and special functions is full",
+    "lg_throttle": "the queue to global and local memory is full",
+    "math_pipe_throttle": "the arithmetic pipe is busy",
+    "barrier": "waits for other warps at a block barrier",
+    "membar": "waits at a memory fence",
+    "wait": "waits for a fixed latency",
+    "dispatch_stall": "the dispatcher holds the instruction back, as for register banks",
+    "no_instruction": "waits for its next instruction",
+    "branch_resolving": "waits for a branch's target",
+    "imc_miss": "waits for a constant",
+    "drain": "has ended and waits for its stores to leave",
+    "sleeping": "sleeps",
+    "not_selected": "could issue, another warp did",
+    "selected": "issues",
+}
+"""States of a warp in a cycle, and what they mean (Nsight Compute's documentation, warp stall reasons)."""
+
+_ISSUING: Final = ("selected", "not_selected")
+"""States of warps that could issue: they keep nothing waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCounters:
+    """What was counted in one launch. None and absent keys: the profiler did not say.
+
+    Attributes:
+        kernel: Its entry point.
+        dram_read_bytes: Bytes that DRAM delivered.
+        dram_write_bytes: Bytes that DRAM took.
+        l2_read_sectors: Sectors read from L2.
+        l2_write_sectors: Sectors written to L2.
+        duration_ns: Duration under the profiler, which lets clocks and queues settle otherwise than a timing does.
+        active_cycles: Cycles in which an SM held a warp, mean over the SMs.
+        occupancy: Resident warps over the most that an SM holds, mean over the active cycles; 0 to 1.
+        instructions: Warp instructions executed.
+        issues: Cycles in which a scheduler issued, over all schedulers.
+        issue_share: The same as a share of the active cycles, 0 to 1.
+        pipes: Use of a pipe (`PIPES`) as a share of its peak while an SM was active, 0 to 1.
+        stalls: Warps in each state (`STALLS`), mean over the cycles with an issue: cycles a warp spends in it for each
+            instruction that it issues.
+    """
+
+    kernel: str
+    dram_read_bytes: float | None = None
+    dram_write_bytes: float | None = None
+    l2_read_sectors: float | None = None
+    l2_write_sectors: float | None = None
+    duration_ns: float | None = None
+    active_cycles: float | None = None
+    occupancy: float | None = None
+    instructions: float | None = None
+    issues: float | None = None
+    issue_share: float | None = None
+    pipes: Mapping[str, float] = field(default_factory=dict)
+    stalls: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A variant under the profiler, each launch of its sequence once.
+
+    Attributes:
+        profiler: `Nsight Compute 2025.3.1.0`.
+        cache: State of the L2 cache when the sequence began: `cold` or `warm`.
+        launches: In order.
+        notes: What a reader of the figures must know.
+    """
+
+    profiler: str
+    cache: str
+    launches: tuple[LaunchCounters, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def dram_bytes(self) -> float | None:
+        """Bytes that went through DRAM, read and written."""
+        return _sum(self.launches, lambda one: _both(one.dram_read_bytes, one.dram_write_bytes))
+
+    @property
+    def l2_bytes(self) -> float | None:
+        """Bytes of the sectors that L2 was asked for, read and written."""
+        sectors = _sum(self.launches, lambda one: _both(one.l2_read_sectors, one.l2_write_sectors))
+        return None if sectors is None else sectors * SECTOR_BYTES
+
+    @property
+    def duration_ms(self) -> float | None:
+        """Milliseconds of all launches under the profiler, without what lies between them."""
+        total = _sum(self.launches, lambda one: one.duration_ns)
+        return None if total is None else total / 1e6
+
+    @property
+    def instructions(self) -> float | None:
+        """Warp instructions executed."""
+        return _sum(self.launches, lambda one: one.instructions)
+
+    @property
+    def occupancy(self) -> float | None:
+        """Achieved occupancy, 0 to 1: mean over the active cycles of all launches."""
+        return _mean(self.launches, lambda one: one.occupancy, lambda one: one.active_cycles)
+
+    @property
+    def issue_share(self) -> float | None:
+        """Share of the active cycles in which a scheduler issued, 0 to 1."""
+        return _mean(self.launches, lambda one: one.issue_share, lambda one: one.active_cycles)
+
+    @property
+    def pipes(self) -> dict[str, float]:
+        """Use of each pipe over the active cycles of all launches, as a share of its peak."""
+        used = {
+            pipe: _mean(self.launches, lambda one, pipe=pipe: one.pipes.get(pipe), lambda one: one.active_cycles)  # type: ignore[misc]  # the default binds the loop's name
+            for pipe in PIPES
+        }
+        return {pipe: share for pipe, share in used.items() if share is not None}
+
+    @property
+    def stalls(self) -> dict[str, float]:
+        """Warps in each state, mean over the issues of all launches."""
+        found = {
+            state: _mean(self.launches, lambda one, state=state: one.stalls.get(state), lambda one: one.issues)  # type: ignore[misc]  # as above
+            for state in STALLS
+        }
+        return {state: warps for state, warps in found.items() if warps is not None}
+
+    @property
+    def waits(self) -> dict[str, float]:
+        """What warps that cannot issue wait for: the share of each reason, the largest first; they add up to 1."""
+        waiting = {state: warps for state, warps in self.stalls.items() if state not in _ISSUING and warps > 0}
+        total = sum(waiting.values())
+        return {state: warps / total for state, warps in sorted(waiting.items(), key=lambda item: -item[1])}
+
+    @property
+    def idle(self) -> dict[str, float]:
+        """Shares of the active cycles in which a scheduler issued nothing, by what its warps waited for.
+
+        Counters say how many warps wait for what over all cycles, not in the idle ones alone: the idle share is divided
+        as those are.
+        """
+        if self.issue_share is None:
+            return {}
+        return {state: share * (1 - self.issue_share) for state, share in self.waits.items()}
+
+
+def _both(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
+
+
+def _sum(launches: Sequence[LaunchCounters], figure: Callable[[LaunchCounters], float | None]) -> float | None:
+    """Over all launches; None where one of them lacks it, since the rest would look like the whole."""
+    values = [figure(one) for one in launches]
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _mean(
+    launches: Sequence[LaunchCounters],
+    figure: Callable[[LaunchCounters], float | None],
+    weight: Callable[[LaunchCounters], float | None],
+) -> float | None:
+    """Weighted mean; of one launch its figure, whatever it weighs; None where a launch lacks figure or weight."""
+    if len(launches) == 1:
+        return figure(launches[0])
+    pairs = [(figure(one), weight(one)) for one in launches]
+    known = [(value, heavy) for value, heavy in pairs if value is not None and heavy is not None]
+    total = sum(heavy for _, heavy in known)
+    if not total or len(known) < len(pairs):
+        return None
+    return sum(value * heavy for value, heavy in known) / total

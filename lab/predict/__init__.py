@@ -1,0 +1,1 @@
+"""What a kernel would reach, predicted from its machine code: bounds, and the model of the schedulers."""

@@ -1,0 +1,390 @@
+"""Ceilings on a kernel's throughput, read off its SASS and the GPU's limits. All predicted.
+
+Each bound asks how fast the kernel could be if one thing alone held it back; the least is the ceiling. The loop's
+bounds look at the hot loop only: they take the problem's operations to be done there, every instruction of its text to
+be issued once an iteration (a path that a branch skips counts too, but not what one warp of a block does to ask for
+bulk copies), and nothing to wait. What surrounds the loop is left out. So a measured figure belongs below the ceiling,
+and one above it says that an assumption does not hold.
+
+Per warp and iteration, with 32 lanes to a warp and four schedulers to an SM:
+
+issue slots
+    A scheduler issues one instruction a cycle (CUDA C++ Programming Guide, Compute Capabilities), and an instruction of
+    the arithmetic type keeps its pipe busy for ``32 x results / (lanes / 4)`` cycles. The dearer of both counts:
+    ``operations x 32 / (max(issue cycles, pipe cycles) / 4) x SMs x clock``.
+shared memory
+    One wavefront of 128 bytes a cycle and SM: ``operations x 32 / wavefronts x SMs x clock``.
+memory pipe
+    A load or store of any space takes the load/store units ``32 / lsu_lanes`` cycles.
+DRAM
+    ``operations / bytes x bandwidth`` of the problem, whose data no cache holds beforehand.
+roofline
+    ``min(peak, DRAM)``: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
+waves
+    ``peak x blocks / (SMs x ceil(blocks / SMs))``: the fullest SM computes that many blocks however many of them are
+    resident, so this holds where all blocks do equal work.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lab.base.warp import WARP_SIZE
+from lab.hardware.occupancy import occupancy
+from lab.isa.classes import bytes_per_lane
+from lab.isa.model import InstructionClass
+from lab.measured.timing import Merit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import DTypeLike
+
+    from lab.hardware.gpus import Gpu
+    from lab.hardware.occupancy import ResourceUse
+    from lab.isa.mix import Counts, KernelMix
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One ceiling.
+
+    Attributes:
+        name: `issue slots`, `shared memory`, `memory pipe`, `DRAM`, `roofline`, `waves`.
+        tflops: The ceiling in TFLOP/s.
+        explanation: One line with the numbers that made it: `64 FFMA of 68 issued`.
+        gb_s: The ceiling in GB/s of the problem's least traffic; None where throughput counts operations.
+    """
+
+    name: str
+    tflops: float
+    explanation: str
+    gb_s: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """The ceiling in the unit that the operator's throughput has."""
+        return self.tflops if self.gb_s is None else self.gb_s
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Everything predicted for one variant on one GPU.
+
+    Attributes:
+        gpu: The GPU that the figures are for (name in the table, or the driver's).
+        occupancy: Resident warps over the most the SM holds, 0 to 1.
+        blocks_per_sm: Resident blocks; 0 where the kernel cannot be launched.
+        limited_by: What limits occupancy: `registers`, `shared memory`, `warps`, `blocks`, `barriers`, joined by
+            commas where several do; where the kernel cannot be launched, the reason.
+        peak_tflops: The GPU's peak for the kernel's arithmetic type, tensor cores not counted.
+        bounds: Every ceiling; `ceiling` is the least of them.
+        peak_gb_s: The GPU's memory bandwidth where throughput counts bytes, else None.
+    """
+
+    gpu: str
+    occupancy: float
+    blocks_per_sm: int
+    limited_by: str
+    peak_tflops: float
+    bounds: tuple[Bound, ...]
+    peak_gb_s: float | None = None
+
+    @property
+    def ceiling(self) -> Bound | None:
+        """The lowest bound, or None where no bound applies (a kernel without arithmetic)."""
+        return min(self.bounds, key=lambda bound: bound.rate, default=None)
+
+    @property
+    def peak(self) -> float:
+        """The GPU's peak in the unit that the operator's throughput has."""
+        return self.peak_tflops if self.peak_gb_s is None else self.peak_gb_s
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What the limits need to know of a launch.
+
+    Attributes:
+        threads_per_block: Threads in a block.
+        dynamic_shared_bytes: Dynamic shared memory per block.
+        blocks: Blocks of the grid; None leaves out the `waves` bound.
+    """
+
+    threads_per_block: int
+    dynamic_shared_bytes: int = 0
+    blocks: int | None = None
+
+
+LEAST_WAVEFRONTS: Mapping[int, float] = MappingProxyType({4: 1.0, 8: 1.0, 16: 1.0})
+"""Wavefronts of a warp's shared-memory access by bytes per lane, at the least: all lanes at one address.
+
+The text does not show which lanes share addresses, and a ceiling must assume the best. Lanes with addresses of their
+own take 1, 2 and 4; counted values, from an emulation or a profiler, can be passed to `predict` instead.
+"""
+
+_FMA = 2  # floating-point operations of a fused multiply-add
+
+# Opcode root to (results per lane, operations per result), by arithmetic type.
+_ARITHMETIC: dict[str, dict[str, tuple[int, int]]] = {
+    "float32": {
+        "FFMA": (1, 2), "FFMA32I": (1, 2), "FADD": (1, 1), "FADD32I": (1, 1), "FMUL": (1, 1), "FMUL32I": (1, 1),
+        "FFMA2": (2, 2), "FADD2": (2, 1), "FMUL2": (2, 1),
+    },
+    "float64": {"DFMA": (1, 2), "DADD": (1, 1), "DMUL": (1, 1)},
+    "float16": {
+        "HFMA2": (2, 2), "HADD2": (2, 1), "HMUL2": (2, 1),
+        "HFMA2_32I": (2, 2), "HADD2_32I": (2, 1), "HMUL2_32I": (2, 1),
+    },
+}  # fmt: skip
+
+_SHARED_ACCESS = frozenset({"LDS", "LDSM", "STS", "STSM"})
+_LOAD_STORE = (
+    InstructionClass.LD_SHARED, InstructionClass.ST_SHARED, InstructionClass.LD_GLOBAL, InstructionClass.ST_GLOBAL,
+    InstructionClass.LD_LOCAL, InstructionClass.ST_LOCAL, InstructionClass.ATOMIC,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Arithmetic:
+    """Arithmetic of one pass over the loop's text, per lane.
+
+    Attributes:
+        results: Results that leave the pipe.
+        operations: Floating-point operations, an fma being two.
+        fused: Fused multiply-add instructions.
+        label: The same with their names: `64 FFMA`.
+    """
+
+    results: int
+    operations: int
+    fused: int
+    label: str
+
+
+def predict(
+    gpu: Gpu,
+    mix: KernelMix,
+    use: ResourceUse,
+    launch: LaunchFacts,
+    *,
+    flops: int,
+    bytes_moved: int,
+    dtype: DTypeLike,
+    merit: Merit = Merit.TFLOPS,
+    wavefronts_per_access: Mapping[int, float] = LEAST_WAVEFRONTS,
+) -> Prediction:
+    """Occupancy and ceilings of one kernel on one GPU.
+
+    Args:
+        gpu: Where it would run.
+        mix: Static mix of its SASS.
+        use: Registers, static shared memory and barriers (`lab.toolchain.base.Resources`).
+        launch: Threads and dynamic shared memory of a block, blocks of the grid.
+        flops: Floating-point operations of the problem, an fma being two. With 0 there are no bounds.
+        bytes_moved: Least bytes of the problem through DRAM.
+        dtype: Arithmetic type that decides the peak: float32, float64 or float16.
+        merit: What throughput counts. Where that is bytes, the one bound is `DRAM`, in GB/s: the others ask how fast
+            the problem's operations could be done.
+        wavefronts_per_access: Wavefronts of a warp's shared-memory access by bytes per lane (4, 8, 16).
+
+    Returns:
+        The bounds that apply: the loop's own only where the hot loop (in a kernel without loops: its whole text) has
+        fused multiply-adds of `dtype`, none but `DRAM` where it uses tensor cores, none at all where the kernel cannot
+        be launched.
+
+    Raises:
+        UserError: `dtype` has no known peak on this GPU.
+        ValueError: `mix` is not of SASS.
+    """
+    if mix.isa != "sass":
+        raise ValueError(f"bounds are read off SASS, not {mix.isa}")
+    held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes)
+    counts, issued = _hot(mix)
+    peak = gpu.peak_tflops(dtype)
+    bounds: list[Bound] = []
+    if merit is Merit.BANDWIDTH:
+        bounds += _bandwidth_bound(gpu, flops, bytes_moved) if held.blocks_per_sm else []
+    elif flops > 0 and held.blocks_per_sm:
+        if counts.by_class.get(InstructionClass.MMA, 0):
+            # The peak is that of the ordinary cores; a kernel on the tensor cores can exceed it.
+            bounds += _problem_bounds(gpu, math.inf, flops, bytes_moved)
+        else:
+            bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access, issued=issued)
+            bounds += _problem_bounds(gpu, peak, flops, bytes_moved)
+            bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
+    return Prediction(
+        gpu=gpu.name,
+        occupancy=held.fraction,
+        blocks_per_sm=held.blocks_per_sm,
+        limited_by=held.reason or ", ".join(held.limited_by),
+        peak_tflops=peak,
+        bounds=tuple(bounds),
+        peak_gb_s=gpu.dram_gb_s if merit is Merit.BANDWIDTH else None,
+    )
+
+
+def predict_sequence(
+    gpu: Gpu, parts: Sequence[Prediction], *, flops: int, bytes_needed: int, bytes_moved: int | None, merit: Merit
+) -> Prediction:
+    """Ceiling of kernels that run one after the other, together doing the problem once.
+
+    Times add up, and with them the traffic: every launch takes the data that it reads from DRAM and leaves there what
+    it writes. A sequence whose intermediate data stays in L2 can exceed this ceiling.
+
+    Args:
+        gpu: Where they would run.
+        parts: What was predicted of each launch.
+        flops: Floating-point operations of the problem.
+        bytes_needed: Least bytes of the problem through DRAM.
+        bytes_moved: Bytes that the launches together move at least; None where that is not known, in which case the
+            problem's own are taken.
+        merit: What throughput counts.
+
+    Returns:
+        The lowest occupancy of the parts with what limits it, and the bounds of the whole: those of the problem with
+        the sequence's traffic. None of the bounds that a loop's text gives: no part does all of the operations.
+    """
+    least = min(parts, key=lambda part: part.occupancy)
+    moved = bytes_needed if bytes_moved is None else bytes_moved
+    bounds: list[Bound] = []
+    if least.blocks_per_sm and merit is Merit.BANDWIDTH:
+        share = bytes_needed / moved if moved else 1.0
+        for bound in _bandwidth_bound(gpu, flops, moved):
+            text = (
+                f"{bound.explanation} in {len(parts)} launches, {moved / max(bytes_needed, 1):.3g} bytes a byte needed"
+            )
+            bounds.append(replace(bound, explanation=text, gb_s=share * (bound.gb_s or 0.0)))
+    elif least.blocks_per_sm and flops > 0:
+        bounds += _problem_bounds(gpu, least.peak_tflops, flops, moved)
+    return replace(least, bounds=tuple(bounds))
+
+
+def delayed(prediction: Prediction, flops: int, seconds: float) -> Prediction:
+    """The ceiling of a kernel with other launches before it that do none of the operations.
+
+    Args:
+        prediction: Of the kernel alone.
+        flops: Floating-point operations of the problem.
+        seconds: Least time of the other launches.
+    """
+    bounds = tuple(
+        replace(bound, tflops=flops / (flops / bound.tflops + seconds * 1e12)) if bound.tflops else bound
+        for bound in prediction.bounds
+    )
+    return replace(prediction, bounds=bounds)
+
+
+def _hot(mix: KernelMix) -> tuple[Counts, int]:
+    """Counts of the hot loop, or of the whole kernel without loops, and how many of them every warp issues."""
+    hot = mix.hot_loop
+    return (mix.counts, mix.counts.instructions) if hot is None else (hot.counts, hot.counts.instructions - hot.aside)
+
+
+def _loop_bounds(
+    gpu: Gpu,
+    counts: Counts,
+    dtype: np.dtype[np.generic],
+    wavefronts_per_access: Mapping[int, float],
+    *,
+    issued: int,
+) -> Iterator[Bound]:
+    """The bounds that the text of the loop gives."""
+    work = _arithmetic(counts, dtype)
+    if work is None:
+        return
+    yield _issue_bound(gpu, issued, work, dtype)
+    accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
+    if wavefronts:
+        cycles = wavefronts * 128 / gpu.architecture.shared_bytes_per_cycle
+        text = f"{work.label} per {wavefronts:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
+        yield Bound("shared memory", _tflops(gpu, work.operations, cycles), text)
+    accessing = _memory_instructions(counts)
+    if accessing:
+        lanes = gpu.architecture.lsu_lanes
+        text = f"{work.label} per {accessing} loads and stores, {lanes} lanes a cycle and SM"
+        yield Bound("memory pipe", _tflops(gpu, work.operations, accessing * WARP_SIZE / lanes), text)
+
+
+def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.generic]) -> Bound:
+    """Written as a share of the peak, so that it never rounds above it."""
+    sm = gpu.architecture
+    pipe = work.results * WARP_SIZE * sm.sub_partitions / sm.lanes(dtype)
+    cycles = max(pipe, issued)
+    tflops = gpu.peak_tflops(dtype) * (work.operations / (_FMA * work.results)) * (pipe / cycles)
+    share = f"{100 * work.fused / issued:.1f} %"
+    text = f"{work.label} of {issued} issued: {share}; {issued} issue cycles"
+    text += f" and {pipe:g} {dtype.name} pipe cycles per warp"
+    return Bound("issue slots", tflops, text)
+
+
+def _problem_bounds(gpu: Gpu, peak: float, flops: int, bytes_moved: int) -> Iterator[Bound]:
+    """The bounds that the problem gives, whatever the code; `peak` is infinite where it does not bound."""
+    dram = math.inf
+    if bytes_moved > 0 and gpu.dram_gb_s is not None:
+        intensity = flops / bytes_moved
+        dram = intensity * gpu.dram_gb_s / 1e3
+        yield Bound("DRAM", dram, f"{intensity:.4g} FLOP per byte x {gpu.dram_gb_s:g} GB/s")
+    if peak < math.inf:
+        memory = f"DRAM {dram:.4g} TFLOP/s" if dram < math.inf else "DRAM, which has no known limit here"
+        yield Bound("roofline", min(peak, dram), f"least of peak {peak:.4g} TFLOP/s and {memory}")
+
+
+def _bandwidth_bound(gpu: Gpu, flops: int, bytes_moved: int) -> Iterator[Bound]:
+    """Every byte of the problem through DRAM once, at the bandwidth of the data sheet."""
+    if bytes_moved > 0 and gpu.dram_gb_s is not None:
+        text = f"{bytes_moved / 1e6:.4g} MB at {gpu.dram_gb_s:g} GB/s"
+        yield Bound("DRAM", flops / bytes_moved * gpu.dram_gb_s / 1e3, text, gpu.dram_gb_s)
+
+
+def _wave_bound(gpu: Gpu, peak: float, grid_blocks: int) -> Bound:
+    """How far the fullest SM's blocks exceed the mean."""
+    fullest = -(-grid_blocks // gpu.sms)
+    share = grid_blocks / (fullest * gpu.sms)
+    text = f"{grid_blocks} blocks on {gpu.sms} SMs, {fullest} on the fullest: {100 * share:.1f} % of the peak"
+    return Bound("waves", peak * share, f"{text}, for blocks of equal work")
+
+
+def _arithmetic(counts: Counts, dtype: np.dtype[np.generic]) -> _Arithmetic | None:
+    """The loop's arithmetic of a type, or None where none of it is fused."""
+    rates = _ARITHMETIC[dtype.name]
+    found = [(_root(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in rates]
+    fused = [(root, n) for root, n in found if rates[root][1] == _FMA]
+    if not fused:
+        return None
+    count = sum(n for _, n in fused)
+    names = "+".join(sorted({root for root, _ in fused}))
+    return _Arithmetic(
+        results=sum(n * rates[root][0] for root, n in found),
+        operations=sum(n * rates[root][0] * rates[root][1] for root, n in found),
+        fused=count,
+        label=f"{count} {names}",
+    )
+
+
+def _wavefronts(counts: Counts, wavefronts_per_access: Mapping[int, float]) -> tuple[int, float]:
+    """Shared-memory accesses of one pass over the text, and the wavefronts that they take."""
+    accesses = [
+        (bytes_per_lane(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS
+    ]
+    return sum(n for _, n in accesses), sum(n * wavefronts_per_access[width] for width, n in accesses)
+
+
+def _memory_instructions(counts: Counts) -> int:
+    """Instructions for the load/store units; LDGSTS is the asynchronous copy that runs through them."""
+    copies = sum(n for opcode, n in counts.by_opcode.items() if _root(opcode) == "LDGSTS")
+    return copies + sum(counts.by_class.get(cls, 0) for cls in _LOAD_STORE)
+
+
+def _root(opcode: str) -> str:
+    return opcode.partition(".")[0]
+
+
+def _tflops(gpu: Gpu, operations: int, cycles: float) -> float:
+    """Throughput where every SM does one warp's iteration, `operations` a lane, in `cycles`."""
+    return operations * WARP_SIZE / cycles * gpu.sms * gpu.clock_mhz * 1e6 / 1e12

@@ -1,0 +1,158 @@
+"""The model's answer for one kernel: throughput, and where the cycles go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lab.base.warp import WARP_SIZE
+from lab.hardware.gpus import Gpu
+from lab.hardware.latencies import Machine, machine_of
+from lab.predict.schedulers.loop import MainLoop, Traffic, Unit
+from lab.predict.schedulers.simulate import SUB_PARTITIONS, simulate
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a kernel would reach on a GPU, by the model.
+
+    Attributes:
+        tflops: Throughput, an fma being two operations.
+        cycles: Cycles of one iteration of the main loop with all resident warps.
+        shares: What the schedulers' cycles go into (`lab.predict.schedulers.simulate.Cause`), as shares of all.
+    """
+
+    tflops: float
+    cycles: float
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What a block does before and after its main loop.
+
+    Attributes:
+        instructions: Instructions of a warp outside of the main loop.
+        stored_bytes: What a block stores to global memory.
+    """
+
+    instructions: float = 0.0
+    stored_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast an SM turns a kernel's main loop, and what its blocks do besides.
+
+    Attributes:
+        gpu: The GPU.
+        machine: Its SM's latencies and rates.
+        rates: Floating-point operations a cycle of an SM, by the number of its resident blocks.
+        warps_per_block: Warps of a block.
+        edges: Of a block.
+        cycles: Cycles of one iteration with all resident blocks.
+        shares: What they go into.
+    """
+
+    gpu: Gpu
+    machine: Machine
+    rates: Mapping[int, float]
+    warps_per_block: int
+    edges: Edges
+    cycles: float
+    shares: Mapping[str, float]
+
+    @property
+    def tflops(self) -> float:
+        """Of the main loop alone, on a GPU full of blocks."""
+        return self.rates[max(self.rates)] * self.gpu.sms * self.gpu.clock_mhz * 1e6 / 1e12
+
+    def on(self, flops: int, blocks: int, *, moved: int = 0, before_s: float = 0.0) -> Estimate:
+        """The whole of a launch: `blocks` blocks run in rounds that fill the GPU, a last one with what is left.
+
+        Args:
+            flops: Floating-point operations of all blocks, an fma being two.
+            blocks: Of the grid.
+            moved: Least bytes through DRAM, which take their time even if nothing else did.
+            before_s: Seconds of other launches before it.
+        """
+        most = max(self.rates)
+        rounds, rest = divmod(blocks, self.gpu.sms * most)
+        each = flops / blocks
+        cycles = rounds * self._round(most, each)
+        if rest:
+            cycles += self._round(-(-rest // self.gpu.sms), each)
+        if most > 1:  # where several blocks share an SM, the others go on while one begins
+            cycles += self.machine.global_latency
+        busy = cycles / (self.gpu.clock_mhz * 1e6)
+        if self.gpu.dram_gb_s:
+            busy = max(busy, moved / (self.gpu.dram_gb_s * 1e9 * self.machine.dram_share))
+        seconds = before_s + self.machine.launch_s + busy
+        return Estimate(flops / seconds / 1e12, self.cycles, self.shares)
+
+    def _round(self, blocks: int, flops: float) -> float:
+        """Cycles of `blocks` blocks of `flops` operations each that run at once on every SM."""
+        edges, machine = self.edges, self.machine
+        issued = edges.instructions * self.warps_per_block / SUB_PARTITIONS
+        stored = edges.stored_bytes / machine.store_bytes
+        latency = machine.global_latency if max(self.rates) == 1 else 0.0
+        return blocks * (flops / self.rate(blocks) + issued + stored) + latency
+
+    def rate(self, blocks: int) -> float:
+        """Operations a cycle of an SM with so many blocks: between two numbers that are known, evenly."""
+        above = min(known for known in self.rates if known >= blocks)
+        below = max((known for known in self.rates if known <= blocks), default=above)
+        share = (blocks - below) / (above - below) if above > below else 0.0
+        return self.rates[below] * (1 - share) + self.rates[above] * share
+
+
+def estimate(
+    gpu: Gpu,
+    loop: MainLoop,
+    *,
+    warps_per_block: int,
+    blocks_per_sm: int,
+    traffic: Traffic,
+    trips: float | None = None,
+    edges: Edges | None = None,
+) -> Pace | None:
+    """Estimate the pace of a kernel whose work is the fma of its hot loop.
+
+    Args:
+        gpu: Where it would run.
+        loop: Its main loop.
+        warps_per_block: Warps of a block.
+        blocks_per_sm: Resident blocks at most (`lab.hardware.occupancy`).
+        traffic: What its memory instructions cost.
+        trips: Turns of the hot loop in one of the loop around it; None where there is none, or it is not known.
+        edges: What a block does besides; nothing by default.
+
+    Returns:
+        None where the model does not apply: an architecture that it was never compared with, no fma in the loop or
+        other arithmetic on tensor cores, no resident block, or a wait for an mbarrier of a loop that asks for no bulk
+        copy, since what it waits for is then another loop's, of a warp that only copies.
+    """
+    machine = machine_of(gpu.architecture.arch)
+    path = loop.path(trips)
+    fma = sum(slot.fma for slot in path)
+    units = {slot.unit for slot in path}
+    elsewhere = Unit.PHASE in units and Unit.BULK not in units
+    if machine is None or not blocks_per_sm or not fma or elsewhere or Unit.TENSOR in units:
+        return None
+    found = {blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)}
+    work = 2 * fma * WARP_SIZE * warps_per_block
+    cycles = found[blocks_per_sm]
+    return Pace(
+        gpu,
+        machine,
+        {blocks: work * blocks / one.total for blocks, one in found.items()},
+        warps_per_block,
+        edges or Edges(),
+        cycles.total,
+        {cause.value: n / cycles.total for cause, n in cycles.by_cause.items()},
+    )
+
+
+def _numbers(most: int) -> tuple[int, ...]:
+    """1, 2, 4, 8 and so on up to `most`, itself among them."""
+    return (*(2**power for power in range(most.bit_length()) if 2**power < most), most)

@@ -1,0 +1,271 @@
+"""From a kernel's SASS to what one warp issues in an iteration of its main loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from lab.isa.classes import bytes_per_lane
+from lab.isa.mix import KernelMix
+from lab.isa.model import Function, Instruction, InstructionClass
+from lab.isa.sass.asides import elected, spins
+from lab.isa.sass.control import Control, read_control
+
+
+class Unit(StrEnum):
+    """What an instruction needs besides an issue slot."""
+
+    NONE = "none"
+    INTEGER = "integer"  # at half rate
+    DOUBLE = "double"
+    SHARED = "shared"
+    GLOBAL = "global"
+    COPY = "copy"  # cp.async
+    BULK = "bulk"  # a copy by the tensor memory accelerator
+    COMMIT = "commit"  # closes a group of copies
+    WAIT = "wait"  # for groups of copies
+    PHASE = "phase"  # waits for a phase of an mbarrier: for bulk copies
+    TENSOR = "tensor"  # tensor cores, of which the model knows nothing
+    BARRIER = "barrier"
+    BRANCH = "branch"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One instruction as the model issues it.
+
+    Attributes:
+        unit: What it needs.
+        width: Shared or global memory: bytes of a lane's access.
+        store: It writes memory.
+        reads: Registers that it reads from the even and from the odd bank (number modulo 2), beyond what the operand
+            cache holds for it.
+        reads_alone: The same where the operand cache holds nothing, since another warp's instruction came between.
+        left: For `WAIT`: groups of copies that may still be under way.
+        fma: Fused multiply-adds of a lane.
+        control: The compiler's scheduling bits.
+        once: One warp of the block issues it, the others branch around it.
+    """
+
+    unit: Unit
+    width: int
+    store: bool
+    reads: tuple[int, int]
+    reads_alone: tuple[int, int]
+    left: int
+    fma: int
+    control: Control
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MainLoop:
+    """What a kernel's time goes into: its hot loop, and what the loop around it does besides.
+
+    Attributes:
+        hot: The hot loop, in a kernel without loops all of it.
+        before: Of the loop around it, what precedes the hot loop; empty where there is none.
+        after: What follows it.
+        nested: A loop around it is part of the main loop: it fetches what this one multiplies.
+        fma: Fused multiply-add instructions of the hot loop.
+    """
+
+    hot: tuple[Slot, ...]
+    before: tuple[Slot, ...]
+    after: tuple[Slot, ...]
+    nested: bool
+    fma: int
+
+    def path(self, trips: float | None) -> tuple[Slot, ...]:
+        """What a warp issues in an iteration of the outer loop whose hot loop turns `trips` times, or of the hot loop.
+
+        Paths that a branch skips are taken to be issued, but for spinning where a wait has failed.
+        """
+        if not self.nested or trips is None:
+            return self.hot
+        return (*self.before, *(self.hot * max(1, round(trips))), *self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What memory instructions cost, counted by executing the kernel (`lab.emulator`).
+
+    Attributes:
+        load_wavefronts: Wavefronts of a shared load, mean.
+        store_wavefronts: Of a shared store, mean.
+        load_bytes: Bytes a lane of a shared load of the PTX, mean.
+        store_bytes: Of a shared store.
+        sectors: Sectors of a global load or cp.async, mean.
+        copy_wavefronts: Wavefronts of a cp.async, mean.
+        bulk_wavefronts: Of a bulk copy, all that one thread asks for, mean.
+        bulk_sectors: Sectors of a bulk copy, mean.
+    """
+
+    load_wavefronts: float = 0.0
+    store_wavefronts: float = 0.0
+    load_bytes: float = 0.0
+    store_bytes: float = 0.0
+    sectors: float = 0.0
+    copy_wavefronts: float = 0.0
+    bulk_wavefronts: float = 0.0
+    bulk_sectors: float = 0.0
+
+
+_REGISTER = re.compile(r"\bR(\d+)\b")
+_ARITHMETIC = {"FFMA", "FADD", "FMUL", "DFMA", "DADD", "DMUL", "HFMA2", "HADD2", "HMUL2", "IMAD"}
+_FMA = {"FFMA": 1, "DFMA": 1, "HFMA2": 2}
+_INTEGER = {"IMAD", "IADD3", "LEA", "LOP3", "SHF", "ISETP", "PRMT", "SEL", "MOV", "VIADD", "IADD", "IABS", "IMNMX"}
+_UNITS = {
+    "LDS": Unit.SHARED,
+    "STS": Unit.SHARED,
+    "LDSM": Unit.SHARED,
+    "STSM": Unit.SHARED,
+    "ATOMS": Unit.SHARED,
+    "LDG": Unit.GLOBAL,
+    "LD": Unit.GLOBAL,
+    "STG": Unit.GLOBAL,
+    "ST": Unit.GLOBAL,
+    "LDL": Unit.GLOBAL,
+    "STL": Unit.GLOBAL,
+    "LDGSTS": Unit.COPY,
+    "LDGDEPBAR": Unit.COMMIT,
+    "UTMALDG": Unit.BULK,
+    "UBLKCP": Unit.BULK,
+    "BAR": Unit.BARRIER,
+    "BRA": Unit.BRANCH,
+    **dict.fromkeys(("DFMA", "DADD", "DMUL"), Unit.DOUBLE),
+    **dict.fromkeys(_INTEGER, Unit.INTEGER),
+}
+_SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
+BYTES_A_CYCLE = 4
+"""A lane's share of the 128 bytes that the data path moves."""
+
+
+def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
+    """Read a kernel's main loop.
+
+    Args:
+        function: Its SASS.
+        code: Its machine code.
+        mix: Static mix of the SASS.
+
+    Raises:
+        ValueError: the code is not that of the function.
+    """
+    hot = mix.hot_loop
+    if hot is None:
+        everything = _slots(function, code, range(len(function.instructions)))
+        return MainLoop(everything, (), (), nested=False, fma=sum(slot.fma > 0 for slot in everything))
+    # a loop that fetches what it multiplies is whole; one around it goes from tile to tile of a persistent block
+    around = None if hot.fetches else mix.around(hot)
+    inside, own = _places(function, hot.numbers), _places(function, mix.own_lines(around) if around else frozenset())
+    body = _slots(function, code, inside)
+    return MainLoop(
+        body,
+        _slots(function, code, [i for i in own if i < inside[0]]),
+        _slots(function, code, [i for i in own if i > inside[0]]),
+        nested=around is not None,
+        fma=sum(slot.fma > 0 for slot in body),
+    )
+
+
+def _places(function: Function, lines: frozenset[int]) -> list[int]:
+    """Indices of the instructions on some lines, spinning left out."""
+    left_out = spins(function)
+    return [i.index for i in function.instructions if i.line in lines and i.index not in left_out]
+
+
+def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot, ...]:
+    """Some instructions as the model issues them, each after the one that stands before it in the text."""
+    made: list[Slot] = []
+    previous, kept, once, spinning = -1, dict[int, int](), elected(function), spins(function)
+    for place in places:
+        if place != previous + 1:
+            before = function.instructions[place - 1]
+            kept = _kept(_registers(before), read_control(code, before.address or 0))
+        instruction, previous = function.instructions[place], place
+        control, registers = read_control(code, instruction.address or 0), _registers(instruction)
+        slot = _slot(instruction, control, registers, kept)
+        if spinning.intersection(instruction.targets):
+            slot = replace(slot, unit=Unit.NONE)  # a branch that is seldom taken
+        made.append(replace(slot, once=True) if place in once or slot.unit is Unit.BULK else slot)
+        kept = _kept(registers, control)
+    return tuple(made)
+
+
+def _registers(instruction: Instruction) -> list[int | None]:
+    """Register that each source operand reads first."""
+    return [int(m[1]) if (m := _REGISTER.search(text)) else None for text in instruction.operands[1:4]]
+
+
+def _kept(registers: Sequence[int | None], control: Control) -> dict[int, int]:
+    """Operand slots whose registers the operand cache holds after an instruction."""
+    return {place: r for place, r in enumerate(registers) if r is not None and control.reuse[place]}
+
+
+def _slot(instruction: Instruction, control: Control, registers: Sequence[int | None], kept: Mapping[int, int]) -> Slot:
+    root = instruction.opcode.partition(".")[0]
+    reads = reads_alone = (0, 0)
+    if root in _ARITHMETIC:
+        reads, reads_alone = _by_bank(registers, kept), _by_bank(registers, {})
+    unit, left = _UNITS.get(root, Unit.NONE), 0
+    if root == "DEPBAR" and instruction.operands:
+        unit, left = Unit.WAIT, _number(instruction.operands[-1])
+    elif instruction.opcode.startswith("SYNCS.PHASECHK"):
+        unit = Unit.PHASE
+    elif instruction.cls is InstructionClass.MMA:
+        unit = Unit.TENSOR
+    width = bytes_per_lane(instruction.opcode)
+    return Slot(unit, width, root.startswith("ST"), reads, reads_alone, left, _FMA.get(root, 0), control)
+
+
+def _by_bank(registers: Sequence[int | None], kept: Mapping[int, int]) -> tuple[int, int]:
+    """Registers that must be read from the even and the odd bank, one that two operands name once."""
+    fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
+    odd = sum(r % 2 for r in fetched)
+    return len(fetched) - odd, odd
+
+
+def _number(operand: str) -> int:
+    """The groups that `DEPBAR.LE SB0, 0x1` leaves; none where it names none."""
+    try:
+        return int(operand, 0)
+    except ValueError:
+        return 0
+
+
+def passes(slot: Slot, traffic: Traffic) -> float:
+    """Cycles of the SM's data path that a memory instruction takes; 0 for others."""
+    if slot.unit is Unit.COPY and traffic.copy_wavefronts:
+        return traffic.copy_wavefronts
+    if slot.unit in (Unit.GLOBAL, Unit.COPY):
+        return max(slot.width / BYTES_A_CYCLE, traffic.sectors / _SECTORS_A_CYCLE)
+    if slot.unit is Unit.BULK:
+        return traffic.bulk_wavefronts
+    if slot.unit is not Unit.SHARED:
+        return 0.0
+    if slot.store:
+        return _shared_passes(slot.width, traffic.store_wavefronts, traffic.store_bytes)
+    return _shared_passes(slot.width, traffic.load_wavefronts, traffic.load_bytes)
+
+
+def sectors(slot: Slot, traffic: Traffic) -> float:
+    """Sectors of an access to global memory; 0 for others."""
+    if slot.unit is Unit.BULK:
+        return traffic.bulk_sectors
+    return traffic.sectors if slot.unit in (Unit.GLOBAL, Unit.COPY) else 0.0
+
+
+def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
+    """Wavefronts of one access of `width` bytes a lane.
+
+    ptxas may merge the PTX's accesses into wider ones. Lanes that conflict do so on one bank after the other, so a
+    conflict of many ways costs a merged access what it cost each of its parts; without conflicts the bytes decide.
+    """
+    if not counted:
+        return width / BYTES_A_CYCLE
+    if width <= bytes_counted:
+        return counted
+    return max(counted, min(width / BYTES_A_CYCLE, counted * width / bytes_counted))

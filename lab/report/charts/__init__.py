@@ -1,0 +1,1 @@
+"""Charts: their data, the interactive page and the PNGs."""

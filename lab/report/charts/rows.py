@@ -1,0 +1,330 @@
+"""Rows behind the charts; the page's charts and the PNGs draw the same ones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import median
+from typing import Final
+
+from lab.measured.timing import Kind, Merit
+from lab.report.charts import style
+from lab.report.columns import Column
+from lab.report.variant.executed import executed_by_class, threads_of
+from lab.store import figures
+from lab.store.figures import Basis, Response, name_of
+from lab.store.model import RunRecord, VariantRecord
+
+MOST_BARS: Final = 40
+"""A chart with one bar a variant shows at most so many; the table has them all."""
+
+
+_PARAMETER: Final = re.compile(r"[\w.]+=(?!>)")
+
+MOST_NAMES: Final = 3
+"""Names in one label of the ratio chart; a cluster of points can be a dozen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of the ladder or the sweep.
+
+    Attributes:
+        name: Unique on the chart.
+        variant: Variant id; empty for the baseline.
+        value: The response.
+        low: Throughput at the 80th percentile of the time, or None.
+        high: Throughput at the 20th percentile of the time, or None.
+        ceiling: Predicted ceiling, in the same unit, or None.
+        share: `value` over the peak, or None.
+        group: What colours the bar: `variant`, `baseline`, `estimate`, or the binding bound's name of a ceiling.
+    """
+
+    name: str
+    variant: str
+    value: float
+    low: float | None
+    high: float | None
+    ceiling: float | None
+    share: float | None
+    group: str
+
+    @property
+    def text(self) -> str:
+        """`46.31 · 69 %`; below a tenth of the peak with one more digit."""
+        if self.share is None:
+            return f"{self.value:.2f}"
+        return f"{self.value:.2f} · {self.share * 100:.{0 if self.share >= 0.1 else 1}f} %"  # noqa: PLR2004 - a tenth
+
+
+def is_ladder(records: Sequence[VariantRecord]) -> bool:
+    """More than one kernel: rungs to climb, shown in their order; else a sweep, shown best first."""
+    return len({record.kernel for record in records}) > 1
+
+
+def shown_records(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
+    """The variants that have a bar: a ladder's in order, else the best of each problem, best first."""
+    groups = figures.by_problem(run, records)
+    each = max(1, MOST_BARS // max(1, len(groups)))
+    best = figures.ranked(
+        tuple(record for group in groups.values() for record in figures.ranked(group, response)[:each]), response
+    )[:MOST_BARS]
+    if not is_ladder(records):
+        return best
+    chosen = {record.variant for record in best}
+    return tuple(record for record in records if record.variant in chosen)
+
+
+def names(records: Sequence[VariantRecord]) -> dict[str, str]:
+    """Variant to a name that is unique among these: the label, with the kernel in a ladder, the id where needed."""
+    ladder = is_ladder(records)
+    plain = {r.variant: name_of(r) if ladder or not r.label else r.label for r in records}
+    often = Counter(plain.values())
+    return {key: name if often[name] == 1 else f"{name} ({key})" for key, name in plain.items()}
+
+
+def row_names(names: Sequence[str]) -> tuple[list[str], str]:
+    """Names for rows beside narrow axes: a sweep's keep the values alone, and a heading names the parameters.
+
+    Returns:
+        The names and the heading. Names without parameters (a baseline's) stay; all names stay, and the heading is
+        empty, where two do not give the same parameters.
+    """
+    split = {name: [word.partition("=") for word in _words(name)] for name in names if "=" in name}
+    keys = {tuple(key for key, _, _ in words) for words in split.values()}
+    if len(keys) != 1 or not all(sign for words in split.values() for _, sign, _ in words):
+        return list(names), ""
+    short = {name: " · ".join(value for *_, value in words) for name, words in split.items()}
+    return [short.get(name, name) for name in names], " · ".join(keys.pop())
+
+
+def _words(name: str) -> list[str]:
+    """A name's words, each `parameter=value` being one: a mapping as a value has spaces and signs of its own."""
+    words: list[str] = []
+    for word in name.split():
+        inside = words and sum(words[-1].count(sign) for sign in "([") > sum(words[-1].count(sign) for sign in ")]")
+        if words and (inside or not _PARAMETER.match(word)):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words
+
+
+def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Bar, ...]:
+    """One bar a variant, and each problem's baseline where there is one: last in a ladder, by its value in a sweep."""
+    shown = shown_records(run, records, response)
+    name, made = names(shown), []
+    for record in shown:
+        value = response.of(record) or 0.0
+        measured = response.kind is Kind.MEASURED and record.measurement is not None
+        samples = record.measurement.samples if record.measurement and measured else None
+        ceiling = record.prediction.ceiling if record.prediction else None
+        peak = figures.peak(record)
+        made.append(
+            Bar(
+                name[record.variant],
+                record.variant,
+                value,
+                record.rate(samples.p80) if samples else None,
+                record.rate(samples.p20) if samples else None,
+                ceiling.rate if ceiling else None,
+                value / peak if peak else None,
+                _group(response, ceiling.name if ceiling else None),
+            )
+        )
+    peak = common_peak(records)
+    for label, group in figures.by_problem(run, records).items() if response.kind is Kind.MEASURED else ():
+        base = baseline_rate(group)
+        if base is not None and len(made) < 2 * MOST_BARS:
+            title = next((r.measurement.baseline_name for r in group if r.measurement and r.measurement.baseline), None)
+            made.append(Bar(f"{title or run.baseline or 'baseline'} {label}".strip(), "", base, None, None, None,
+                            base / peak if peak else None, "baseline"))  # fmt: skip
+    if not is_ladder(records):
+        made.sort(key=lambda bar: -bar.value)
+    return tuple(made)
+
+
+def _group(response: Response, bound: str | None) -> str:
+    """What colours a bar: that it was measured, that it is an estimate, or what sets a ceiling."""
+    if response.basis is Basis.CEILING and bound:
+        return bound
+    return "estimate" if response.basis is Basis.ESTIMATE else "variant"
+
+
+def baseline_rate(records: Sequence[VariantRecord]) -> float | None:
+    """Median over the variants of the baseline's median throughput beside each; None without a baseline."""
+    rates = [r.rate(r.measurement.baseline.median) for r in records if r.measurement and r.measurement.baseline]
+    return median(rates) if rates else None
+
+
+def common_peak(records: Sequence[VariantRecord]) -> float | None:
+    """The peak, if all variants share one, in the unit of their merit."""
+    peaks = {peak for record in records if (peak := figures.peak(record)) is not None}
+    return peaks.pop() if len(peaks) == 1 else None
+
+
+MIXES: Final[dict[str, tuple[str, Kind]]] = {
+    "ptx": ("PTX", Kind.STATIC),
+    "executed": ("PTX executed", Kind.EMULATED),
+    "sass": ("SASS", Kind.STATIC),
+}
+"""What a mix is of, in the order they stand side by side: title and kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One class in one variant's hot loop or whole kernel.
+
+    Attributes:
+        name: The variant's, unique on the chart.
+        variant: Variant id.
+        mix: A key of `MIXES`.
+        hot: Of the hot loop, else of the whole kernel.
+        cls: Instruction class.
+        count: Instructions of the text, or those that a thread executed, on average.
+        share: Of all instructions there, 0 to 1.
+    """
+
+    name: str
+    variant: str
+    mix: str
+    hot: bool
+    cls: str
+    count: float
+    share: float
+
+
+def mix_slices(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Slice, ...]:
+    """Instructions by class, in the order of the bars; every variant that was read if none ranks."""
+    shown = shown_records(run, records, response) or tuple(r for r in records if r.ptx or r.sass)[:MOST_BARS]
+    name = names(shown)
+    made: list[Slice] = []
+    for mix, hot in product(MIXES, (True, False)):
+        for record in shown:
+            by_class = _by_class(record, mix, hot=hot) or {}
+            total = sum(by_class.values())
+            each = threads_of(record.emulation) if mix == "executed" and record.emulation else 1
+            made.extend(
+                Slice(name[record.variant], record.variant, mix, hot, cls, count / each, count / total)
+                for cls in style.CLASS_COLOURS
+                if (count := by_class.get(cls, 0))
+            )
+    return tuple(made)
+
+
+def _by_class(record: VariantRecord, mix: str, *, hot: bool) -> Mapping[str, int] | None:
+    if mix == "executed":
+        return executed_by_class(record, hot=hot)
+    static = record.ptx if mix == "ptx" else record.sass
+    counts = figures.hot_counts(static) if hot or static is None else static.counts
+    return counts.by_class if counts else None
+
+
+def pack_slices(slices: Sequence[Slice]) -> dict[str, object]:
+    """The slices for the page: names once, and a short row for each of what may be thousands.
+
+    Returns:
+        `variants`: (name, id) in order; `classes` and `mixes`: their names; `parts`: rows of indices of these three, 1
+        for the hot loop or 0, count and share, to five digits.
+    """
+    variants = list(dict.fromkeys((part.name, part.variant) for part in slices))
+    place = {key: index for index, key in enumerate(variants)}
+    classes, mixes = list(style.CLASS_COLOURS), list(MIXES)
+    order = {cls: index for index, cls in enumerate(classes)}
+    parts = [
+        (
+            place[part.name, part.variant],
+            order[part.cls],
+            mixes.index(part.mix),
+            int(part.hot),
+            float(f"{part.count:.5g}"),
+            round(part.share, 5),
+        )
+        for part in slices
+    ]
+    return {"variants": variants, "classes": classes, "mixes": mixes, "parts": parts}
+
+
+RATIOS: Final = (
+    "ptx_fma_over_fma_plus_ld_shared",
+    "ptx_fma_share",
+    "sass_fma_share",
+    "ptx_fma_per_ld_shared",
+    "sass_fma_over_fma_plus_ld_shared",
+)
+"""What can stand on the axis of the ratio chart, the first one first."""
+
+TRAFFIC: Final = ("emulated_sectors", "predicted_sectors", "emulated_excess", "emulated_conflicts")
+"""The same where throughput counts bytes."""
+
+
+def ratio_columns(
+    columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
+) -> tuple[Column, ...]:
+    """The ratio columns that have a value in any record; none where the response is the same for every variant."""
+    if response.unit is Merit.BANDWIDTH and response.kind is Kind.PREDICTED:
+        ceilings = [value for record in records if (value := response.of(record)) is not None]
+        if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
+            return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ
+    known = {column.name: column for column in columns}
+    names = RATIOS if response.unit is Merit.TFLOPS else TRAFFIC
+    return tuple(known[name] for name in names if any(known[name].get(record) is not None for record in records))
+
+
+def point_labels(
+    points: Sequence[tuple[float, float, str]], *, near: tuple[float, float] = (0.05, 0.045)
+) -> tuple[tuple[float, float, str], ...]:
+    """Labels of points, one for each cluster that would print over itself.
+
+    Args:
+        points: (x, y, name).
+        near: Points closer than these shares of the ranges of x (from its least value) and y (from 0) share a label.
+
+    Returns:
+        (x, y, names): at the highest point of each cluster, its names in the order given, as many as a line holds.
+    """
+    if not points:
+        return ()
+    width = (max(p[0] for p in points) - min(p[0] for p in points)) or 1.0
+    height = max(p[1] for p in points) or 1.0
+    clusters: list[list[tuple[float, float, str]]] = []
+    for point in sorted(points):
+        for cluster in clusters:
+            if any(
+                abs(point[0] - p[0]) <= near[0] * width and abs(point[1] - p[1]) <= near[1] * height for p in cluster
+            ):
+                cluster.append(point)
+                break
+        else:
+            clusters.append([point])
+    order = {point[2]: index for index, point in enumerate(points)}
+    made = []
+    for cluster in clusters:
+        top = max(cluster, key=lambda p: p[1])
+        words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
+        more = len(words) - MOST_NAMES
+        text = ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more"
+        made.append((top[0], top[1], text))
+    return tuple(made)
+
+
+def labelled_points(
+    records: Sequence[VariantRecord], axis: Column, response: Response
+) -> tuple[tuple[float, float, str], ...]:
+    """(ratio, response, kernel) of the records that have both.
+
+    Of more than `MOST_BARS`, each kernel is named at its best point alone, and only the best `MOST_BARS` kernels.
+    """
+    points = tuple(
+        (float(x), y, record.kernel)
+        for record in records
+        if (y := response.of(record)) is not None and isinstance(x := axis.get(record), int | float)
+    )
+    if len(points) <= MOST_BARS:
+        return points
+    best = {name: (x, y, name) for x, y, name in sorted(points, key=lambda point: point[1])}
+    chosen = set(sorted(best.values(), key=lambda point: -point[1])[:MOST_BARS])
+    return tuple(point for point in dict.fromkeys(points) if point in chosen)

@@ -1,0 +1,1 @@
+"""What the records say: the answer, winners, effects, and where prediction and measurement part."""

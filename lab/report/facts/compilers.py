@@ -1,0 +1,221 @@
+"""The same variants through several compilers: what each made of them, and what that is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from lab.isa.mix import Counts
+from lab.store import figures
+from lab.store.figures import Response
+from lab.store.model import RunRecord, VariantRecord
+
+MOST_SOURCES: Final = 24
+"""Sources that the table shows; the effects and the sentences cover all."""
+
+MOST_STEPS: Final = 6
+"""Steps from one kernel to the next that are told in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What one compiler made of one source.
+
+    Attributes:
+        record: The variant.
+        rate: The response; None where it has none.
+        to_first: `rate` over that of the first compiler that has one; None for that one itself.
+        step: `rate` over that of the kernel before, by the same compiler; None outside a ladder.
+        same_as: The first compiler that made the same machine code; empty where none did before.
+        figures: Name to value, of the SASS hot loop; None where there is none.
+    """
+
+    record: VariantRecord
+    rate: float | None
+    to_first: float | None
+    step: float | None
+    same_as: str
+    figures: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One kernel with its parameters, problem and architecture, through every compiler.
+
+    Attributes:
+        kernel: The kernel's name.
+        label: What tells it from its siblings, without the compiler.
+        made: One for each compiler, in the experiment's order.
+    """
+
+    kernel: str
+    label: str
+    made: tuple[Made, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compilers:
+    """The comparison.
+
+    Attributes:
+        names: `nvrtc 11.8.89`, …, in the experiment's order.
+        sources: The best ones, in the experiment's order, `MOST_SOURCES` at most.
+        figures: Names of those figures that are not 0 throughout.
+        total: How many there are.
+        sentences: What differs, in words; over all sources.
+    """
+
+    names: tuple[str, ...]
+    sources: tuple[Source, ...]
+    figures: tuple[str, ...]
+    total: int
+    sentences: tuple[str, ...]
+
+
+def _hot(of: Callable[[Counts], float | None]) -> Callable[[VariantRecord], float | None]:
+    return lambda record: None if (counts := figures.hot_counts(record.sass)) is None else of(counts)
+
+
+FIGURES: Final[Mapping[str, Callable[[VariantRecord], float | None]]] = {
+    "registers": lambda record: record.build.resources.registers if record.build else None,
+    "spills (B)": lambda record: record.build.resources.spill_bytes if record.build else None,
+    "hot loop": _hot(lambda counts: counts.instructions),
+    "fma": _hot(lambda counts: counts.fma),
+    "integer": _hot(lambda counts: counts.by_class.get("integer", 0)),
+    "ld.global": _hot(lambda counts: counts.by_class.get("ld.global", 0)),
+    "ld.shared": _hot(lambda counts: counts.ld_shared),
+    "instructions per fma": _hot(lambda counts: counts.instructions / counts.fma if counts.fma else None),
+}
+"""What stands in the table beside the response."""
+
+
+def compilers(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> Compilers | None:
+    """The comparison; None where one compiler made all variants."""
+    names = tuple(dict.fromkeys(record.compiler for record in records))
+    if len(names) < 2:  # noqa: PLR2004 - nothing to compare
+        return None
+    grouped: dict[tuple[object, ...], dict[str, VariantRecord]] = {}
+    for record in records:
+        grouped.setdefault(_source(record), {})[record.compiler] = record
+    ladder = _ladder([next(iter(group.values())) for group in grouped.values()])
+    sources: list[Source] = []
+    before: dict[tuple[object, ...], Mapping[str, VariantRecord]] = {}
+    for group in grouped.values():
+        some = next(iter(group.values()))
+        track = (repr(sorted(some.problem.items())), some.arch)
+        sources.append(_compared(group, names, response, before.get(track, {}) if ladder else {}))
+        before[track] = group
+    telling = tuple(name for name in FIGURES if any(one.figures[name] for source in sources for one in source.made))
+    return Compilers(names, _shown(sources), telling, len(sources), _sentences(run, names, sources, response))
+
+
+def _source(record: VariantRecord) -> tuple[object, ...]:
+    """All that decides a variant but its compiler."""
+    return (record.kernel, repr(sorted(record.parameters.items())), repr(sorted(record.problem.items())), record.arch)
+
+
+def _ladder(firsts: Sequence[VariantRecord]) -> bool:
+    """Each kernel occurs once for a problem and an architecture, so that one follows on another."""
+    places = [(record.kernel, repr(sorted(record.problem.items())), record.arch) for record in firsts]
+    return len({record.kernel for record in firsts}) > 1 and len(set(places)) == len(places)
+
+
+def _compared(
+    group: Mapping[str, VariantRecord], names: Sequence[str], response: Response, before: Mapping[str, VariantRecord]
+) -> Source:
+    made: list[Made] = []
+    first_rate: float | None = None
+    codes: dict[str, str] = {}
+    for name in names:
+        if (record := group.get(name)) is None:
+            continue
+        rate = response.of(record)
+        earlier = response.of(before[name]) if name in before else None
+        same_as = codes.setdefault(record.build.sass_sha256, name) if record.build else ""
+        made.append(
+            Made(
+                record=record,
+                rate=rate,
+                to_first=rate / first_rate if rate and first_rate else None,
+                step=rate / earlier if rate and earlier else None,
+                same_as="" if same_as == name else same_as,
+                figures={title: of(record) for title, of in FIGURES.items()},
+            )
+        )
+        first_rate = first_rate or rate
+    some = made[0].record
+    return Source(some.kernel, some.label.replace(some.compiler, "").strip(), tuple(made))
+
+
+def _shown(sources: Sequence[Source]) -> tuple[Source, ...]:
+    """The sources with the highest response, in their order."""
+    best = sorted(sources, key=lambda source: -max((one.rate or 0.0 for one in source.made), default=0.0))
+    chosen = {id(source) for source in best[:MOST_SOURCES]}
+    return tuple(source for source in sources if id(source) in chosen)
+
+
+def _sentences(run: RunRecord, names: Sequence[str], sources: Sequence[Source], response: Response) -> tuple[str, ...]:
+    said = [_code(names, sources)]
+    steps = [source for source in sources if any(one.step for one in source.made)]
+    if steps and len(steps) <= MOST_STEPS and not run.problem_axes:
+        said += [_step(source, sources[sources.index(source) - 1], response) for source in steps]
+    else:
+        said += [text for name in names[1:] if (text := _ratio(name, names[0], sources, response))]
+    return tuple(filter(None, said))
+
+
+def _code(names: Sequence[str], sources: Sequence[Source]) -> str:
+    """For how many sources the compilers agree, in instructions and in the mix of the hot loop."""
+    whole = [source for source in sources if sum(one.record.build is not None for one in source.made) == len(names)]
+    if not whole:
+        return ""
+    same = sum(all(one.same_as for one in source.made[1:]) for source in whole)
+    mixes = sum(len({_mix(one.record) for one in source.made}) == 1 for source in whole)
+    return (
+        f"All {len(names)} compilers take {len(whole)} of the {len(sources)} sources: "
+        f"of {same} they make the same machine code, of {mixes} hot loops with the same instruction mix."
+    )
+
+
+def _mix(record: VariantRecord) -> str:
+    counts = figures.hot_counts(record.sass)
+    return repr(sorted(counts.by_class.items())) if counts else ""
+
+
+def _step(source: Source, before: Source, response: Response) -> str:
+    """What a rung gains over the one before, compiler by compiler; equal factors are told once."""
+    gains: dict[str, list[str]] = {}
+    for one in source.made:
+        if one.step:
+            gains.setdefault(f"{one.step:.2f}", []).append(one.record.compiler)
+    parts = [f"{factor} with {' and '.join(names)}" for factor, names in gains.items()]
+    loops = [_per_fma(one) for one in (before.made[0], source.made[0])]
+    text = f"From {before.kernel} to {source.kernel} the {response.kind} {response.title} changes by a factor of "
+    text += ", ".join(parts)
+    if all(loops) and all(len({_per_fma(one) for one in s.made}) == 1 for s in (before, source)):
+        text += f"; with all of them {loops[0]} SASS instructions an fma become {loops[1]}"
+    return f"{text}."
+
+
+def _per_fma(made: Made) -> str:
+    value = made.figures["instructions per fma"]
+    return "" if value is None else f"{value:.2f}"
+
+
+def _ratio(name: str, first: str, sources: Sequence[Source], response: Response) -> str:
+    """How one compiler compares with the first, over the sources that both take."""
+    ratios = [
+        one.to_first
+        for source in sources
+        if source.made[0].record.compiler == first
+        for one in source.made
+        if one.record.compiler == name and one.to_first
+    ]
+    if not ratios:
+        return ""
+    return (
+        f"{name} against {first}: {response.kind} {response.title} {median(ratios):.3f} in the median, "
+        f"{min(ratios):.3f} to {max(ratios):.3f}, n = {len(ratios)}."
+    )

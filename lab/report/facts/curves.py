@@ -1,0 +1,133 @@
+"""Throughput along a problem axis: one line a kernel and a baseline, and which kernel is fastest where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from lab.measured.timing import Kind, Samples
+from lab.store.figures import Response, text
+from lab.store.model import RunRecord, VariantRecord
+
+LEAST_VALUES: Final = 3
+"""Values of an axis that make a curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One kernel, or one baseline, at one value of the axis.
+
+    Attributes:
+        x: Value of the problem's field.
+        name: The kernel's name or the baseline's.
+        value: The response: a kernel's best variant, a baseline's median over the variants that it ran beside.
+        label: What tells the best variant from its siblings; empty for a baseline.
+        variant: Its id; empty for a baseline.
+        group: `kernel` or `baseline`.
+        best: No kernel has more at this value. A baseline never is.
+        part: The other fields of its problem that vary, `dtype=float16`; empty where the axis is the only one.
+    """
+
+    x: float
+    name: str
+    value: float
+    label: str
+    variant: str
+    group: str
+    best: bool
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What the chart along an axis shows: a curve, or one for each value of the problem's other fields.
+
+    Attributes:
+        axis: The problem's field.
+        points: By part, by line, along the axis.
+        wide: The axis spans so much that a logarithmic scale shows it better.
+    """
+
+    axis: str
+    points: tuple[Point, ...]
+    wide: bool
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Labels of the curves; one empty label where there is one."""
+        return tuple(dict.fromkeys(point.part for point in self.points))
+
+    def only(self, part: str) -> Curve:
+        """The curve of one part."""
+        return replace(self, points=tuple(point for point in self.points if point.part == part))
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels' lines."""
+        return tuple(dict.fromkeys(point.name for point in self.points if point.group == "kernel"))
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Names of the baselines' lines."""
+        return tuple(dict.fromkeys(point.name for point in self.points if point.group == "baseline"))
+
+
+def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> Curve | None:
+    """The curve of a run whose problems differ in one number, and perhaps in words beside it; None for any other."""
+    numbers = [name for name in run.problem_axes if any(_is_number(r.problem.get(name)) for r in records)]
+    if len(numbers) != 1:
+        return None
+    axis = numbers[0]
+    others = [name for name in run.problem_axes if name != axis]
+    at: dict[str, dict[float, list[VariantRecord]]] = {}
+    for record in records:
+        part = " ".join(f"{name}={text(record.problem.get(name))}" for name in others)
+        at.setdefault(part, {}).setdefault(float(record.problem[axis]), []).append(record)
+    xs = sorted({x for values in at.values() for x in values})
+    if len(xs) < LEAST_VALUES:
+        return None
+    points = [
+        point for part, values in at.items() for x in sorted(values) for point in _points(x, values[x], response, part)
+    ]
+    parts = list(at)
+    names = list(dict.fromkeys([*(record.kernel for record in records), *(point.name for point in points)]))
+    points.sort(key=lambda point: (parts.index(point.part), names.index(point.name), point.x))
+    return Curve(axis, tuple(points), xs[0] > 0 and xs[-1] / xs[0] > 100) if points else None  # noqa: PLR2004
+
+
+def _points(x: float, records: Sequence[VariantRecord], response: Response, part: str) -> list[Point]:
+    best: dict[str, tuple[float, VariantRecord]] = {}
+    for record in records:
+        value = response.of(record)
+        if value is not None and (record.kernel not in best or value > best[record.kernel][0]):
+            best[record.kernel] = (value, record)
+    top = max((value for value, _ in best.values()), default=0.0)
+    made = [
+        Point(x, name, value, record.label, record.variant, "kernel", value == top, part)
+        for name, (value, record) in best.items()
+    ]
+    if response.kind is Kind.MEASURED:
+        beside = _baselines(records).items()
+        made += [Point(x, name, value, "", "", "baseline", best=False, part=part) for name, value in beside]
+    return made
+
+
+def _baselines(records: Sequence[VariantRecord]) -> dict[str, float]:
+    rates: dict[str, list[float]] = {}
+    for record in records:
+        timed = record.measurement
+        if timed is None:
+            continue
+        beside: dict[str, Samples] = {}
+        if timed.baseline is not None and timed.baseline_name:
+            beside[timed.baseline_name] = timed.baseline
+        beside |= timed.others
+        for name, samples in beside.items():
+            rates.setdefault(name, []).append(record.rate(samples.median))
+    return {name: median(values) for name, values in rates.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,169 @@
+"""What explains a curve: along the problem axis, what the best variant of each kernel moves, executes and occupies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lab.measured.timing import Kind, Merit
+from lab.report.columns import Column
+from lab.report.facts.curves import Curve
+from lab.store.figures import text
+from lab.store.model import VariantRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure along the axis, of one kind or of two that are set side by side.
+
+    Attributes:
+        id: Part of the chart's id.
+        title: Heading of its chart.
+        columns: Names of the columns with it.
+    """
+
+    id: str
+    title: str
+    columns: tuple[str, ...]
+
+
+FIGURES: Final = (
+    Figure("bytes", "bytes moved per byte needed", ("moved_per_byte_needed", "counted_per_byte_needed")),
+    Figure("occupancy", "occupancy", ("occupancy", "achieved_occupancy")),
+    Figure("special", "exponentials and their like", ("executed_special_share",)),
+    Figure("convert", "conversions between types", ("executed_convert_share",)),
+)
+"""What a curve of a memory-bound operator is explained by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One kernel's best variant at one value of the axis.
+
+    Attributes:
+        x: Value of the problem's field.
+        name: The kernel's name.
+        figure: `Figure.id`.
+        kind: Kind of the figure.
+        value: The figure.
+        variant: Its id.
+    """
+
+    x: float
+    name: str
+    figure: str
+    kind: Kind
+    value: float
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kernel over the whole axis, in words.
+
+    Attributes:
+        part: `Point.part`.
+        name: The kernel's name.
+        wins: Values of the axis where it is the fastest; empty where it never is.
+        figures: By column name the range of a figure, as its column shows it; columns without a value are absent.
+        waits: What its profiled variants wait for most, each reason once.
+    """
+
+    part: str
+    name: str
+    wins: str
+    figures: Mapping[str, str]
+    waits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the section shows.
+
+    Attributes:
+        figures: Those that have values other than zero.
+        columns: Their columns, by name, in order.
+        points: Of the charts.
+        families: The table, a row a kernel.
+    """
+
+    figures: tuple[Figure, ...]
+    columns: Mapping[str, Column]
+    points: tuple[Explained, ...]
+    families: tuple[Family, ...]
+
+
+def explain(
+    found: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], merit: Merit
+) -> Explanation | None:
+    """What explains a curve; None without one, where operations count, or where nothing was emulated or counted."""
+    if found is None or merit is not Merit.BANDWIDTH:
+        return None
+    named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
+    points = [
+        Explained(point.x, point.name, figure.id, kind, float(value), point.variant)
+        for point in found.points
+        if point.variant
+        for figure in FIGURES
+        for column in (named[name] for name in figure.columns)
+        if (kind := column.kind) is not None and isinstance(value := column.get(by_id[point.variant]), int | float)
+    ]
+    telling = {point.figure for point in points if point.value}
+    figures = tuple(figure for figure in FIGURES if figure.id in telling)
+    if not any(point.kind in (Kind.EMULATED, Kind.MEASURED) for point in points):
+        return None
+    shown = {name: named[name] for figure in figures for name in figure.columns}
+    families = tuple(
+        _family(name, found.only(part), by_id, shown, named)
+        for part in found.parts
+        for name in found.only(part).kernels
+    )
+    return Explanation(figures, shown, tuple(point for point in points if point.figure in telling), families)
+
+
+def _family(
+    name: str,
+    found: Curve,
+    by_id: Mapping[str, VariantRecord],
+    shown: Mapping[str, Column],
+    named: Mapping[str, Column],
+) -> Family:
+    best = [point for point in found.points if point.name == name and point.variant]
+    records = [by_id[point.variant] for point in best]
+    figures = {key: _range(column, records) for key, column in shown.items()}
+    waits = [str(value).rpartition(" ")[0] for r in records if (value := named["counted_wait"].get(r)) is not None]
+    return Family(
+        best[0].part,
+        name,
+        ranges(sorted({point.x for point in found.points}), {point.x for point in best if point.best}),
+        {key: words for key, words in figures.items() if words},
+        ", ".join(dict.fromkeys(waits)),
+    )
+
+
+def _range(column: Column, records: Iterable[VariantRecord]) -> str:
+    """Least and greatest value of a column: ``1.00 to 1.25``."""
+    values = [value for record in records if isinstance(value := column.get(record), int | float)]
+    if not values:
+        return ""
+    low, high = column.text(min(values)), column.text(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def ranges(axis: Sequence[float], chosen: Iterable[float]) -> str:
+    """Values of an axis in words, neighbours drawn together: ``256 to 1024, 4096``."""
+    wanted, runs = set(chosen), list[list[float]]()
+    for before, x in zip([None, *axis], axis, strict=False):
+        if x in wanted:
+            if before in wanted:
+                runs[-1].append(x)
+            else:
+                runs.append([x])
+    return ", ".join(
+        text(_plain(run[0])) if len(run) == 1 else f"{text(_plain(run[0]))} to {text(_plain(run[-1]))}" for run in runs
+    )
+
+
+def _plain(x: float) -> float | int:
+    return int(x) if x.is_integer() else x

@@ -1,0 +1,132 @@
+"""The variants that a prediction misses most, and what the hardware counters say was missing from it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lab.measured.counters import Profile
+from lab.predict.schedulers.simulate import Cause
+from lab.report.facts.agreement import loss
+from lab.report.facts.counted import busiest, words
+from lab.store import figures
+from lab.store.model import Status, VariantRecord
+
+MOST: Final = 6
+"""Variants that the page shows."""
+
+CAUSES: Final[dict[str, str]] = {
+    "long_scoreboard": Cause.GLOBAL,
+    "short_scoreboard": Cause.SHARED,
+    "mio_throttle": Cause.QUEUE,
+    "lg_throttle": Cause.QUEUE,
+    "math_pipe_throttle": Cause.PIPE,
+    "barrier": Cause.BARRIER,
+    "wait": Cause.STALL,
+    "dispatch_stall": Cause.BANKS,
+}
+"""State of a warp to what the model calls it; the model knows nothing of the other states."""
+
+ISSUING: Final = "issuing"
+"""Cycles with an issue; in the model those of fma and of other instructions."""
+
+_ISSUED: Final = (str(Cause.FMA), str(Cause.OTHER))
+_WAITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A profiled variant and its prediction.
+
+    Attributes:
+        variant: Id.
+        prediction: `estimate`, or `ceiling` of a variant without one.
+        predicted: In the operator's unit.
+        measured: In the same unit.
+        modelled: What the model says costs most besides fma; empty without an estimate.
+        issue: Share of the cycles with an issue, in words; empty where it was not counted.
+        pipe: The busiest pipe and its use; may be empty.
+        waits: What warps that cannot issue wait for, the most frequent first; may be empty.
+        missing: Which cost the prediction has not, or has too much of; empty where the counters do not say.
+    """
+
+    variant: str
+    prediction: str
+    predicted: float
+    measured: float
+    modelled: str
+    issue: str
+    pipe: str
+    waits: str
+    missing: str
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured: above 1, the prediction is too high."""
+        return self.predicted / self.measured
+
+
+def strays(records: Sequence[VariantRecord]) -> tuple[Stray, ...]:
+    """The profiled variants, those that their prediction misses most first, at most `MOST` of them."""
+    found = [made for record in records if (made := _stray(record)) is not None]
+    return tuple(sorted(found, key=lambda one: -abs(math.log(one.ratio)))[:MOST])
+
+
+def _stray(record: VariantRecord) -> Stray | None:
+    measured, profile = figures.measured(record), record.profile
+    estimate = figures.estimated(record)
+    predicted = figures.predicted(record) if estimate is None else estimate
+    if profile is None or record.status is not Status.VERIFIED or not measured or not predicted:
+        return None
+    pipe = busiest(profile)
+    return Stray(
+        record.variant,
+        "ceiling" if estimate is None else "estimate",
+        predicted,
+        measured,
+        loss(record) or "",
+        "" if profile.issue_share is None else f"{profile.issue_share:.0%}",
+        f"{pipe[0]} {pipe[1]:.0%}" if pipe else "",
+        ", ".join(f"{words(state)} {share:.0%}" for state, share in list(profile.waits.items())[:_WAITS]),
+        missing(profile, record.estimate.shares if record.estimate else {}, predicted / measured),
+    )
+
+
+def missing(profile: Profile, shares: Mapping[str, float], ratio: float) -> str:
+    """The cost in which counters and model differ most, in the direction that explains the error.
+
+    Both are compared in cycles of the prediction: what takes 100 of them took 100 `ratio` on the GPU, so the
+    differences of all costs add up to the error.
+
+    Args:
+        profile: The counters.
+        shares: What the model's cycles go into, by cause; empty for a ceiling, which has issue cycles alone.
+        ratio: Predicted over measured throughput: above 1 a cost is missing from the prediction, below 1 there is one
+            too many in it.
+    """
+    counted = {cause: share * ratio for cause, share in _counted(profile).items()}
+    modelled = {cause: share for cause, share in shares.items() if cause not in _ISSUED}
+    modelled[ISSUING] = sum(shares.get(cause, 0.0) for cause in _ISSUED) if shares else 1.0
+    sign = 1 if ratio > 1 else -1
+    differences = {
+        cause: sign * (counted.get(cause, 0.0) - modelled.get(cause, 0.0)) for cause in {**counted, **modelled}
+    }
+    most = max(differences, key=lambda cause: differences[cause])
+    if not counted or differences[most] <= 0:
+        return ""
+    where = "in the model" if shares else "in the ceiling"
+    here, there = counted.get(most, 0.0), modelled.get(most, 0.0)
+    return f"{most}: {here * 100:.0f} cycles of each 100 predicted, {there * 100:.0f} {where}"
+
+
+def _counted(profile: Profile) -> dict[str, float]:
+    """The counted cycles by the model's causes; states that it does not know keep their names."""
+    if profile.issue_share is None:
+        return {}
+    made: dict[str, float] = defaultdict(float, {ISSUING: profile.issue_share})
+    for state, share in profile.idle.items():
+        made[CAUSES.get(state, words(state))] += share
+    return dict(made)

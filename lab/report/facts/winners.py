@@ -1,0 +1,231 @@
+"""The winner of each problem: a sentence a problem where there are few, else a summary and a table.
+
+Only variants of the same problem compete: each problem has its winner, and its baselines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from lab.measured.timing import Kind
+from lab.report.columns import Column, Value
+from lab.store import figures
+from lab.store.figures import Basis, Response, name_of, percent
+from lab.store.model import RunRecord, VariantRecord
+
+MOST_SENTENCES: Final = 4
+"""Problems that get a sentence each; of more, the opening has a summary, and the page a table."""
+
+MOST_ROWS: Final = 1000
+"""Problems in the table: more than anybody reads."""
+
+_NAMED: Final = 3
+"""Problems and kernels that a summary calls by name."""
+
+_SIGN: Final = {Basis.MEASURED: "", Basis.ESTIMATE: "≈ ", Basis.CEILING: "≤ "}
+_WORDS: Final = {
+    Basis.MEASURED: "reach",
+    Basis.ESTIMATE: "have estimates of",
+    Basis.CEILING: "have predicted ceilings of",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The best variant of a problem.
+
+    Attributes:
+        problem: The problem's label.
+        record: The variant.
+        value: Its response.
+        tied: Variants of the problem whose response is the same, itself included.
+        variants: Variants of the problem that have a response.
+    """
+
+    problem: str
+    record: VariantRecord
+    value: float
+    tied: int
+    variants: int
+
+    @property
+    def name(self) -> str:
+        """What a sentence or a cell calls it, beside its problem."""
+        return name_of(self.record, without=self.problem)
+
+    @property
+    def ratios(self) -> Mapping[str, float]:
+        """Its throughput over that of each baseline that was timed beside it."""
+        timed = self.record.measurement
+        names = () if timed is None else (timed.baseline_name, *timed.others)
+        found = {name: timed.ratio_to(name) for name in names if timed and name}
+        return {name: ratio for name, ratio in found.items() if ratio is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A problem in the table.
+
+    Attributes:
+        problem: Its label.
+        variant: Id of the winner.
+        name: The winner, or how many share the best ceiling.
+        values: A cell a column.
+    """
+
+    problem: str
+    variant: str
+    name: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Problem by problem.
+
+    Attributes:
+        columns: What is said of each winner.
+        rows: In the experiment's order, at most `MOST_ROWS`.
+        problems: How many have a winner.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    problems: int
+
+
+def winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Winner, ...]:
+    """The winner of each problem that has one, in the experiment's order."""
+    made = []
+    for label, group in figures.by_problem(run, records).items():
+        if best := figures.ranked(group, response):
+            values = [response.of(record) or 0.0 for record in best]
+            tied = sum(math.isclose(value, values[0], rel_tol=1e-6) for value in values)
+            made.append(Winner(label, best[0], values[0], tied, len(best)))
+    return tuple(made)
+
+
+def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[str]]:
+    """The headline and what the opening says of the winners, of which there is at least one."""
+    rates = [winner.value for winner in found]
+    low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
+    span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
+    headline = f"{_SIGN[response.basis]}{span} over {len(found)} problems"
+    reached = f"The best variants of {len(found)} problems {_WORDS[response.basis]}"
+    if response.basis is Basis.CEILING and low == high:
+        return headline, [f"{reached} {span}."]  # one limit for all: nobody wins
+    if len(found) <= MOST_SENTENCES:
+        return headline, [f"{reached} {span}.", *(_sentence(winner, response) for winner in found)]
+    middle = f"{median(rates):.2f}"
+    said = [f"{reached} {_range({w.problem: w.value for w in found}, 2)} {response.unit}, median {middle}."]
+    if response.kind is Kind.MEASURED:
+        baselines = dict.fromkeys(name for winner in found for name in winner.ratios)
+        said += [_against(name, found) for name in baselines]
+        said += _again(found)
+    if response.basis is not Basis.CEILING:
+        said += _kernels(found)
+    return headline, said
+
+
+def table(
+    run: RunRecord, records: tuple[VariantRecord, ...], columns: Sequence[Column], response: Response
+) -> Table | None:
+    """The table; None where the opening has a sentence for each problem."""
+    found = winners(run, records, response) if run.problem_axes else ()
+    if len(found) <= MOST_SENTENCES:
+        return None
+    shown = found[:MOST_ROWS]
+    chosen = _columns(columns, [winner.record for winner in shown], response)
+    rows = tuple(
+        Row(winner.problem, winner.record.variant, _cell(winner, response), tuple(c.get(winner.record) for c in chosen))
+        for winner in shown
+    )
+    return Table(chosen, rows, len(found))
+
+
+def _columns(columns: Sequence[Column], records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
+    """How fast, how surely, against what, and what limits: of the registry's columns those that have values."""
+    by_name = {column.name: column for column in columns}
+    names = [response.column]
+    if response.kind is Kind.MEASURED:
+        again = figures.column_name("remeasured_tflops", response.unit)
+        names += ["measured_spread", again, "ratio_to_baseline", *(n for n in by_name if n.startswith("ratio_to_"))]
+    elif response.basis is Basis.ESTIMATE:
+        names.append(figures.column_name("predicted_tflops", response.unit))
+    names += ["predicted_bound", "estimated_loss", "counted_wait"]
+    first = {record.measurement.baseline_name for record in records if record.measurement}
+    made = [by_name[name] for name in dict.fromkeys(names) if any(by_name[name].get(r) is not None for r in records)]
+    if len(first) == 1 and (name := first.pop()):
+        return tuple(replace(c, title=f"ratio to {name}") if c.name == "ratio_to_baseline" else c for c in made)
+    return tuple(made)
+
+
+def _cell(winner: Winner, response: Response) -> str:
+    if response.basis is Basis.CEILING and winner.tied > 1:
+        return f"{winner.tied} of {winner.variants} variants"
+    return winner.name
+
+
+def _sentence(winner: Winner, response: Response) -> str:
+    """One problem in words."""
+    text = f"{winner.problem}: {winner.name} with {winner.value:.2f} {response.unit}"
+    timed = winner.record.measurement if response.kind is Kind.MEASURED else None
+    if timed and timed.ratio_to_baseline is not None:
+        text += f", {timed.ratio_to_baseline:.3f} times {timed.baseline_name or 'the baseline'}"
+    if timed and timed.remeasured:
+        text += f"; {winner.record.rate(timed.remeasured.median):.2f} in a fresh process"
+    return f"{text}."
+
+
+def _range(values: Mapping[str, float], digits: int) -> str:
+    """`0.972 (n=1024) to 1.052 (n=1536)`: the least and the largest, and of which problem they are."""
+    (low, least), *_, (high, most) = sorted(((value, problem) for problem, value in values.items()), key=lambda v: v[0])
+    ends = f"{low:.{digits}f}", f"{high:.{digits}f}"
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} ({least}) to {ends[1]} ({most})"
+
+
+def _against(baseline: str, found: Sequence[Winner]) -> str:
+    """The winners beside a baseline: by how much they are ahead or behind, and where; the rarer of both by name."""
+    ratios = {winner.problem: winner.ratios[baseline] for winner in found if baseline in winner.ratios}
+    above = sorted((problem for problem, ratio in ratios.items() if ratio > 1), key=lambda problem: -ratios[problem])
+    below = sorted((problem for problem, ratio in ratios.items() if ratio < 1), key=lambda problem: ratios[problem])
+    text = f"Against {baseline}"
+    if len(ratios) < len(found):
+        text += f", which was timed in {len(ratios)} of them,"
+    text += f" they have {_range(ratios, 3)} times its throughput"
+    if len(set(ratios.values())) > 1:
+        text += f", median {median(ratios.values()):.3f}"
+    if len(above) == len(ratios) or len(below) == len(ratios):
+        return f"{text}: {'ahead' if above else 'behind'} in all."
+    rare, often = (below, above) if len(below) <= len(above) else (above, below)
+    where = ", ".join(rare[:_NAMED]) + (f" and {len(rare) - _NAMED} others" if len(rare) > _NAMED else "")
+    side, other = ("behind", "ahead") if rare is below else ("ahead", "behind")
+    level = len(ratios) - len(above) - len(below)
+    more = f", level in {level}" if level else ""
+    return f"{text}: {other} in {len(often)} problems, {side} in {len(rare)} ({where}){more}."
+
+
+def _again(found: Sequence[Winner]) -> list[str]:
+    """How far the winners' times moved in a fresh process."""
+    timed = [winner.record.measurement for winner in found]
+    moved = [abs(one.samples.median / one.remeasured.median - 1) for one in timed if one and one.remeasured]
+    if not moved:
+        return []
+    text = f"Measured again in fresh processes, their throughput differs by up to {percent(max(moved))}"
+    return [f"{text}, median {percent(median(moved))}."]
+
+
+def _kernels(found: Sequence[Winner]) -> list[str]:
+    """Which kernel wins how often; nothing where it is always the same one."""
+    counts = Counter(winner.record.kernel for winner in found).most_common()
+    if len(counts) == 1:
+        return []
+    named = "; ".join(f"{kernel} in {wins}" for kernel, wins in counts[:_NAMED])
+    rest = counts[_NAMED:]
+    others = f"; {len(rest)} others in {sum(wins for _, wins in rest)}" if rest else ""
+    return [f"Winning kernels: {named}{others}."]

@@ -1,0 +1,257 @@
+"""`index.html`: one file that works offline, from a template, a style sheet and a script beside this module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import lru_cache
+from hashlib import sha256
+from importlib import metadata, resources
+from typing import TYPE_CHECKING, Any
+
+import vl_convert
+from altair import SCHEMA_VERSION
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lab.base.files import write_atomically
+from lab.measured.timing import CardState, Kind
+from lab.report.charts import rows as chartdata
+from lab.report.charts import style
+from lab.report.charts.charts import Chart
+from lab.report.columns import Column, Value
+from lab.report.facts import repeatability
+from lab.report.facts.agreement import loss
+from lab.report.variant.faults import findings_of
+from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
+from lab.store.database import Store
+from lab.store.figures import by_problem, ranked
+from lab.store.model import VariantRecord
+from lab.toolchain.cache import default_folder
+
+if TYPE_CHECKING:
+    from lab.report.render import Analysis
+
+LOG_LINES = 12
+"""Lines of a failed variant's log that the table of failures shows."""
+
+PROBLEMS_A_PAGE = 12
+"""Rows of the table of problems that are shown at once."""
+
+MOST_LOGS = 50
+"""Failed variants whose logs are shown; the others keep their reason and a link."""
+
+
+def page(
+    analysis: Analysis,
+    rows: Sequence[dict[str, Value]],
+    *,
+    charts: Sequence[Chart],
+    store: Store,
+    pngs: Sequence[str],
+    budget: int,
+) -> str:
+    """The page's HTML.
+
+    Args:
+        analysis: Everything derived from the records.
+        rows: Cells by column name, one dict a record.
+        charts: Interactive charts.
+        store: Where the variants' files are.
+        pngs: Names of the PNGs beside the page.
+        budget: Bytes that embedded listings may take.
+    """
+    packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget)
+    package = resources.files("lab.report.page")
+    used = {part.cls for part in analysis.slices}
+    return (
+        environment()
+        .get_template("page/page.html.j2")
+        .render(
+            a=analysis,
+            run=analysis.run,
+            charts={chart.id: chart for chart in charts},
+            pngs=pngs,
+            packed=packed,
+            data=_data(analysis, rows, charts, packed),
+            vega=vega(),
+            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
+            failures=_failures(store, analysis.records),
+            provenance=_provenance(analysis.records),
+            source=Markup(highlight_yaml(analysis.run.source)),  # noqa: S704 - escaped by pygments
+            kinds=_kinds_shown(analysis),
+            mixes=chartdata.MIXES,
+            heading=chartdata.row_names(list(dict.fromkeys(part.name for part in analysis.slices)))[1],
+            different=[(r, analysis.different[r.variant]) for r in analysis.records if r.variant in analysis.different],
+            most_bars=chartdata.MOST_BARS,
+            strays=_strays(analysis),
+            curve_charts=[chart.id for chart in charts if chart.id == "curve" or chart.id.startswith("explain-")],
+            profiled=[
+                (one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays
+            ],
+            repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
+            page_rows=PROBLEMS_A_PAGE,
+            problems=len(by_problem(analysis.run, analysis.records)),
+        )
+    )
+
+
+def environment() -> Environment:
+    """What the report's templates are rendered in: they stand beside this module, and whatever they show is escaped."""
+    made = Environment(
+        loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    return made
+
+
+def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
+    """The kinds of figures that can occur on the page, with what they mean."""
+    emulated = any(record.emulation for record in analysis.records)
+    return {kind: text for kind, text in style.KIND_MEANING.items() if emulated or kind is not Kind.EMULATED}
+
+
+@lru_cache(maxsize=1)
+def vega() -> str:
+    """The Vega runtime for the specifications that altair writes, packed like the listings.
+
+    Bundling it takes a second or two, whatever the report: the user's cache keeps the result.
+    """
+    version = ".".join(SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    file = default_folder() / f"vega-{version}-{metadata.version('vl-convert-python')}.bundle"
+    with suppress(OSError, UnicodeDecodeError):
+        digest, _, packed = file.read_text(encoding="ascii").partition("\n")
+        if sha256(packed.encode()).hexdigest() == digest:
+            return packed
+    packed = pack(vl_convert.javascript_bundle(vl_version=version))  # type: ignore[call-arg]  # the stub lacks a default
+    with suppress(OSError):  # a cache that cannot be written is left alone
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, f"{sha256(packed.encode()).hexdigest()}\n{packed}")
+    return packed
+
+
+def _data(
+    analysis: Analysis, rows: Sequence[dict[str, Value]], charts: Iterable[Chart], packed: Packed
+) -> dict[str, Any]:
+    """What the page's script reads."""
+    columns = [column for column in analysis.columns if column.name != "folder"]
+    bars = [asdict(bar) | {"text": bar.text} for bar in analysis.bars]
+    return {
+        "columns": [_column(column, rows) for column in columns],
+        "rows": [[_number(cells[column.name]) for column in columns] for cells in rows],
+        "response": analysis.response.column,
+        "charts": {chart.id: [asdict(choice) for choice in chart.choices] for chart in charts},
+        "labels": {chart.id: chart.label for chart in charts},
+        "datasets": {
+            "bars": bars,
+            "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
+        },
+        "explain": _explained(analysis),
+        "mix": chartdata.pack_slices(analysis.slices),
+        "colours": style.CLASS_COLOURS,
+        "opcodes": opcode_classes(analysis.records),
+        "variants": packed.variants,
+        "files": {**FILES, "provenance": "provenance.json"},
+        "first": next((bar.variant for bar in ranked_bars(analysis) if bar.variant), None),
+    }
+
+
+def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
+    """What explains the curve: the place of the curve's point, the figure, its kind and its value."""
+    if analysis.curve is None or analysis.explanation is None:
+        return []
+    places = {point.variant: place for place, point in enumerate(analysis.curve.points) if point.variant}
+    return [(places[p.variant], p.figure, p.kind, _number(p.value)) for p in analysis.explanation.points]
+
+
+def ranked_bars(analysis: Analysis) -> list[chartdata.Bar]:
+    """Bars, best first."""
+    return sorted(analysis.bars, key=lambda bar: -bar.value)
+
+
+def _column(column: Column, rows: Sequence[dict[str, Value]]) -> dict[str, Any]:
+    values = [value for cells in rows if (value := cells[column.name]) is not None]
+    numeric = bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return {
+        "name": column.name,
+        "key": column.key,
+        "title": column.title,
+        "unit": column.unit,
+        "kind": column.kind,
+        "format": column.format,
+        "about": column.about,
+        "numeric": numeric,
+        "shown": column.shown and bool(values),
+        "empty": not values,
+    }
+
+
+def _number(value: Value) -> Value:
+    """Seven significant digits are more than any figure has; nan and infinity have no JSON."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def _failures(store: Store, records: Iterable[VariantRecord]) -> list[dict[str, Any]]:
+    """Failed variants with the end of their logs."""
+    made: list[dict[str, Any]] = []
+    for record in records:
+        if record.status.failed:
+            log = read(store.variant_folder(record.variant) / FILES["log"]) if len(made) < MOST_LOGS else None
+            lines = (log or "").rstrip().splitlines()
+            tail, cut = "\n".join(lines[-LOG_LINES:]), len(lines) > LOG_LINES
+            made.append({"record": record, "tail": tail, "cut": cut, "findings": findings_of(record)})
+    return made
+
+
+def _span(values: Iterable[float | None], unit: str) -> str | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    return f"{low:g} {unit}" if low == high else f"{low:g} to {high:g} {unit}"
+
+
+def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
+    """Each prediction's worst variant: (id, name, what was predicted, measured, and said to cost most)."""
+    made, by_id, names = [], {r.variant: r for r in analysis.records}, chartdata.names(analysis.records)
+    for one in analysis.agreements:
+        measured, value = next((x, y) for variant, x, y in one.points if variant == one.worst)
+        why = loss(by_id[one.worst]) if one.name == "estimate" else None
+        unit = analysis.response.unit
+        text = f"predicted {value:.2f}, measured {measured:.2f} {unit}"
+        text += f"; in the model {why} of the cycles." if why else "."
+        made.append((one.name, (one.worst, names.get(one.worst, one.worst), text)))
+    return made
+
+
+def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
+    """Compilers, disassemblers and the card's state over all variants."""
+    builds = [record.build for record in records if record.build]
+    profilers = dict.fromkeys(record.profile.profiler for record in records if record.profile)
+    cards: list[CardState] = [
+        card for r in records if r.measurement for card in (r.measurement.before, r.measurement.after)
+    ]
+    compilers = dict.fromkeys(record.compiler for record in records)
+    disassemblers = dict.fromkeys(build.disassembler for build in builds)
+    throttles = dict.fromkeys(reason for card in cards for reason in card.throttle_reasons)
+    caches = dict.fromkeys(r.measurement.cache for r in records if r.measurement)
+    rows = [
+        ("compiler", ", ".join(compilers)),
+        ("disassembler", ", ".join(disassemblers)),
+        ("architecture", ", ".join(dict.fromkeys(record.arch for record in records))),
+        ("SM clock", _span((card.sm_clock_mhz for card in cards), "MHz")),
+        ("memory clock", _span((card.memory_clock_mhz for card in cards), "MHz")),
+        ("power", _span((card.power_w for card in cards), "W")),
+        ("temperature", _span((card.temperature_c for card in cards), "°C")),
+        ("throttle reasons", ", ".join(throttles) or ("none" if cards else "")),
+        ("L2 cache", ", ".join(caches)),
+        ("profiler", ", ".join(profilers)),
+    ]
+    return [(name, text) for name, text in rows if text]

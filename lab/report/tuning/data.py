@@ -1,0 +1,241 @@
+"""What the report of a tuning run shows, computed from its store alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lab.base.sizes import Size
+from lab.measured.timing import Kind
+from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning_model import CUBLAS, Cut, KernelFacts, Step, Timed
+
+LEAST_SIDE: Final = 3
+"""Values of M, and of N, that make a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The fastest kernel of one size.
+
+    Attributes:
+        size: m, n, k.
+        kernel: Its name.
+        timed: Its time.
+        entrants: Kernels that have a time at this size.
+        tflops: Throughput.
+        single_ms: Time of the single-tuned kernel, or None.
+        cublas_ms: Time of cuBLAS, or None.
+    """
+
+    size: Size
+    kernel: str
+    timed: Timed
+    entrants: int
+    tflops: float
+    single_ms: float | None
+    cublas_ms: float | None
+
+    @property
+    def ms(self) -> float:
+        """Its median."""
+        return self.timed.ms or math.nan
+
+    @property
+    def over_single(self) -> float | None:
+        """Throughput over the single-tuned kernel's."""
+        return self.single_ms / self.ms if self.single_ms else None
+
+    @property
+    def over_cublas(self) -> float | None:
+        """Throughput over cuBLAS's."""
+        return self.cublas_ms / self.ms if self.cublas_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Size-tuned kernels against something else, over all sizes that have both.
+
+    Attributes:
+        against: `single-tuned` or `cuBLAS`.
+        values: Throughput ratios, ascending, each with its winner.
+    """
+
+    against: str
+    values: tuple[tuple[float, Winner], ...]
+
+    @property
+    def mean(self) -> float:
+        """Geometric mean."""
+        return math.exp(sum(math.log(ratio) for ratio, _ in self.values) / len(self.values))
+
+    @property
+    def faster(self) -> float:
+        """Share of the sizes at which the size-tuned kernel is faster."""
+        return sum(ratio > 1 for ratio, _ in self.values) / len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Sizes that form a grid over M and N at one K.
+
+    Attributes:
+        k: K.
+        ms: Values of M, ascending.
+        ns: Values of N.
+        cells: Winners by (m, n).
+    """
+
+    k: int
+    ms: tuple[int, ...]
+    ns: tuple[int, ...]
+    cells: Mapping[tuple[int, int], Winner]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeReport:
+    """One problem type.
+
+    Attributes:
+        label: ``float32_nt``.
+        winners: Of every size that has one, in the file's order.
+        maps: Grids among the sizes.
+        steps: What the protocol did.
+        cuts: What step 7 left out.
+        kernels: Kernels that win somewhere, most wins first, with their number of wins and best throughput.
+        library: What is known of the library; None where none was written.
+        single: Name of the single-tuned kernel; empty where there is none.
+        points: Pairs of kernel and size that have a time.
+    """
+
+    label: str
+    winners: tuple[Winner, ...]
+    maps: tuple[Map, ...]
+    steps: tuple[Step, ...]
+    cuts: tuple[Cut, ...]
+    kernels: tuple[tuple[KernelFacts, int, float], ...]
+    library: Mapping[str, Any] | None
+    single: str
+    points: int
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The whole run.
+
+    Attributes:
+        facts: The run's own.
+        kind: What its times are.
+        types: Its problem types.
+        ratios: Over all problem types.
+    """
+
+    facts: Mapping[str, Any]
+    kind: Kind
+    types: tuple[TypeReport, ...]
+    ratios: tuple[Ratios, ...]
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that measured, or that predictions are for."""
+        gpu = self.facts["gpu"]
+        return str(gpu["name"] if gpu else self.facts["predicted_for"])
+
+    def sentence(self) -> str:
+        """What every figure of the run is."""
+        if self.kind is Kind.MEASURED:
+            return f"Times were measured on one {self.gpu}: medians, with the number of samples beside them."
+        why = str(self.facts["not_measured"])
+        return f"Nothing here was measured. {why} All times are predicted for one {self.gpu} by a coarse model."
+
+
+def analyse(store: TuningStore) -> Analysis:
+    """Everything that page, PNGs and tables have in common."""
+    facts = store.noted("facts")
+    kernels = {one.id: one for one in store.kernels()}
+    times = store.times(Stage.FINAL)
+    steps, cuts = store.steps()
+    types = tuple(
+        _type(label, facts, kernels, times, told=(steps.get(label, []), cuts.get(label, [])))
+        for label in facts["types"]
+    )
+    winners = [winner for one in types for winner in one.winners]
+    ratios = [
+        _ratios("single-tuned", ((winner.over_single, winner) for winner in winners)),
+        _ratios("cuBLAS", ((winner.over_cublas, winner) for winner in winners)),
+    ]
+    kind = Kind.MEASURED if facts["gpu"] else Kind.PREDICTED
+    return Analysis(facts, kind, types, tuple(one for one in ratios if one.values))
+
+
+def _ratios(against: str, found: Iterable[tuple[float | None, Winner]]) -> Ratios:
+    known = [(ratio, winner) for ratio, winner in found if ratio is not None]
+    return Ratios(against, tuple(sorted(known, key=lambda pair: pair[0])))
+
+
+def _type(
+    label: str,
+    facts: Mapping[str, Any],
+    kernels: Mapping[str, KernelFacts],
+    times: Mapping[str, Mapping[Size, Timed]],
+    *,
+    told: tuple[Sequence[Step], Sequence[Cut]],
+) -> TypeReport:
+    sizes: list[Size] = [tuple(size) for part in ("ranges", "exact") for size in facts["final"][label][part]]
+    own = {name: times[name] for name, one in kernels.items() if one.type == label and name in times}
+    single = next(iter(facts.get("singles", {}).get(label, [])), None)
+    beside = times.get(f"{CUBLAS} {label}", {})
+    winners = []
+    for size in dict.fromkeys(sizes):
+        entrants = {name: found[size] for name, found in own.items() if size in found and found[size].ms}
+        if entrants:
+            best = min(entrants, key=lambda name: entrants[name].ms or math.inf)
+            ms = entrants[best].ms or math.nan
+            winners.append(
+                Winner(
+                    size=size,
+                    kernel=kernels[best].name,
+                    timed=entrants[best],
+                    entrants=len(entrants),
+                    tflops=2 * math.prod(size) / ms / 1e9,
+                    single_ms=entrants[single].ms if single in entrants else None,
+                    cublas_ms=beside[size].ms if size in beside else None,
+                )
+            )
+    library = next((one for one in facts.get("libraries", {}).values() if one["type"] == label), None)
+    return TypeReport(
+        label=label,
+        winners=tuple(winners),
+        maps=_maps(winners),
+        steps=tuple(told[0]),
+        cuts=tuple(told[1]),
+        kernels=_champions(winners, [one for one in kernels.values() if one.type == label]),
+        library=library,
+        single=kernels[single].name if single else "",
+        points=sum(timed.ms is not None for found in own.values() for timed in found.values()),
+    )
+
+
+def _champions(winners: Sequence[Winner], kernels: Sequence[KernelFacts]) -> tuple[tuple[KernelFacts, int, float], ...]:
+    by_name = {one.name: one for one in kernels}
+    wins: dict[str, list[float]] = {}
+    for winner in winners:
+        wins.setdefault(winner.kernel, []).append(winner.tflops)
+    order = sorted(wins, key=lambda name: -len(wins[name]))
+    return tuple((by_name[name], len(wins[name]), max(wins[name])) for name in order)
+
+
+def _maps(winners: Sequence[Winner]) -> tuple[Map, ...]:
+    found = []
+    for k in dict.fromkeys(winner.size[2] for winner in winners):
+        cells = {(w.size[0], w.size[1]): w for w in winners if w.size[2] == k}
+        ms, ns = (tuple(sorted({cell[i] for cell in cells})) for i in (0, 1))
+        # a stray exact size at the same k must not stretch the map
+        ms = tuple(m for m in ms if sum((m, n) in cells for n in ns) >= len(ns) / 2)
+        ns = tuple(n for n in ns if sum((m, n) in cells for m in ms) >= len(ms) / 2)
+        if len(ms) >= LEAST_SIDE and len(ns) >= LEAST_SIDE:
+            inside = {(m, n): w for (m, n), w in cells.items() if m in ms and n in ns}
+            found.append(Map(k, ms, ns, inside))
+    return tuple(found)

@@ -1,0 +1,233 @@
+"""What the page shows of one variant beside its texts: loops, resources, bounds, verification, measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.base.expressions import Scalar
+from lab.emulator.results import MemoryCount
+from lab.isa.mix import Counts, KernelMix
+from lab.report.facts import counted
+from lab.report.variant.accessmap import access_maps
+from lab.report.variant.executed import difference, executed_loops, line_notes, mix_tables
+from lab.report.variant.faults import findings_of, marked_lines
+from lab.store.model import LaunchRecord, VariantRecord
+
+
+def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[dict[str, object]]:
+    """Every loop's label, depth, size, warp instructions executed outside loops within, the hot ones' listing lines."""
+    return [
+        {
+            "label": loop.label if len(mixes) == 1 else f"{mix.name} {loop.label}",
+            "depth": loop.depth,
+            "hot": loop.hot,
+            "instructions": loop.counts.instructions,
+            "lines": loop.lines if loop.hot else (),
+            "executed": executed.get(loop.label),
+        }
+        for mix in mixes
+        for loop in mix.loops
+    ]
+
+
+def variant_detail(record: VariantRecord) -> dict[str, object]:
+    """What the page shows of one variant beside its texts."""
+    return {
+        "name": record.kernel,
+        "label": record.label,
+        "status": record.status,
+        "reason": record.reason,
+        "hot": {
+            "ptx": _loops(record.mixes("ptx"), executed_loops(record)),
+            "sass": _loops(record.mixes("sass"), {}),
+        },
+        "sections": _sections(record),
+        "findings": findings_of(record),
+        "marked": marked_lines(record),
+        "mixes": mix_tables(record),
+        "difference": difference(record),
+        "executed": line_notes(record),
+        "maps": access_maps(record),
+    }
+
+
+def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """(heading, kind, rows) of the resources, bounds, verification and measurement."""
+    made = (
+        ("Build", "static", _build_rows(record)),
+        ("Launches", "static", _step_rows(record)),
+        ("Occupancy and bounds", "predicted", _prediction_rows(record)),
+        ("Where the cycles go", "predicted", _estimate_rows(record)),
+        ("Execution on the CPU", "emulated", _emulation_rows(record)),
+        ("Verification on the GPU", "", _verification_rows(record)),
+        ("Measurement", "measured", _measurement_rows(record)),
+        ("Hardware counters", "measured", counted.rows(record)),
+    )
+    return [(heading, kind, rows) for heading, kind, rows in made if rows]
+
+
+def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    build, rows = record.build, [("problem", _fields(record.problem))]
+    if record.launch:
+        rows.append(("launch", _launch(record.launch)))
+    if build is None:
+        return rows
+    used = build.resources
+    return [
+        ("registers", f"{used.registers} per thread"),
+        ("spills", f"{used.spill_store_bytes} B stored, {used.spill_load_bytes} B loaded per thread"),
+        ("stack", f"{used.stack_bytes} B per thread"),
+        ("shared memory", f"{used.shared_bytes} B static per block"),
+        ("constant", f"{used.constant_bytes} B"),
+        ("barriers", str(used.barriers)),
+        *rows,
+        (
+            "compiler",
+            f"{build.toolchain} {build.version}, {build.seconds:.2f} s" + (" (cached)" if build.cached else ""),
+        ),
+        ("disassembler", build.disassembler),
+        ("command", build.command),
+        ("SASS sha256", build.sass_sha256),
+    ]
+
+
+def _fields(problem: Mapping[str, Scalar]) -> str:
+    return " ".join(f"{name}={value}" for name, value in problem.items())
+
+
+def _step_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    """Each launch of a variant that needs several."""
+    rows = []
+    for number, step in enumerate(record.steps, 1):
+        facts = [_launch(step.launch)]
+        if step.resources:
+            facts.append(f"{step.resources.registers} registers, {step.resources.spill_bytes} B spills")
+        if step.sass:
+            loop = step.sass.hot_loop
+            facts.append(_classes("hot loop" if loop else "whole kernel", (loop or step.sass).counts))
+        if step.prediction:
+            facts.append(f"occupancy {step.prediction.occupancy:.0%} (predicted)")
+        if step.bytes_moved is not None:
+            facts.append(f"moves {step.bytes_moved / 1e6:.4g} MB at least (declared)")
+        rows.append((f"{number}. {step.entry}", "; ".join(facts)))
+    return rows
+
+
+def _launch(launch: LaunchRecord) -> str:
+    grid, block = ("×".join(map(str, size)) for size in (launch.grid, launch.block))
+    return f"grid {grid}, block {block}, {launch.dynamic_shared_bytes} B dynamic shared"
+
+
+def _classes(what: str, counts: Counts) -> str:
+    most = sorted(counts.by_class.items(), key=lambda item: -item[1])
+    return f"SASS {what} {counts.instructions} instructions: " + ", ".join(f"{n} {name}" for name, n in most)
+
+
+def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    prediction = record.prediction
+    accesses = [
+        (name.replace(".", " "), f"{cost:.2f} {'sectors' if name.startswith('global') else 'bank conflicts'} a request")
+        for name, cost in record.accesses.items()
+    ]
+    if prediction is None:
+        return accesses
+    share = f"{prediction.occupancy * 100:.0f} %"
+    occupancy = f"{share}, {prediction.blocks_per_sm} blocks per SM, limited by {prediction.limited_by}"
+    bounds = sorted(prediction.bounds, key=lambda bound: bound.rate)
+    return [
+        ("GPU", prediction.gpu),
+        ("occupancy", occupancy),
+        *((bound.name, f"≤ {bound.rate:.2f} {record.merit}: {bound.explanation}") for bound in bounds),
+        ("peak", f"{prediction.peak:.1f} {record.merit}"),
+        *accesses,
+    ]
+
+
+def _estimate_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    if record.estimate is None:
+        return []
+    shares = sorted(record.estimate.shares.items(), key=lambda item: -item[1])
+    return [
+        ("throughput", f"{record.estimate.tflops:.2f} TFLOP/s"),
+        ("cycles an iteration", f"{record.estimate.cycles:,.0f}"),
+        *((cause, f"{share:.1%}") for cause, share in shares),
+    ]
+
+
+def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    done = record.emulation
+    if done is None:
+        return []
+    size = _fields(done.problem)
+    if done.unsupported:
+        return [("not executed", done.unsupported), ("problem", size)]
+    rows = [("problem", size)]
+    for step in done.launches:
+        counted = f", {step.executed.warps:,} warp instructions" if step.executed and len(done.launches) > 1 else ""
+        rows.append(("entry", f"{step.entry}: {_launch(step.launch)}{counted}"))
+    if done.verification:
+        check = done.verification
+        rows.append(("outputs", "agree with NumPy" if check.passed else f"differ from NumPy: {check.worst}"))
+        rows.append(("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"))
+    if done.executed:
+        lanes = f"{done.executed.active_lanes:.1f} active lanes each"
+        rows.append(("executed", f"{done.executed.warps:,} warp instructions, {lanes}"))
+        rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in done.executed.memory.items()]
+    rows.append(("findings", "none" if not done.findings else str(len(done.findings))))
+    return [*rows, *(("note", note) for note in done.notes)]
+
+
+def _traffic(name: str, count: MemoryCount) -> str:
+    if name.startswith("shared"):
+        return (
+            f"{count.requests:,} requests, {count.wavefronts:,} wavefronts, {count.bank_conflicts:,} of them conflicts"
+        )
+    used = f"{count.bytes_used:,} B used of {count.bytes_moved:,} B moved"
+    return f"{count.requests:,} requests, {count.sectors_per_request:.2f} sectors each, {used}"
+
+
+def _verification_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    check = record.verification
+    if check is None:
+        return []
+    rows = [
+        ("result", "passed" if check.passed else "failed"),
+        ("executed on", check.executed_on),
+        ("largest error", f"{check.max_error:.3g}, tolerance {check.tolerance:.3g}"),
+    ]
+    return [*rows, ("worst element", check.worst)] if check.worst else rows
+
+
+def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
+    timed = record.measurement
+    if timed is None:
+        return []
+    samples = [
+        ("variant", timed.samples),
+        (timed.baseline_name or "baseline", timed.baseline),
+        *timed.others.items(),
+        ("fresh process", timed.remeasured),
+    ]
+    rows = [
+        (
+            name,
+            f"median {s.median:.4f} ms, p20 {s.p20:.4f}, p80 {s.p80:.4f}, n = {s.n}"
+            + (f" × {s.batch}" if s.batch > 1 else ""),
+        )
+        for name, s in samples
+        if s is not None
+    ]
+    rows.append(("L2 cache", timed.cache))
+    for name, card in (("card before", timed.before), ("card after", timed.after)):
+        facts = [
+            f"{value:g} {unit}"
+            for value, unit in (
+                (card.sm_clock_mhz, "MHz SM"),
+                (card.memory_clock_mhz, "MHz memory"),
+                (card.power_w, "W"),
+                (card.temperature_c, "°C"),
+            )
+            if value is not None
+        ]
+        rows.append((name, ", ".join([*facts, *card.throttle_reasons]) or "not reported"))
+    return [*rows, *(("note", note) for note in timed.notes)]

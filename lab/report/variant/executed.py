@@ -1,0 +1,218 @@
+"""What the CPU execution adds to the static counts: executed mix, hot loop by execution, counts of each PTX line.
+
+Shares are of thread instructions, which is what a static count becomes when it is executed: an instruction whose guard
+is false, or that other lanes of the warp skip, does not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.results import MemoryCount
+from lab.isa.mix import KernelMix, LoopMix
+from lab.report.charts import style
+from lab.store.figures import hot_counts
+from lab.store.model import EmulationRecord, VariantRecord
+
+Row = tuple[str, int, float]
+"""Class, count, share of all."""
+
+
+def threads_of(done: EmulationRecord) -> int:
+    """Threads of the emulated launches."""
+    return sum(math.prod(step.launch.grid) * math.prod(step.launch.block) for step in done.launches)
+
+
+def warps_of(done: EmulationRecord) -> int:
+    """Warps of the emulated launches, the last one of a block filled or not."""
+    sizes = [(math.prod(step.launch.grid), math.prod(step.launch.block)) for step in done.launches]
+    return sum(blocks * math.ceil(threads / WARP_SIZE) for blocks, threads in sizes)
+
+
+def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] | None:
+    """Thread instructions executed by class, in the PTX's hot loop or in the whole kernel.
+
+    As with static counts (`figures.hot_counts`), the whole kernel stands in for the hot loop of one without loops. None
+    where nothing was executed, or another entry point was than the one that was read.
+    """
+    done = record.emulation
+    if done is None or done.executed is None or not _same_kernel(record, done):
+        return None
+    if hot and record.ptx is not None and record.ptx.hot_loop is not None:
+        return done.hot_loop.threads_by_class if done.hot_loop else None
+    return done.executed.threads_by_class
+
+
+def _same_kernel(record: VariantRecord, done: EmulationRecord) -> bool:
+    """Awkward sizes may need another entry point of the module than the experiment's problem does."""
+    return record.ptx is not None and [step.entry for step in done.launches] == [record.ptx.name]
+
+
+def executed_loops(record: VariantRecord) -> dict[str, int]:
+    """Loop of the PTX to the warp instructions executed in it and in no loop within it; empty without counts."""
+    done = record.emulation
+    if done is None or record.ptx is None or not done.lines or not _same_kernel(record, done):
+        return {}
+    listed = [line for group in done.lines for line in group.lines]
+    innermost = [""] * (max(listed) + 1)
+    for loop in sorted(record.ptx.loops, key=lambda loop: loop.depth):
+        for first, last in loop.lines:
+            inside = len(innermost[first : last + 1])  # lines past the last executed one have no place
+            innermost[first : first + inside] = [loop.label] * inside
+    own = dict.fromkeys(("", *(loop.label for loop in record.ptx.loops)), 0)
+    for group in done.lines:
+        for line in group.lines:
+            own[innermost[line]] += group.warps
+    del own[""]
+    return own
+
+
+def hot_by_execution(record: VariantRecord) -> LoopMix | None:
+    """The loop that executes most outside of loops within it, the static hot loop where they tie."""
+    return _most(record, executed_loops(record))
+
+
+def _most(record: VariantRecord, own: Mapping[str, int]) -> LoopMix | None:
+    if record.ptx is None or not any(own.values()):
+        return None
+    return max(record.ptx.loops, key=lambda loop: (own[loop.label], loop.hot))
+
+
+def difference(record: VariantRecord) -> str:
+    """One sentence where what was executed is not what the static mix is of; else empty."""
+    done = record.emulation
+    if done is not None and done.executed is not None and record.ptx is not None and not _same_kernel(record, done):
+        return (
+            f"The CPU executed {done.launches[0].entry}, which the emulated size needs, and not {record.ptx.name}: "
+            "there is no executed mix to set beside the static one."
+        )
+    if record.ptx is None or len(record.ptx.loops) == 1:
+        return ""  # one loop is the hot one by any count; of ten thousand records this takes a second to find out
+    if done is not None and _surely_hot(record.ptx, done):
+        return ""
+    own = executed_loops(record)
+    most = _most(record, own)
+    static = record.ptx.hot_loop if record.ptx else None
+    if most is None or static is None or most.label == static.label or record.emulation is None:
+        return ""
+    total = record.emulation.executed.warps if record.emulation.executed else sum(own.values())
+    return (
+        f"By execution the hot loop is {most.label} ({own[most.label] / total:.1%} of the warp instructions executed), "
+        f"not {static.label} ({own[static.label] / total:.1%}), which the text suggests."
+    )
+
+
+def _surely_hot(ptx: KernelMix, done: EmulationRecord) -> bool:
+    """Whether the static hot loop executes half of all instructions in itself: no line needs to be looked at."""
+    hot = ptx.hot_loop
+    if hot is None or done.hot_loop is None or done.executed is None:
+        return False
+    deepest = all(loop.depth <= hot.depth for loop in ptx.loops)  # nothing that it counts is of a loop within it
+    return deepest and 2 * done.hot_loop.warps >= done.executed.warps
+
+
+def mix_tables(record: VariantRecord) -> list[dict[str, object]]:
+    """Static and executed instructions by class: of the hot loop, of the hot loop by execution, of the kernel."""
+    done, ptx = record.emulation, record.ptx
+    if done is None or ptx is None:
+        return []
+    made = []
+    static, executed = hot_counts(ptx), executed_by_class(record, hot=True)
+    if ptx.hot_loop is not None and static is not None and executed is not None:
+        made.append(_table(f"Hot loop {ptx.hot_loop.label}", static.by_class, executed, done))
+    most = hot_by_execution(record)
+    if most is not None and not most.hot:
+        title = f"Hot loop by execution {most.label}"
+        made.append(_table(title, most.counts.by_class, _within(done, most), done))
+    whole = executed_by_class(record, hot=False)
+    if whole is not None:
+        made.append(_table("Whole kernel", ptx.counts.by_class, whole, done))
+    return made
+
+
+def _within(done: EmulationRecord, loop: LoopMix) -> dict[str, int]:
+    """Thread instructions by class within a loop."""
+    inside, found = loop.numbers, Counter[str]()
+    for group in done.lines:
+        found[group.cls] += group.threads * sum(line in inside for line in group.lines)
+    return dict(found)
+
+
+def _table(
+    title: str, static: Mapping[str, int], executed: Mapping[str, int], done: EmulationRecord
+) -> dict[str, object]:
+    """Rows (class, static count and share, executed count of a thread and share), and their sums."""
+    threads, of_text, of_run = threads_of(done), sum(static.values()), sum(executed.values())
+    rows = [
+        (
+            cls,
+            static.get(cls, 0),
+            _share(static.get(cls, 0), of_text),
+            per_thread(executed.get(cls, 0), threads),
+            _share(executed.get(cls, 0), of_run),
+        )
+        for cls in style.CLASS_COLOURS
+        if static.get(cls) or executed.get(cls)
+    ]
+    return {"title": title, "rows": rows, "static": of_text, "executed": per_thread(of_run, threads)}
+
+
+def _share(count: int, total: int) -> float:
+    return round(count / total, 5) if total else 0.0
+
+
+def per_thread(count: int, threads: int) -> float:
+    """Mean of a thread, to five significant digits."""
+    return float(f"{count / threads:.5g}")
+
+
+def line_notes(record: VariantRecord) -> list[dict[str, object]]:
+    """What stands beside the PTX lines: executions of a warp, and what a memory request costs.
+
+    Returns:
+        One object for lines that were executed alike: `lines`, `each` (mean executions of a warp of the launch), `per`
+        (wavefronts `w` and sectors `s` per request), `about` (the same in words), `conflict` (wavefronts that banks
+        without conflicts would not need).
+    """
+    done = record.emulation
+    if done is None or done.executed is None:
+        return []
+    warps = warps_of(done)
+    return [
+        {
+            "lines": group.lines,
+            "each": _short(group.warps / warps),
+            "per": " ".join(_cost(name, count) for name, count in group.memory.items() if count.requests),
+            "about": "; ".join(
+                (
+                    f"{group.warps:,} warp instructions, {group.threads / group.warps:.1f} active lanes",
+                    *(_cost_in_words(name, count) for name, count in group.memory.items() if count.requests),
+                )
+            ),
+            "conflict": any(count.bank_conflicts for count in group.memory.values()),
+        }
+        for group in done.lines
+    ]
+
+
+def _short(value: float) -> str:
+    """Four significant digits at most: the gutter is narrow."""
+    return f"{value:.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 - four digits
+
+
+def _cost(name: str, count: MemoryCount) -> str:
+    if name.startswith("shared"):
+        return f"{_short(round(count.wavefronts / count.requests, 2))}w"
+    return f"{_short(round(count.sectors_per_request, 2))}s"
+
+
+def _cost_in_words(name: str, count: MemoryCount) -> str:
+    name, requests = name.replace(".", " "), f"{count.requests:,} requests"
+    if name.startswith("shared"):
+        each, ideal = count.wavefronts / count.requests, count.ideal_wavefronts / count.requests
+        return f"{name}: {requests}, {each:.2f} wavefronts each, {ideal:.2f} without bank conflicts"
+    used = count.bytes_used / count.bytes_moved if count.bytes_moved else 0.0
+    return f"{name}: {requests}, {count.sectors_per_request:.2f} sectors each, bytes used over bytes moved {used:.2f}"

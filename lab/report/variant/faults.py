@@ -1,0 +1,56 @@
+"""The findings of a variant as the page lists them, and the lines that they mark."""
+
+from __future__ import annotations
+
+from lab.emulator.results import Access, Finding
+from lab.isa.model import SourceLocation
+from lab.store.model import VariantRecord
+
+
+def findings_of(record: VariantRecord) -> list[dict[str, object]]:
+    """Every finding of the CPU execution, with both sides of a race."""
+    return [_finding(found) for found in record.emulation.findings] if record.emulation else []
+
+
+def _finding(found: Finding) -> dict[str, object]:
+    facts = [
+        ("block", _index(found.block)),
+        ("thread", _index(found.thread)),
+        ("address", "" if found.address is None else f"{found.address:#x}"),
+        ("seen", f"{found.count:,} times" if found.count > 1 else ""),
+    ]
+    return {
+        "kind": found.kind,
+        "line": found.line,
+        "text": found.text,
+        "source": _source(found.source),
+        "detail": found.detail,
+        "facts": [(name, text) for name, text in facts if text],
+        "other": _other(found.other) if found.other else None,
+    }
+
+
+def _other(side: Access) -> dict[str, object]:
+    return {
+        "kind": side.kind,
+        "line": side.line,
+        "thread": _index(side.thread),
+        "source": _source(side.source),
+    }
+
+
+def _index(index: tuple[int, int, int] | None) -> str:
+    return "" if index is None else f"({', '.join(map(str, index))})"
+
+
+def _source(place: SourceLocation | None) -> tuple[str, int] | None:
+    """File and line; the page links those in the kernel's own source, which it shows."""
+    return None if place is None else (place.file, place.line)
+
+
+def marked_lines(record: VariantRecord) -> list[int]:
+    """PTX lines that a finding names, the other sides of races included, ascending."""
+    lines = set()
+    for found in record.emulation.findings if record.emulation else ():
+        lines |= {found.line, found.other.line if found.other else 0}
+    return sorted(lines - {0})

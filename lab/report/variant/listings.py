@@ -1,0 +1,195 @@
+"""Texts of the variants (source, PTX, SASS, log, details), packed for the page.
+
+Each distinct text is embedded once: gzip, then base64, decoded by the browser when a variant is opened. Variants are
+embedded best first until a budget of page bytes is spent; the others become links to the files of their folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from markupsafe import escape
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CudaLexer, YamlLexer
+
+from lab.isa.classes import classify
+from lab.isa.mix import KernelMix
+from lab.report.variant import sasstext
+from lab.report.variant.details import variant_detail
+from lab.report.variant.faults import marked_lines
+from lab.store.database import Store
+from lab.store.model import VariantRecord
+
+BUDGET: Final = 3_000_000
+"""Bytes of the page that embedded texts may take, so that a page stays under 10 MB whatever the run's size."""
+
+FILES: Final = {"source": "kernel.cu", "ptx": "kernel.ptx", "sass": "kernel.sass", "log": "build.log"}
+"""Text to file name in a variant's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Everything the page needs to open variants.
+
+    Attributes:
+        blobs: Text id to base64 of gzip.
+        variants: Variant to text ids by text name (`source`, `ptx`, `sass`, `log`, `detail`), for embedded ones.
+        links: Variants whose texts did not fit, in the experiment's order.
+        budget: The budget that was kept, in bytes.
+    """
+
+    blobs: dict[str, str]
+    variants: dict[str, dict[str, str]]
+    links: tuple[str, ...]
+    budget: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the texts take on the page."""
+        return sum(map(len, self.blobs.values()))
+
+
+LARGE = 1000
+"""Variants above which only `MOST_EMBEDDED` of them have their texts in the page; the others have links."""
+
+MOST_EMBEDDED = 60
+
+MOST_COLOURED, LARGE_COLOURED = 30, 10
+"""Variants whose source is highlighted, and of a large run: it takes some 50 ms each."""
+
+
+@dataclass(slots=True)
+class _Packer:
+    blobs: dict[str, str] = field(default_factory=dict)
+
+    def candidate(self, texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Ids of the texts, and the blobs among them that are not embedded yet."""
+        ids, new = {}, {}
+        for name, text in texts.items():
+            key = hashlib.sha256(text.encode()).hexdigest()[:16]
+            ids[name] = key
+            if key not in self.blobs and key not in new:
+                new[key] = pack(text)
+        return ids, new
+
+
+def pack(text: str) -> str:
+    """Base64 of the gzipped text; the same text gives the same result."""
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
+
+
+def read(path: Path) -> str | None:
+    """A file's text, or None where it is missing (a variant that failed before it was written)."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def highlight_cuda(source: str) -> str:
+    """CUDA source as HTML spans, escaped by pygments, one line a line."""
+    return str(highlight(source, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+
+
+def highlight_yaml(source: str) -> str:
+    """YAML as HTML spans, escaped by pygments."""
+    return str(highlight(source, YamlLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+
+
+def pack_variants(
+    store: Store, records: Sequence[VariantRecord], ranking: Iterable[VariantRecord], budget: int = BUDGET
+) -> Packed:
+    """Embed the texts of as many variants as the budget takes.
+
+    Args:
+        store: Where the files are.
+        records: All records, in the experiment's order; those that are embedded are read again, complete.
+        ranking: Records that come first, best first; the others follow, failed ones before the rest.
+        budget: Bytes that the embedded texts may take.
+    """
+    first = list(ranking)
+    seen = {record.variant for record in first}
+    rest = [record for record in records if record.variant not in seen]
+    rest.sort(key=lambda record: not record.status.failed)
+    packer, variants, used = _Packer(), {}, 0
+    most, coloured = (MOST_EMBEDDED, LARGE_COLOURED) if len(records) > LARGE else (len(records), MOST_COLOURED)
+    for place, record in enumerate((*first, *rest)[:most]):
+        texts = _texts(store, store.record(record.variant), coloured=place < coloured)
+        ids, new = packer.candidate(texts)
+        size = sum(map(len, new.values()))
+        if used + size > budget:
+            break
+        packer.blobs.update(new)
+        used += size
+        variants[record.variant] = ids
+    links = tuple(record.variant for record in records if record.variant not in variants)
+    return Packed(packer.blobs, variants, links, budget)
+
+
+def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]]:
+    """ISA to opcode to class, for every opcode that occurs: colours the opcodes of the listings."""
+    found: dict[str, dict[str, str]] = {"ptx": {}, "sass": {}}
+    for record in records:
+        for mix in (*record.mixes("ptx"), *record.mixes("sass")):
+            for opcode in mix.counts.by_opcode:
+                if opcode not in found[mix.isa]:
+                    found[mix.isa][opcode] = str(classify(mix.isa, opcode))
+    return found
+
+
+def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
+    folder = store.variant_folder(record.variant)
+    texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
+    if "source" in texts:
+        texts["source"] = highlight_cuda(texts["source"]) if coloured else str(escape(texts["source"]))
+    first = {}
+    for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
+        if mix is not None and name in texts:
+            needed = _needed(record) if name == "ptx" else ()
+            texts[name], first[name] = of_kernel(texts[name], mix, needed)
+    if "sass" in texts:
+        texts["sass"] = sasstext.compact(texts["sass"])
+    detail = {**variant_detail(record), "provenance": read(folder / "provenance.json") or "", "first": first}
+    texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
+    return texts
+
+
+def _needed(record: VariantRecord) -> tuple[int, ...]:
+    """PTX lines that the page speaks of: those executed on the CPU (perhaps another entry point) and those at fault."""
+    done = record.emulation
+    executed = (line for group in done.lines for line in group.lines) if done else ()
+    return (*executed, *marked_lines(record))
+
+
+def of_kernel(text: str, mix: KernelMix, needed: Iterable[int] = ()) -> tuple[str, int]:
+    """The part of a listing that belongs to one kernel: a module may hold entry points that were not launched.
+
+    Args:
+        text: The whole listing.
+        mix: The kernel.
+        needed: Further lines, from 1, that the part must hold, with the functions they are in.
+
+    Returns:
+        The kernel's lines with its head (PTX: the declaration, SASS: the section), and the number of the first in
+        the whole listing, from 1.
+    """
+    lines = text.splitlines()
+    if mix.lines is None or mix.lines[1] > len(lines):
+        return text, 1
+    inside = [line for line in (*mix.lines, *needed) if line <= len(lines)]
+    first, last = min(inside) - 1, max(inside) - 1
+    heads = (".entry", ".func") if mix.isa == "ptx" else (".section",)
+    while first > 0 and not any(head in lines[first] for head in heads):
+        first -= 1
+    if mix.isa == "ptx":
+        while last + 1 < len(lines) and not lines[last].startswith("}"):
+            last += 1
+    return "\n".join(lines[first : last + 1]), first + 1

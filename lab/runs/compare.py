@@ -1,0 +1,263 @@
+"""Two runs side by side: which variants became faster or slower, how surely, and what changed in their code.
+
+A variant's figure is the ratio of its throughput in B to that in A, which is the ratio of the median times A / B. Its
+interval is the percentile bootstrap's (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13):
+both runs' samples are drawn anew with replacement, 95 % of the ratios lie within. It knows the scatter within each
+run, not what differs between two sessions (clocks, temperature, another tenant); `relative` compares throughputs
+relative to the baseline that was interleaved with each variant, which cancels most of that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.errors import UserError
+from lab.base.expressions import Scalar
+from lab.measured.timing import Measurement, Samples
+from lab.store import figures
+from lab.store.model import RunRecord, Status, VariantRecord
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+SAME = 0.01
+"""A ratio whose whole interval is closer to 1 than this is no difference that matters."""
+
+Key = tuple[object, ...]
+
+
+class Verdict(StrEnum):
+    """What became of a variant from A to B."""
+
+    FASTER = "faster"  # the whole interval is above 1
+    SLOWER = "slower"  # the whole interval is below 1
+    SAME = "same"  # the whole interval is within `SAME` of 1
+    AMBIGUOUS = "ambiguous"  # the interval holds 1 and is wider than that
+    BROKEN = "broken"  # it was right in A and failed in B
+    MENDED = "mended"  # it failed in A and was right in B
+    NOT_COMPARED = "not compared"  # one of the runs has no time for it
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One variant in both runs.
+
+    Attributes:
+        kernel: The kernel's name.
+        label: What tells the variant from its siblings, in B.
+        variant_a: Id in A.
+        variant_b: Id in B.
+        verdict: What became of it.
+        ratio: Throughput in B over that in A; None where it was not measured in both.
+        low: Lower end of the interval.
+        high: Upper end.
+        n_a: Samples in A.
+        n_b: Samples in B.
+        same_code: Both runs have the same SASS; None where one has none.
+        figures: Name to its values in A and in B: registers, spills, shares and counts of the hot loop.
+    """
+
+    kernel: str
+    label: str
+    variant_a: str
+    variant_b: str
+    verdict: Verdict
+    ratio: float | None
+    low: float | None
+    high: float | None
+    n_a: int
+    n_b: int
+    same_code: bool | None
+    figures: Mapping[str, tuple[float | None, float | None]]
+
+    def regressed(self, threshold: float) -> bool:
+        """It broke, or is slower by more than `threshold`, a fraction, and surely slower."""
+        if self.verdict is Verdict.BROKEN:
+            return True
+        return self.verdict is Verdict.SLOWER and self.ratio is not None and self.ratio < 1 - threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs.
+
+    Attributes:
+        a: Facts of the first.
+        b: Facts of the second.
+        changes: Variants of both, in the order of B.
+        only_a: Variants that B has not.
+        only_b: Variants that A has not.
+        baseline: Baseline's throughput in B over that in A, median over the variants; None without one in both.
+        relative: Throughputs are relative to the baseline's.
+    """
+
+    a: RunRecord
+    b: RunRecord
+    changes: tuple[Change, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    baseline: float | None
+    relative: bool
+
+    @property
+    def counts(self) -> Mapping[Verdict, int]:
+        """How many variants have each verdict."""
+        return Counter(change.verdict for change in self.changes)
+
+
+def compare(
+    a: tuple[RunRecord, Sequence[VariantRecord]],
+    b: tuple[RunRecord, Sequence[VariantRecord]],
+    *,
+    relative: bool = False,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two runs.
+
+    Args:
+        a: Facts and records of the first.
+        b: Facts and records of the second.
+        relative: Compare throughputs relative to the interleaved baseline.
+        seed: Of the bootstrap.
+
+    Raises:
+        UserError: the runs have no variant in common.
+    """
+    (run_a, records_a), (run_b, records_b) = a, b
+    keyed_a, keyed_b = _keyed(records_a, records_b)
+    common = [key for key in keyed_b if key in keyed_a]
+    if not common:
+        raise UserError(
+            "the two runs have no variant in common",
+            found=f"{len(records_a)} and {len(records_b)} variants",
+            accepted="runs of one experiment, or of two with the same kernel names, parameters and problems",
+        )
+    rng = np.random.default_rng(seed)
+    changes = tuple(_change(keyed_a[key], keyed_b[key], relative=relative, rng=rng) for key in common)
+    drifts = [
+        before.baseline.median / after.baseline.median
+        for key in common
+        if (before := keyed_a[key].measurement) and (after := keyed_b[key].measurement)
+        if before.baseline and after.baseline
+    ]
+    return Comparison(
+        a=run_a,
+        b=run_b,
+        changes=changes,
+        only_a=tuple(_name(record) for key, record in keyed_a.items() if key not in keyed_b),
+        only_b=tuple(_name(record) for key, record in keyed_b.items() if key not in keyed_a),
+        baseline=float(np.median(drifts)) if drifts else None,
+        relative=relative,
+    )
+
+
+def _keyed(
+    records_a: Sequence[VariantRecord], records_b: Sequence[VariantRecord]
+) -> tuple[dict[Key, VariantRecord], dict[Key, VariantRecord]]:
+    """Records by what they are in both runs.
+
+    Compiler and architecture are what two runs may differ in; they count only where a run has several.
+    """
+    both = (records_a, records_b)
+    by_compiler = any(len({record.compiler for record in records}) > 1 for records in both)
+    by_arch = any(len({record.arch for record in records}) > 1 for records in both)
+
+    def key(record: VariantRecord) -> Key:
+        fields = (_plain(record.parameters), _plain(record.problem))
+        return (record.kernel, *fields, record.compiler if by_compiler else "", record.arch if by_arch else "")
+
+    return {key(r): r for r in records_a}, {key(r): r for r in records_b}
+
+
+def _plain(values: Mapping[str, Scalar]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, repr(value)) for name, value in values.items()))
+
+
+def _name(record: VariantRecord) -> str:
+    return f"{record.variant} {record.kernel} {record.label}".strip()
+
+
+def _change(a: VariantRecord, b: VariantRecord, *, relative: bool, rng: np.random.Generator) -> Change:
+    ratio = low = high = None
+    timed = _times(a, relative=relative), _times(b, relative=relative)
+    if timed[0] and timed[1]:
+        ratio, low, high = ratio_interval(timed[0], timed[1], rng)
+    return Change(
+        kernel=b.kernel,
+        label=b.label,
+        variant_a=a.variant,
+        variant_b=b.variant,
+        verdict=_verdict(a, b, low, high),
+        ratio=ratio,
+        low=low,
+        high=high,
+        n_a=timed[0][0].n if timed[0] else 0,
+        n_b=timed[1][0].n if timed[1] else 0,
+        same_code=a.build.sass_sha256 == b.build.sass_sha256 if a.build and b.build else None,
+        figures={name: (of(a), of(b)) for name, of in _FIGURES.items()},
+    )
+
+
+def _times(record: VariantRecord, *, relative: bool) -> tuple[Samples, ...]:
+    """The samples of a variant that was right, and of its baseline where that counts; empty where one is missing."""
+    found: Measurement | None = None if record.status is not Status.VERIFIED else record.measurement
+    if found is None or (relative and found.baseline is None):
+        return ()
+    return (found.samples, found.baseline) if relative and found.baseline else (found.samples,)
+
+
+def ratio_interval(a: Sequence[Samples], b: Sequence[Samples], rng: np.random.Generator) -> tuple[float, float, float]:
+    """The throughput in B over that in A, with its interval.
+
+    Args:
+        a: The variant's samples in A; behind them the baseline's, where throughputs are relative to it.
+        b: The same in B.
+        rng: Draws the resamples.
+    """
+
+    def cost(sides: Sequence[Samples]) -> tuple[float, NDArray[np.float64]]:
+        point, drawn = 1.0, np.ones(RESAMPLES)
+        for samples, power in zip(sides, (1, -1), strict=False):
+            used = np.asarray(samples.used)
+            medians = np.median(used[rng.integers(0, len(used), (RESAMPLES, len(used)))], axis=1)
+            point, drawn = point * samples.median**power, drawn * medians**power
+        return point, drawn
+
+    (point_a, drawn_a), (point_b, drawn_b) = cost(a), cost(b)
+    low, high = np.quantile(drawn_a / drawn_b, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return point_a / point_b, float(low), float(high)
+
+
+def _verdict(a: VariantRecord, b: VariantRecord, low: float | None, high: float | None) -> Verdict:
+    if a.status.failed != b.status.failed:
+        return Verdict.BROKEN if b.status.failed else Verdict.MENDED
+    if low is None or high is None:
+        return Verdict.NOT_COMPARED
+    if low > 1 - SAME and high < 1 + SAME:
+        return Verdict.SAME
+    if low > 1:
+        return Verdict.FASTER
+    return Verdict.SLOWER if high < 1 else Verdict.AMBIGUOUS
+
+
+def _hot(name: str, record: VariantRecord) -> float | None:
+    counts = figures.hot_counts(record.sass)
+    return None if counts is None else getattr(counts, name)
+
+
+_FIGURES = {
+    "registers": lambda r: r.build.resources.registers if r.build else None,
+    "spill bytes": lambda r: r.build.resources.spill_bytes if r.build else None,
+    "occupancy": lambda r: r.prediction.occupancy if r.prediction else None,
+    "hot-loop instructions": lambda r: _hot("instructions", r),
+    "hot-loop fma": lambda r: _hot("fma", r),
+    "hot-loop ld.shared": lambda r: _hot("ld_shared", r),
+    "FMA share": lambda r: _hot("fma_share", r),
+    "predicted ceiling": figures.predicted,
+}
+"""What stands beside each ratio."""

@@ -1,0 +1,101 @@
+"""Which variants' hardware counters are read, and reading them: the last stage of a run on a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from lab.experiment.schema import ProfileModel
+from lab.experiment.variants import Planned
+from lab.gpu.counters.profile import Order, profiles
+from lab.runs.search import Group, group_of
+from lab.runs.sweep import Sweep, job_of
+from lab.store.model import Status, VariantRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """What is remembered of a verified and timed variant; of ten thousand there need not be the whole records."""
+
+    variant: str
+    problem: Group
+    kernel: str
+    rate: float
+    off: float
+    """|ln(predicted / measured)|; 0 without a prediction."""
+
+
+def chosen(records: Iterable[VariantRecord], rules: ProfileModel) -> tuple[str, ...]:
+    """The variants to profile, in the order of the records.
+
+    These are the fastest of each kernel for each problem, which explain where each wins, and the strays, which the
+    model's errors are explained by. Of more problems than there is room for, evenly spread ones count, the first and
+    the last among them; of one with too many kernels, the fastest.
+    """
+    found = [made for record in records if (made := _candidate(record))]
+    furthest = sorted((one for one in found if one.off), key=lambda one: -one.off)[: min(rules.strays, rules.at_most)]
+    strays = {one.variant for one in furthest}
+    winners = _spread(_winners(found, rules.top), rules.at_most - len(strays))
+    wanted = strays | {one.variant for one in winners}
+    return tuple(one.variant for one in found if one.variant in wanted)
+
+
+def _candidate(record: VariantRecord) -> _Candidate | None:
+    rate = record.throughput
+    if record.status is not Status.VERIFIED or not rate:
+        return None
+    ceiling = record.prediction.ceiling if record.prediction else None
+    predicted = record.estimate.tflops if record.estimate else ceiling.rate if ceiling else 0.0
+    off = abs(math.log(predicted / rate)) if predicted > 0 else 0.0
+    return _Candidate(record.variant, group_of(record), record.kernel, rate, off)
+
+
+def _winners(found: Sequence[_Candidate], top: int) -> list[list[_Candidate]]:
+    """For each problem the best variants of each kernel, the fastest first."""
+    problems: dict[Group, dict[str, list[_Candidate]]] = {}
+    for one in found:
+        problems.setdefault(one.problem, {}).setdefault(one.kernel, []).append(one)
+    ranked = (
+        [one for members in kernels.values() for one in sorted(members, key=lambda one: -one.rate)[:top]]
+        for kernels in problems.values()
+    )
+    return [sorted(members, key=lambda one: -one.rate) for members in ranked]
+
+
+def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candidate]:
+    """As many problems, evenly spread, as there is room for all of their winners."""
+    most = max(map(len, problems), default=0)
+    if not most or room < 1:
+        return []
+    number = min(len(problems), max(1, room // most))
+    places = {round(i * (len(problems) - 1) / max(1, number - 1)) for i in range(number)}
+    return [one for place in sorted(places) for one in problems[place]][:room]
+
+
+def count(sweep: Sweep, planned: Sequence[Planned], rules: ProfileModel) -> None:
+    """Read the counters of the chosen variants that have none yet; each record gets its profile as it comes."""
+    if sweep.line is None:
+        return
+    wanted = chosen(sweep.store.each(), rules)
+    missing = {variant: record for variant in wanted if (record := sweep.store.record(variant)).profile is None}
+    if not missing:
+        return
+    sweep.watcher.counting(len(missing))
+    sweep.line.ask(
+        lambda session: session.close()
+    )  # its memory may be needed; it starts again when it is asked for more
+    places = {one.variant: one for one in planned}
+    orders = [
+        Order(
+            job_of(sweep.experiment, places[variant], sweep.store.read_file(variant, "kernel.cubin")),
+            record.measurement.cache if record.measurement else "cold",
+        )
+        for variant, record in missing.items()
+    ]
+    for found in profiles(orders, seconds=rules.seconds):
+        for note in found.notes:
+            sweep.note(note)
+        for variant, profile in found.profiles.items():
+            sweep.store.write(replace(missing[variant], profile=profile), places[variant].position)
+        sweep.watcher.counted(len(found.profiles))

@@ -1,0 +1,200 @@
+"""The whole run twice, in two processes: what a figure is worth is what comes out again.
+
+The first run's directory holds the second one's, ``repeat/``, complete and with a report of its own. Each goes on
+where it was when it was ended. Builds come from the cache, so that both run the same machine code: what differs is the
+measurement.
+Where nothing is measured, the second run shows that predicted and emulated figures depend on nothing but the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from lab.base import workers
+from lab.base.errors import StoreError
+from lab.measured.timing import Kind
+from lab.report.render import render
+from lab.runs.compare import Change, compare
+from lab.runs.pipeline import Observer, Options, Outcome, run
+from lab.store import figures
+from lab.store.database import Store
+from lab.store.model import RepeatedFigure, RepeatRecord, RunRecord, VariantRecord
+
+FOLDER: Final = "repeat"
+"""Name of the second run's directory in the first one's."""
+
+_FEWEST: Final = 4
+"""Variants that a rank correlation needs to say anything."""
+
+Watch = Callable[[], AbstractContextManager[Observer]]
+"""Opens whoever shows a run's progress; a function of a module, since the second run calls it in its own process."""
+
+Run = tuple[RunRecord, Sequence[VariantRecord]]
+
+
+def run_twice(file: Path, options: Options, watch: Watch) -> Outcome:
+    """Run an experiment, run it again in a new process, and set the one beside the other in the first one's report.
+
+    Args:
+        file: The experiment.
+        options: Of both runs; the second goes to `FOLDER` in the first one's directory.
+        watch: Who is told, of each run.
+
+    Returns:
+        The first run's outcome, with the report that holds both; interrupted where either was.
+
+    Raises:
+        UserError: the experiment is wrong.
+        MissingToolError: there is no compiler or no disassembler.
+        StoreError: a run directory cannot be written or is in use, or the second run's process was killed.
+    """
+    with watch() as observer:
+        first = run(file, replace(options, followed=True), observer)
+    if first.interrupted:
+        return first
+    second = first.folder / FOLDER
+    with Store(first.folder, create=True) as store:
+        if not store.noted("repeating"):  # a second run that is there already belongs to an earlier first one
+            with Store(second, create=True) as stale:
+                stale.clear()
+            store.note("repeating", second.name)
+        interrupted = _again(file, replace(options, output=second, resume=True), watch)
+        if interrupted:
+            left = "The second run of --repeat-check was interrupted; the same command goes on with it."
+            facts = replace(first.run, notes=(*first.run.notes, left))
+        else:
+            facts = first.run
+            with Store(second) as again:
+                found = repeated((facts, first.records), (again.run(), again.records()))
+            store.write_repeat(found)
+            store.note("state", {**store.noted("state"), "finished": True})
+        store.write_run(facts)
+        return replace(first, run=facts, pages=render(store), interrupted=interrupted)
+
+
+def _again(file: Path, options: Options, watch: Watch) -> bool:
+    """The second run, in a process that knows nothing of the first; whether it was interrupted."""
+    # not a daemon, which may have no workers of its own
+    with ProcessPoolExecutor(1, get_context("spawn"), workers.end_with_parent) as process:
+        try:
+            return process.submit(_run, file, options, watch).result()
+        except KeyboardInterrupt:  # the terminal tells both processes; the other one leaves its records and ends
+            return True
+        except BrokenProcessPool as error:
+            raise StoreError(
+                f"the process of the second run was killed; what it finished is in {options.output}, "
+                "and the same command goes on with it"
+            ) from error
+
+
+def _run(file: Path, options: Options, watch: Watch) -> bool:
+    with watch() as observer:
+        return run(file, options, observer).interrupted
+
+
+def repeated(first: Run, second: Run) -> RepeatRecord:
+    """What differs between a run and its repetition.
+
+    Args:
+        first: Facts and records of the first run.
+        second: The same of the second.
+
+    Raises:
+        UserError: they have no variant in common.
+    """
+    compared = compare(first, second)
+    by_id = ({r.variant: r for r in first[1]}, {r.variant: r for r in second[1]})
+    both = [(by_id[0][change.variant_a], by_id[1][change.variant_b]) for change in compared.changes]
+    pairs = {name: _pairs(both, of) for name, (_, of) in _FIGURES.items()}
+    found = (_figure(name, kind, pairs[name]) for name, (kind, _) in _FIGURES.items())
+    ranked = next(filter(None, pairs.values()), {})
+    problems = figures.by_problem(first[0], tuple(a for a, _ in both)).values()
+    tops = [_tops([one.variant for one in group if one.variant in ranked], ranked) for group in problems]
+    return RepeatRecord(
+        started=second[0].started,
+        not_measured=first[0].not_measured or second[0].not_measured,
+        variants=len(both),
+        only_one=len(compared.only_a) + len(compared.only_b),
+        same_code=sum(change.same_code is True for change in compared.changes),
+        same_status=sum(a.status is b.status for a, b in both),
+        figures=tuple(one for one in found if one is not None),
+        differences={variant: b / a - 1 for variant, (a, b) in ranked.items()},
+        outside=sum(_outside(change) for change in compared.changes),
+        winners=sum(bool(top) for top in tops),
+        same_winners=sum(len(set(top)) == 1 for top in tops if top),
+        rank_correlation=_correlation(list(ranked.values())) if len(problems) == 1 else None,
+    )
+
+
+def _pairs(
+    both: Sequence[tuple[VariantRecord, VariantRecord]], of: Callable[[VariantRecord], float | None]
+) -> dict[str, tuple[float, float]]:
+    """Variant to a figure in both runs, where both have it."""
+    return {a.variant: (first, second) for a, b in both if (first := of(a)) and (second := of(b)) is not None}
+
+
+def _tops(variants: Sequence[str], ranked: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """The best variant in each run; empty where none has a figure."""
+    return tuple(max(variants, key=lambda variant: ranked[variant][run]) for run in (0, 1)) if variants else ()
+
+
+def _to_baseline(record: VariantRecord) -> float | None:
+    timed = None if record.status.failed else record.measurement
+    return None if timed is None else timed.ratio_to_baseline
+
+
+def _executed(record: VariantRecord) -> float | None:
+    executed = record.emulation.executed if record.emulation else None
+    return None if executed is None else executed.warps
+
+
+_FIGURES: Final[Mapping[str, tuple[Kind, Callable[[VariantRecord], float | None]]]] = {
+    "throughput": (Kind.MEASURED, figures.measured),
+    "ratio to the baseline": (Kind.MEASURED, _to_baseline),
+    "estimate": (Kind.PREDICTED, figures.estimated),
+    "ceiling": (Kind.PREDICTED, figures.predicted),
+    "executed instructions": (Kind.EMULATED, _executed),
+}
+"""What a report ranks variants by, the first that there is, and what explains it."""
+
+
+def _outside(change: Change) -> bool:
+    """The runs differ by more than the scatter within each of them explains."""
+    return change.low is not None and change.high is not None and not change.low <= 1 <= change.high
+
+
+def _figure(name: str, kind: Kind, pairs: Mapping[str, tuple[float, float]]) -> RepeatedFigure | None:
+    if not pairs:
+        return None
+    signed = {variant: second / first - 1 for variant, (first, second) in pairs.items()}
+    sizes = np.abs(list(signed.values()))
+    worst = max(signed, key=lambda variant: abs(signed[variant]))
+    return RepeatedFigure(
+        name=name,
+        kind=kind,
+        variants=len(signed),
+        equal=int((sizes == 0).sum()),
+        median=float(np.median(sizes)),
+        p95=float(np.quantile(sizes, 0.95)),
+        largest=signed[worst],
+        worst=worst,
+        shift=float(np.median(list(signed.values()))),
+    )
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    if len(pairs) < _FEWEST:
+        return None
+    found = float(spearmanr(*zip(*pairs, strict=True)).statistic)
+    return None if math.isnan(found) else found

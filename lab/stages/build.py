@@ -1,0 +1,134 @@
+"""Compile variants, disassemble them and read both listings: the stage that runs in worker processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lab.base.errors import CompileError, ReaderError
+from lab.experiment.variants import Planned
+from lab.hardware.latencies import machine_of
+from lab.isa.mix import KernelMix, kernel_mix
+from lab.isa.model import Function, Module
+from lab.isa.ptx.module import read_ptx
+from lab.isa.sass.module import read_sass
+from lab.predict.schedulers.loop import MainLoop, main_loop
+from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
+from lab.toolchain.cubin.image import code
+from lab.toolchain.select import Compiled, build_all
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTask:
+    """One variant to build.
+
+    Attributes:
+        toolchain: The compiler.
+        request: What to compile.
+        entries: Symbols of the kernels that are launched, each once.
+    """
+
+    toolchain: Toolchain
+    request: CompileRequest
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A variant's machine code, with what was read off it.
+
+    Attributes:
+        build: From the compiler.
+        disassembly: From the disassembler.
+        cached: Both came from the cache.
+        ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
+        sass: The same for the SASS.
+        sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
+        loops: Symbol to the main loop as the model of the schedulers reads it; empty where there is no such model.
+    """
+
+    build: Build
+    disassembly: Disassembly
+    cached: bool
+    ptx: Mapping[str, KernelMix]
+    sass: Mapping[str, KernelMix]
+    sass_sha256: str
+    loops: Mapping[str, MainLoop]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFailure:
+    """Why a variant has no machine code.
+
+    Attributes:
+        reason: One line.
+        log: Everything the compiler printed; may be empty.
+        command: As one could repeat it; may be empty.
+    """
+
+    reason: str
+    log: str = ""
+    command: str = ""
+
+
+def build_task(planned: Planned) -> BuildTask:
+    """What a worker needs to know of a planned variant."""
+    return BuildTask(planned.toolchain, planned.request, planned.launches.entries)
+
+
+def build(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
+    """Build variants, from the cache where they are there; in their order.
+
+    Raises:
+        MissingToolError: the compiler or the disassembler cannot run here; no other variant would fare better.
+    """
+    made = build_all([(task.toolchain, task.request) for task in tasks])
+    return [_read(task, result) for task, result in zip(tasks, made, strict=True)]
+
+
+def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFailure:
+    if isinstance(result, CompileError):
+        return BuildFailure(str(result), result.log, result.command)
+    try:
+        sass = read_sass(result.disassembly.json, result.disassembly.text, "kernel.sass")
+        mixes = _mixes(sass, task.entries)
+        return Built(
+            build=result.build,
+            disassembly=result.disassembly,
+            cached=result.cached,
+            ptx=_mixes(read_ptx(result.build.ptx, "kernel.ptx"), task.entries),
+            sass=mixes,
+            sass_sha256=_code_hash(sass, task.entries),
+            loops=_loops(result.build, _functions(sass, task.entries), mixes),
+        )
+    except ReaderError as error:
+        return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
+
+
+def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
+    """Main loops, where there is a model for the architecture; none of a kernel whose code is not there."""
+    found: dict[str, MainLoop] = {}
+    for function in functions if machine_of(made.arch) else ():
+        with suppress(ValueError):
+            found[function.name] = main_loop(function, code(made.cubin, function.name), mixes[function.name])
+    return found
+
+
+def _mixes(module: Module, entries: tuple[str, ...]) -> dict[str, KernelMix]:
+    return {function.name: kernel_mix(module.isa, function) for function in _functions(module, entries)}
+
+
+def _functions(module: Module, entries: tuple[str, ...]) -> list[Function]:
+    by_name = {kernel.name: kernel for kernel in module.kernels}
+    return [by_name[entry] for entry in entries]
+
+
+def _code_hash(module: Module, entries: tuple[str, ...]) -> str:
+    code = "\n".join(
+        f"{'!' if i.negated else ''}{i.predicate or ''} {i.opcode} {','.join(i.operands)}"
+        for function in _functions(module, entries)
+        for i in function.instructions
+    )
+    return hashlib.sha256(code.encode()).hexdigest()

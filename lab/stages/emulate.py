@@ -1,0 +1,174 @@
+"""Execute one variant's PTX on the CPU at the experiment's `emulate` size: a stage that runs in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from lab.base.errors import LabError, UserError
+from lab.base.expressions import Scalar
+from lab.emulator.api import launch
+from lab.emulator.results import Buffer, Emulation, LineCount, TensorMap
+from lab.hardware.tensormaps import find
+from lab.isa.model import Module
+from lab.isa.ptx.module import read_ptx
+from lab.measured.timing import Verification
+from lab.operators.base import STORED_AS, Array, Inputs
+from lab.operators.builtin import operator
+from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
+from lab.templates.front_matter import TENSOR_MAP
+from lab.templates.launches import Launch, Launches, Workspace
+
+_MOST_FINDINGS = 20
+"""Findings kept in a record; one fault tends to show on many lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmulationTask:
+    """One computation to execute.
+
+    Attributes:
+        launches: Geometry, arguments and workspace for `problem`.
+        operator: As the experiment names it.
+        problem: The problem at emulated size, complete.
+        seed: Of the inputs.
+        hot_loops: Entry point to the label of its PTX's hot loop; those without loops are absent.
+    """
+
+    launches: Launches
+    operator: str
+    problem: Mapping[str, Scalar]
+    seed: int
+    hot_loops: Mapping[str, str]
+
+
+def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
+    """Execute, compare with the reference, and keep counts and findings.
+
+    What the emulator cannot execute is a record that says so, never a guess.
+    """
+    computed = operator(task.operator)
+    inputs = computed.inputs(task.problem, task.seed)
+    memory = _Memory(inputs, task.launches)
+    done: list[Emulation] = []
+    try:
+        module = read_ptx(ptx)
+        for step in task.launches.steps:
+            done.append(_launch(module, step, memory))
+            if done[-1].findings:
+                break  # what follows would only repeat the fault
+    except LabError as error:
+        return not_executed(task, str(error))
+    reference = computed.reference(task.problem, inputs)
+    largest, tolerance, worst = computed.verify(task.problem, reference, memory.outputs)
+    steps = _steps(task, done)
+    counts = [step.executed for step in steps if step.executed is not None]
+    findings = tuple(finding for one in done for finding in one.findings)
+    return EmulationRecord(
+        problem=task.problem,
+        launches=steps,
+        verification=Verification(largest <= tolerance, largest, tolerance, worst, "emulator"),
+        executed=reduce(add, counts) if counts else None,
+        hot_loop=steps[0].hot_loop if len(steps) == 1 else None,
+        findings=findings[:_MOST_FINDINGS],
+        steps=sum(one.steps for one in done),
+        notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
+        lines=alike(line for one in done for line in one.lines),
+        bytes_needed=computed.bytes_moved(task.problem),
+    )
+
+
+def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
+    """Put lines of one class with the same counts together, in the order of their first lines."""
+    found: dict[tuple[object, ...], tuple[list[int], LineCount]] = {}
+    for line in lines:
+        key = (line.cls, line.warps, line.threads, *line.memory.items())
+        found.setdefault(key, ([], line))[0].append(line.line)
+    return tuple(
+        ExecutedLines(tuple(numbers), line.cls, line.warps, line.threads, line.memory)
+        for numbers, line in found.values()
+    )
+
+
+def _left_out(findings: int) -> tuple[str, ...]:
+    if findings <= _MOST_FINDINGS:
+        return ()
+    return (f"{findings} findings; the first {_MOST_FINDINGS} are kept",)
+
+
+def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
+    """The record of launches that have no result, with the reason."""
+    return EmulationRecord(task.problem, _steps(task, []), unsupported=reason)
+
+
+def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:
+    return launch(
+        module,
+        step.entry,
+        step.grid,
+        step.block,
+        [memory.argument(name, kind) for name, kind in step.arguments],
+        dynamic_shared_bytes=step.dynamic_shared_bytes,
+    )
+
+
+def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
+    """Every launch with what was counted; those that were not reached have no counts."""
+    steps = [
+        EmulatedStep(step.entry, LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes))
+        for step in task.launches.steps
+    ]
+    for i, one in enumerate(done):
+        label = task.hot_loops.get(one.kernel)
+        hot = next((loop.counts for loop in one.loops if loop.label == label), None)
+        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot)
+    return tuple(steps)
+
+
+class _Memory:
+    """The device's memory between launches: inputs as they are, copies of outputs, and the workspace."""
+
+    def __init__(self, inputs: Inputs, launches: Launches) -> None:
+        self._inputs, self._tensor_maps = inputs, launches.tensor_maps
+        workspace: tuple[Workspace, ...] = launches.workspace
+        self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
+        self._workspace: dict[str, Array] = {}
+        self._untouched = {wanted.name for wanted in workspace if not wanted.zero}
+        for wanted in workspace:
+            dtype = np.dtype(STORED_AS.get(wanted.dtype, wanted.dtype))
+            poison = np.full(wanted.bytes, 0 if wanted.zero else 0xFF, np.uint8)
+            self._workspace[wanted.name] = poison.view(dtype)
+
+    def argument(self, name: str, kind: str) -> object:
+        """What the emulator takes for one argument.
+
+        The first launch that is handed a workspace buffer must write what it reads of it. For later launches the
+        poison decides: what nobody wrote reads as NaN.
+        """
+        if kind == TENSOR_MAP:
+            return self._tensor_map(name)
+        known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
+        if name not in known:
+            raise UserError("the operator has nothing of that name", key="arguments", found=name, accepted=list(known))
+        if not kind.endswith("*"):
+            return np.dtype(kind).type(self._inputs.scalars[name])
+        if name in self._workspace:
+            initialised = name not in self._untouched
+            self._untouched.discard(name)
+            return Buffer(self._workspace[name], initialised=initialised)
+        return self.outputs.get(name, self._inputs.arrays[name])
+
+    def _tensor_map(self, name: str) -> TensorMap:
+        found = find(self._tensor_maps, name)
+        if found is None:
+            raise UserError("the launches have no such tensor map", key="arguments", found=name)
+        of = self.argument(found.of, f"{found.dtype}*")
+        buffer = of if isinstance(of, Buffer) else Buffer(np.asarray(of))
+        if buffer.array.dtype != np.dtype(STORED_AS.get(found.dtype, found.dtype)):
+            message = f"the tensor map {name} is of {found.dtype}, and {found.of} holds {buffer.array.dtype}"
+            raise UserError(message, key="tensor_maps")
+        return TensorMap(buffer, found.extents, found.leading, found.box)

@@ -1,0 +1,167 @@
+"""Execute a variant on the CPU and, with what was counted, estimate its throughput: a stage for worker processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.results import MemoryCount
+from lab.hardware.gpus import Gpu
+from lab.isa.mix import KernelMix, LoopMix
+from lab.isa.model import InstructionClass
+from lab.predict.schedulers.estimate import Edges, Pace, estimate
+from lab.predict.schedulers.loop import MainLoop, Traffic
+from lab.stages.emulate import EmulationTask, emulate
+from lab.store.model import EmulationRecord, ExecutedLines
+
+_FETCHES = ("global.load", "global.copy", "shared.copy", "global.bulk", "shared.bulk")
+"""Keys of what `memory_of` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateTask:
+    """What the model of the schedulers needs of one kernel besides the counts.
+
+    Attributes:
+        gpu: Where it would run.
+        loop: Main loop of its SASS.
+        ptx: Static mix of its PTX, which the counts are of.
+        warps_per_block: Warps of a block.
+        blocks_per_sm: Resident blocks.
+        before_s: Seconds of the launches before it.
+    """
+
+    gpu: Gpu
+    loop: MainLoop
+    ptx: KernelMix
+    warps_per_block: int
+    blocks_per_sm: int
+    before_s: float = 0.0
+
+
+def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
+    """Execute, and estimate where there is a model and the counts are of its kernel.
+
+    The model lets one warp of a block ask for bulk copies. A kernel of which more do has no estimate.
+    """
+    done = emulate(task, ptx)
+    steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
+    if model is None or len(steps) != 1 or not one_warp_asks(done.lines, model.ptx, model.warps_per_block):
+        return done, None
+    found = estimate(
+        model.gpu,
+        model.loop,
+        warps_per_block=model.warps_per_block,
+        blocks_per_sm=model.blocks_per_sm,
+        traffic=traffic_of(main_memory(done.lines, model.ptx)),
+        trips=trips_of(done.lines, model.ptx, model.loop.fma) if model.loop.nested else None,
+        edges=edges_of(done.lines, model.ptx, math.prod(steps[0].launch.grid), model.warps_per_block),
+    )
+    return done, found
+
+
+def memory_of(lines: Sequence[ExecutedLines], inside: frozenset[int]) -> dict[str, MemoryCount]:
+    """Traffic of some lines of the PTX.
+
+    Returns:
+        By the keys of `ExecutedCounts.memory`, but for bulk copies: one of them moves what hundreds of others do, so
+        they count apart, as `shared.bulk` and `global.bulk`.
+    """
+    found: dict[str, MemoryCount] = {}
+    for group in lines:
+        kind = "bulk" if group.cls == InstructionClass.BULK_COPY else "copy"
+        for _ in inside.intersection(group.lines):
+            for key, count in group.memory.items():
+                named = key.replace("copy", kind)
+                found[named] = found.get(named, MemoryCount()) + count
+    return found
+
+
+def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps: int) -> Edges:
+    """What a block does outside of the main loop, from counts of `blocks` blocks of `warps` warps."""
+    loop, everywhere = main_loop_of(ptx), lines_of(ptx)
+    outside = everywhere - loop.numbers if loop else everywhere
+    issued = sum(group.warps * len(outside.intersection(group.lines)) for group in lines)
+    stored = memory_of(lines, everywhere).get("global.store", MemoryCount()).bytes_used
+    return Edges(issued / (blocks * warps), stored / blocks)
+
+
+def one_warp_asks(lines: Sequence[ExecutedLines], ptx: KernelMix, warps: int) -> bool:
+    """Whether no more than one of a block's `warps` warps asks for the main loop's bulk copies."""
+    loop = main_loop_of(ptx)
+    inside = [group for group in lines if loop and loop.numbers.intersection(group.lines)]
+    bulk = max((group.warps for group in inside if group.cls == InstructionClass.BULK_COPY), default=0)
+    return bulk * warps <= max((group.warps for group in inside), default=0)
+
+
+def lines_of(ptx: KernelMix) -> frozenset[int]:
+    """Numbers of a kernel's lines."""
+    return frozenset(range(ptx.lines[0], ptx.lines[1] + 1)) if ptx.lines else frozenset()
+
+
+def main_loop_of(ptx: KernelMix) -> LoopMix | None:
+    """The hot loop, or the innermost loop around it that fetches from global memory; None in a kernel without."""
+    loop = ptx.hot_loop
+    while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
+        loop = outer
+    return loop
+
+
+def main_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> Mapping[str, MemoryCount]:
+    """Traffic of the main loop alone: what a small problem does before and after it would blur the mean costs.
+
+    A small problem may end before its loop fetches anything: what was fetched before it is then taken for the loop's. A
+    kernel without a loop is all one.
+
+    Args:
+        lines: What was executed of each line.
+        ptx: Static mix of the PTX.
+
+    Returns:
+        As `memory_of`.
+    """
+    loop, whole = main_loop_of(ptx), memory_of(lines, lines_of(ptx))
+    inside = memory_of(lines, loop.numbers) if loop else {}
+    if not inside or any(key in inside for key in _FETCHES):
+        return inside or whole
+    return {**inside, **{key: count for key, count in whole.items() if key in _FETCHES}}
+
+
+def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
+    """Mean costs of memory instructions, from what `memory_of` counted of them."""
+    loads, stores, copies, bulk = (
+        memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store", "shared.copy", "shared.bulk")
+    )
+    fetched = sum((memory.get(name, MemoryCount()) for name in ("global.load", "global.copy")), MemoryCount())
+    return Traffic(
+        load_wavefronts=loads.wavefronts / max(1, loads.requests),
+        store_wavefronts=stores.wavefronts / max(1, stores.requests),
+        load_bytes=loads.bytes_used / max(1, loads.requests) / WARP_SIZE,
+        store_bytes=stores.bytes_used / max(1, stores.requests) / WARP_SIZE,
+        sectors=fetched.sectors_per_request,
+        copy_wavefronts=copies.wavefronts / max(1, copies.requests),
+        bulk_wavefronts=bulk.wavefronts / max(1, bulk.requests),
+        bulk_sectors=memory.get("global.bulk", MemoryCount()).sectors_per_request,
+    )
+
+
+def trips_of(lines: Sequence[ExecutedLines], ptx: KernelMix, sass_fma: int) -> float | None:
+    """Turns of the SASS's hot loop in one turn of the loop around it.
+
+    The PTX's loops were counted; ptxas may have unrolled its hot loop further, which the fma of both texts tell.
+
+    Returns:
+        None where the PTX's hot loop stands alone, or its counts do not say.
+    """
+    hot = ptx.hot_loop
+    around = ptx.around(hot) if hot else None
+    if hot is None or around is None or not sass_fma:
+        return None
+    counted = {line: group.warps for group in lines for line in group.lines}
+    # warp instructions of the most executed line outside the loops within
+    inner, outer = (max((counted.get(line, 0) for line in ptx.own_lines(loop)), default=0) for loop in (hot, around))
+    if not inner or not outer:
+        return None
+    return inner / outer * hot.counts.by_class.get(InstructionClass.FMA, 0) / sass_fma

@@ -1,0 +1,413 @@
+"""What becomes of the stages' results: a variant's record and files, and the run's own facts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab import __version__
+from lab.base import environment
+from lab.base.errors import ReaderError, UserError
+from lab.base.expressions import Scalar
+from lab.base.warp import WARP_SIZE
+from lab.experiment.load import Experiment
+from lab.experiment.space import Expansion
+from lab.experiment.variants import Planned
+from lab.gpu.process.job import BaselineResult, JobResult, Stage
+from lab.hardware.gpus import Gpu, from_description, gpu_for
+from lab.hardware.latencies import machine_of
+from lab.isa.mix import module_mix, to_json
+from lab.isa.ptx.module import read_ptx
+from lab.measured.timing import GpuDescription, Merit
+from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
+from lab.predict.schedulers.estimate import Pace
+from lab.stages.build import BuildFailure, Built
+from lab.stages.estimate import EstimateTask
+from lab.store.database import PROVENANCE
+from lab.store.model import (
+    BuildRecord,
+    EmulationRecord,
+    LaunchRecord,
+    RunRecord,
+    SearchRecord,
+    Status,
+    StepRecord,
+    VariantRecord,
+)
+from lab.templates import front_matter
+from lab.templates.launches import Launch, Launches, predictions
+from lab.toolchain.base import Resources, title
+
+
+def judged(
+    record: VariantRecord,
+    emulation: EmulationRecord,
+    pace: Pace | None = None,
+    model: EstimateTask | None = None,
+) -> VariantRecord:
+    """The record with what the emulator found: a variant with findings is not verified.
+
+    Args:
+        record: So far.
+        emulation: The execution on the CPU.
+        pace: Of its main loop, by the model of the schedulers.
+        model: What the estimate was made with.
+    """
+    record = replace(record, emulation=emulation)
+    if pace is not None and model is not None and record.launch is not None:
+        blocks = math.prod(record.launch.grid)
+        whole = pace.on(record.flops, blocks, moved=record.bytes_moved, before_s=model.before_s)
+        record = replace(record, estimate=whole)
+    if emulation.fault:
+        return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
+    return replace(record, status=Status.VERIFIED) if emulation.verification else record
+
+
+def pruned(record: VariantRecord, reason: str) -> VariantRecord:
+    """The record of a variant that a search does not run."""
+    return replace(record, status=Status.PRUNED, reason=reason)
+
+
+def inspected(
+    experiment: Experiment,
+    planned: Planned,
+    outcome: Built | BuildFailure,
+    gpu: GpuDescription | None,
+    searched: int | None = None,
+) -> VariantRecord:
+    """The record of a variant that was built, or could not be; `searched` is the round of a search."""
+    steps, main, problem = planned.launches.steps, planned.launches.main, planned.point.problem.values
+    record = VariantRecord(
+        variant=planned.variant,
+        kernel=planned.point.kernel.name,
+        label=planned.label,
+        template=planned.point.kernel.template.name,
+        parameters=dict(planned.point.parameters),
+        problem=dict(problem),
+        arch=planned.request.arch,
+        compiler=title(planned.toolchain),
+        status=Status.INSPECTED,
+        reason="",
+        flops=experiment.operator.flops(problem),
+        bytes_moved=experiment.operator.bytes_moved(problem),
+        merit=experiment.operator.merit,
+        launch=_geometry(main) if main else None,
+        steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
+        round=searched,
+        mappings=front_matter.mappings(planned.point.kernel.template),
+        accesses=predictions(planned.point.kernel.template, planned.point.parameters, problem),
+    )
+    if isinstance(outcome, BuildFailure):
+        return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
+    record = replace(
+        record,
+        build=BuildRecord(
+            toolchain=outcome.build.toolchain,
+            version=outcome.build.version,
+            command=outcome.build.command,
+            resources=_largest([outcome.build.resources[entry] for entry in planned.launches.entries]),
+            sass_sha256=outcome.sass_sha256,
+            seconds=outcome.build.seconds,
+            cached=outcome.cached,
+            disassembler=outcome.disassembly.version,
+        ),
+    )
+    predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]
+    if main is not None:
+        alone = predicted[steps.index(main)]
+        record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=alone)
+    if len(steps) == 1:
+        return record
+    described = tuple(
+        replace(
+            step,
+            resources=outcome.build.resources[step.entry],
+            ptx=outcome.ptx[step.entry],
+            sass=outcome.sass[step.entry],
+            prediction=prediction,
+        )
+        for step, prediction in zip(record.steps, predicted, strict=True)
+    )
+    return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def estimate_task(
+    experiment: Experiment,
+    planned: Planned,
+    record: VariantRecord,
+    outcome: Built | BuildFailure,
+    gpu: GpuDescription | None,
+) -> EstimateTask | None:
+    """What the model of the schedulers needs besides counts; None where it has nothing to say of the variant."""
+    if isinstance(outcome, BuildFailure) or record.launch is None or record.ptx is None:
+        return None
+    loop, held = outcome.loops.get(record.ptx.name), record.prediction.blocks_per_sm if record.prediction else 0
+    if loop is None or not loop.fma or not held or record.merit is not Merit.TFLOPS:
+        return None
+    warps = -(-math.prod(record.launch.block) // WARP_SIZE)
+    target = _target(experiment, record.arch, gpu)
+    return EstimateTask(target, loop, record.ptx, warps, held, _before_seconds(planned.launches, target))
+
+
+def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
+    """Least time of the launches beside the main one: that of their traffic, as their template declares it."""
+    moved = sum(step.bytes_moved or 0 for step in launches.steps if step is not launches.main)
+    return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
+
+
+def _before_seconds(launches: Launches, gpu: Gpu) -> float:
+    """Time of the launches beside the main one as the model has it: their traffic, and what a launch costs."""
+    machine = machine_of(gpu.architecture.arch)
+    if machine is None:
+        return 0.0
+    zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own
+    others = len(launches.steps) - 1 + zeroed
+    return _overhead_seconds(launches, gpu) / machine.dram_share + others * machine.launch_s
+
+
+def _geometry(launch: Launch) -> LaunchRecord:
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+
+
+def _largest(used: Sequence[Resources]) -> Resources:
+    """The largest value of each resource over the kernels that are launched."""
+    return Resources(**{f.name: max(getattr(one, f.name) for one in used) for f in fields(Resources)})
+
+
+def _prediction(
+    experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None, launch: Launch
+) -> Prediction | None:
+    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type.
+
+    A launch of a sequence does all of the problem's operations if its template says so; else it does an unknown part of
+    them, and only its occupancy is known, and the time of the traffic that its template declares.
+    """
+    operator, problem = experiment.operator, planned.point.problem.values
+    main = launch is planned.launches.main
+    try:
+        return predict(
+            _target(experiment, planned.request.arch, gpu),
+            outcome.sass[launch.entry],
+            outcome.build.resources[launch.entry],
+            LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
+            flops=operator.flops(problem) if main else 0,
+            bytes_moved=operator.bytes_moved(problem) if main and not launch.bytes_moved else launch.bytes_moved or 0,
+            dtype=str(operator.fma_dtype(problem)),
+            merit=operator.merit,
+        )
+    except UserError:
+        return None
+
+
+def _together(
+    experiment: Experiment, planned: Planned, steps: Sequence[StepRecord], gpu: GpuDescription | None
+) -> Prediction | None:
+    """What is predicted of a sequence; None where one of its launches has no prediction."""
+    parts = [step.prediction for step in steps if step.prediction]
+    if len(parts) < len(steps):
+        return None
+    operator, problem = experiment.operator, planned.point.problem.values
+    main, target = planned.launches.main, _target(experiment, planned.request.arch, gpu)
+    if main is not None:
+        before = parts[planned.launches.steps.index(main)]
+        return delayed(before, operator.flops(problem), _overhead_seconds(planned.launches, target))
+    return predict_sequence(
+        target,
+        parts,
+        flops=operator.flops(problem),
+        bytes_needed=operator.bytes_moved(problem),
+        bytes_moved=planned.launches.bytes_moved,
+        merit=operator.merit,
+    )
+
+
+def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
+    """The GPU that predictions are for: the one that measures, the experiment's, or the usual one."""
+    if gpu and runs_on(arch, gpu.arch):
+        return from_description(gpu)
+    return gpu_for(experiment.gpu or arch)
+
+
+def runs_on(built_for: str, gpu: str) -> bool:
+    """Machine code runs on its own compute capability and on later minor versions of it.
+
+    Code for an `a` or `f` target runs on that capability alone (CUDA C++ Programming Guide, binary compatibility).
+    """
+    wanted, there = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
+    if wanted[-1] in "af":
+        return wanted[:-1] == there
+    return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
+
+
+_STATUS = {
+    Stage.PREPARE: Status.LAUNCH_FAILED,
+    Stage.LAUNCH: Status.LAUNCH_FAILED,
+    Stage.CRASH: Status.LAUNCH_FAILED,
+    Stage.VERIFY: Status.VERIFICATION_FAILED,
+    Stage.TIMEOUT: Status.TIMED_OUT,
+}
+
+
+def measured(record: VariantRecord, result: JobResult) -> VariantRecord:
+    """The record with what became of its job on the GPU."""
+    failure = result.failure
+    return replace(
+        record,
+        status=_STATUS[failure.stage] if failure else Status.VERIFIED,
+        reason=failure.reason if failure else "",
+        verification=result.verification,
+        measurement=result.measurement,
+    )
+
+
+def left_out(result: JobResult) -> tuple[str, ...]:
+    """A sentence for each baseline that was asked for and is not there, or computes something else."""
+    timed = result.measurement
+    if timed is None:
+        return ()
+    named = {timed.baseline_name, *timed.others}
+    asked = [found for found in (result.baseline, *result.others) if found is not None]
+    return tuple(f"The baseline {one.name} was left out: {one.note}." for one in asked if one.name not in named)
+
+
+def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
+    """PTX and instruction mix of the baselines whose machine code is known: what a variant was compared with."""
+    files: dict[str, str | bytes] = {}
+    for found in (result.baseline, *result.others):
+        if found is not None and found.ptx:
+            files[f"{found.name}.ptx"] = found.ptx
+            with suppress(ReaderError):
+                mix = to_json(found.library, "ptx", module_mix(read_ptx(found.ptx, f"{found.name}.ptx")))
+                files[f"{found.name}.json"] = json.dumps(mix, indent=1) + "\n"
+    return files
+
+
+def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
+    """The files of a variant's folder."""
+    provenance: dict[str, object] = {
+        "variant": planned.variant,
+        "kernel": record.kernel,
+        "template": record.template,
+        "parameters": record.parameters,
+        "arch": record.arch,
+        "options": planned.request.options,
+        "entries": planned.launches.entries,
+        "lab": __version__,
+        "commit": environment.commit(),
+        "python": environment.python(),
+        "packages": environment.packages(),
+    }
+    if isinstance(outcome, BuildFailure):
+        texts: dict[str, str | bytes] = {"build.log": outcome.log or outcome.reason}
+        provenance |= {"command": outcome.command, "failure": outcome.reason}
+    else:
+        made = outcome.build
+        texts = {
+            "kernel.ptx": made.ptx,
+            "kernel.sass": outcome.disassembly.text,
+            "kernel.cubin": made.cubin,
+            "build.log": made.log,
+        }
+        provenance |= {
+            "toolchain": made.toolchain,
+            "version": made.version,
+            "command": made.command,
+            "disassembler": outcome.disassembly.version,
+            "sass_sha256": outcome.sass_sha256,
+            "cached": outcome.cached,
+        }
+    files: dict[str, str | bytes] = {"kernel.cu": planned.request.source, **texts}
+    provenance["sizes"] = {name: len(c if isinstance(c, bytes) else c.encode()) for name, c in files.items()}
+    return {**files, PROVENANCE: json.dumps(provenance, indent=1) + "\n"}
+
+
+def facts_of(
+    experiment: Experiment,
+    expansion: Expansion,
+    *,
+    command: str,
+    variants: int,
+    gpu: GpuDescription | None,
+    not_measured: str,
+) -> RunRecord:
+    """The run's own facts as they are known when it starts."""
+    looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
+    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    searched = None
+    if experiment.search and expansion.drawn is not None:
+        combinations = expansion.combinations // len(experiment.problems)
+        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
+    return RunRecord(
+        experiment=experiment.name,
+        question=experiment.question,
+        operator=experiment.operator.name,
+        problem=shared_fields(experiment),
+        source=experiment.text,
+        command=command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        lab_version=__version__,
+        commit=environment.commit(),
+        python=environment.python(),
+        packages=environment.packages(),
+        gpu=gpu,
+        not_measured=not_measured,
+        baseline="",
+        swept=experiment.swept,
+        variants=variants,
+        notes=notes,
+        problem_axes=experiment.problem_axes,
+        search=searched,
+    )
+
+
+def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
+    """The fields of the problem that are the same in all of the experiment's problems."""
+    first, *others = (problem.values for problem in experiment.problems)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def baseline_fact(found: BaselineResult) -> str:
+    """Name, library and kernel of a baseline."""
+    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
+    return f"{found.name} ({facts})" if facts else found.name
+
+
+def baseline_text(found: Mapping[str, str]) -> str:
+    """`baseline_fact` of each problem, by the problem's label, as one sentence; empty where there was none."""
+    texts: dict[str, list[str]] = {}
+    for label, fact in found.items():
+        texts.setdefault(fact, []).append(label)
+    if len(texts) < 2:  # noqa: PLR2004 - the same for all problems: no need to say for which
+        return next(iter(texts), "")
+    return "; ".join(f"{', '.join(labels)}: {text}" for text, labels in texts.items())
+
+
+def conditions_of(
+    experiment: Experiment, gpu: GpuDescription | None, *, emulated: bool, measured: bool
+) -> dict[str, object]:
+    """What decides a record besides its variant's id: records made under equal conditions are as good as new ones.
+
+    Which variants are profiled is none of it: a profile is added to a record that is there, and changes nothing in it.
+    """
+    source = experiment.operator_reference.rpartition(":")[0]
+    return {
+        "operator": experiment.operator_reference,
+        "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
+        "baselines": list(experiment.baselines),
+        "seed": experiment.seed,
+        "cache": experiment.cache,
+        "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
+        "number of emulations": experiment.emulate_at_most if emulated else None,
+        "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
+        "GPU of the predictions": experiment.gpu,
+        "search": experiment.text if experiment.search else None,
+        "lab": __version__,
+        "commit": environment.commit(),
+    }

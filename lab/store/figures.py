@@ -1,0 +1,216 @@
+"""Figures derived from one record: hot-loop counts, the response, shares of peak.
+
+The one place where the report decides *which* counts a figure is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from lab.emulator.results import MemoryCount
+from lab.isa.mix import Counts, KernelMix
+from lab.measured.timing import Kind, Merit
+from lab.store.model import RunRecord, Status, VariantRecord
+
+GLOBAL_LOADS: Final = ("global.load", "global.copy")
+GLOBAL: Final = (*GLOBAL_LOADS, "global.store", "global.atomic")
+SHARED: Final = ("shared.load", "shared.store", "shared.atomic", "shared.copy")
+"""Keys of `ExecutedCounts.memory`; the copies are the two sides of cp.async, which loads from global memory."""
+
+_NONE: Final = MemoryCount()
+
+
+def hot_counts(mix: KernelMix | None) -> Counts | None:
+    """Counts of the hot loop; of the whole kernel where it has no loop; None where nothing was read."""
+    if mix is None:
+        return None
+    loop = mix.hot_loop
+    return mix.counts if loop is None else loop.counts
+
+
+def fma_share(mix: KernelMix | None) -> float | None:
+    """Share of fma in the instructions of the hot loop, 0 to 1."""
+    counts = hot_counts(mix)
+    return None if counts is None else counts.fma_share
+
+
+def merit_of(records: Iterable[VariantRecord]) -> Merit:
+    """What throughput counts in a run: all of its records share the operator."""
+    return next((record.merit for record in records), Merit.TFLOPS)
+
+
+def predicted(record: VariantRecord) -> float | None:
+    """The predicted ceiling, the least bound, in the unit of the record's merit."""
+    ceiling = record.prediction.ceiling if record.prediction else None
+    return ceiling.rate if ceiling else None
+
+
+def measured(record: VariantRecord) -> float | None:
+    """Median throughput of a variant whose outputs were right, in the unit of its merit; a failed one has none."""
+    return None if record.status.failed else record.throughput
+
+
+def estimated(record: VariantRecord) -> float | None:
+    """Throughput by the model of the schedulers; None where it has none."""
+    return record.estimate.tflops if record.estimate is not None and record.merit is Merit.TFLOPS else None
+
+
+def peak(record: VariantRecord) -> float | None:
+    """The GPU's peak in the unit of the record's merit; None where it is not known."""
+    return (record.prediction.peak or None) if record.prediction else None
+
+
+def emulated_traffic(record: VariantRecord, *accesses: str) -> MemoryCount | None:
+    """Some kinds of memory access of the emulated variant, together; None where there was none."""
+    executed = record.emulation.executed if record.emulation else None
+    total = sum((executed.memory.get(access, _NONE) for access in accesses), _NONE) if executed else _NONE
+    return total if total.requests else None
+
+
+def emulated_sectors(record: VariantRecord) -> float | None:
+    """Mean of the sectors a request of global loads and of global stores, as `predicted_sectors` has it."""
+    counts = (emulated_traffic(record, *accesses) for accesses in (GLOBAL_LOADS, ("global.store",)))
+    found = [count.sectors_per_request for count in counts if count]
+    return sum(found) / len(found) if found else None
+
+
+def emulated_excess(record: VariantRecord) -> float | None:
+    """Bytes of the sectors that global accesses touch over the bytes that they ask for: 1 is perfectly coalesced."""
+    total = emulated_traffic(record, *GLOBAL)
+    return total.bytes_moved / total.bytes_used if total and total.bytes_used else None
+
+
+def emulated_conflicts(record: VariantRecord) -> float | None:
+    """Bank conflicts a request to shared memory, of every kind together."""
+    total = emulated_traffic(record, *SHARED)
+    return total.bank_conflicts / total.requests if total else None
+
+
+def predicted_sectors(record: VariantRecord) -> float | None:
+    """Mean of the sectors a request that the template predicts for its global loads and for its global stores."""
+    found = [cost for name, cost in record.accesses.items() if name.startswith("global.")]
+    return sum(found) / len(found) if found else None
+
+
+def predicted_accesses(record: VariantRecord) -> dict[str, tuple[float, float]]:
+    """Kind of access to what the template predicts of a request and what was counted on the CPU, where both are known.
+
+    Sectors of global memory, bank conflicts of shared memory.
+    """
+    found = {}
+    for name, predicted in record.accesses.items():
+        accesses = GLOBAL_LOADS if name == "global.load" else (name,)
+        if counted := emulated_traffic(record, *accesses):
+            per_request = counted.bank_conflicts / counted.requests
+            found[name] = predicted, counted.sectors_per_request if name.startswith("global.") else per_request
+    return found
+
+
+def shared_bytes(record: VariantRecord) -> int | None:
+    """Static and dynamic shared memory of a block, in bytes; of several launches the most."""
+    if record.build is None:
+        return None
+    if record.launch:
+        return record.build.resources.shared_bytes + record.launch.dynamic_shared_bytes
+    used = [(s.resources.shared_bytes if s.resources else 0) + s.launch.dynamic_shared_bytes for s in record.steps]
+    return max(used, default=record.build.resources.shared_bytes)
+
+
+class Basis(StrEnum):
+    """Where the figure comes from that variants are compared by."""
+
+    MEASURED = "measured"
+    ESTIMATE = "estimate"
+    CEILING = "ceiling"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the variants are ranked and compared by: one figure of one kind for the whole page.
+
+    Attributes:
+        basis: Measured where any variant was measured; else the estimate where all have one; else the ceiling.
+        column: Name of the column that holds it.
+        title: Axis title without the unit.
+        unit: What throughput counts.
+    """
+
+    basis: Basis
+    column: str
+    title: str
+    unit: Merit = Merit.TFLOPS
+
+    @property
+    def kind(self) -> Kind:
+        """Measured or predicted."""
+        return Kind.MEASURED if self.basis is Basis.MEASURED else Kind.PREDICTED
+
+    def of(self, record: VariantRecord) -> float | None:
+        """The response of one variant, in `unit`; None where it has none, failed or was pruned."""
+        if record.status.failed or record.status is Status.PRUNED:
+            return None
+        figure = {Basis.MEASURED: measured, Basis.ESTIMATE: estimated, Basis.CEILING: predicted}[self.basis]
+        return figure(record)
+
+    @property
+    def axis(self) -> str:
+        """Axis title with kind and unit."""
+        return f"{self.title} ({self.unit}, {self.kind})"
+
+
+def response_of(records: tuple[VariantRecord, ...]) -> Response:
+    """Measured throughput if any variant has one; else the estimate if all have one, else the ceiling.
+
+    Never a mixture: variants with different bases cannot be compared.
+    """
+    merit = merit_of(records)
+    if any(measured(record) is not None for record in records):
+        return Response(Basis.MEASURED, column_name("measured_tflops", merit), "throughput", merit)
+    ceiling = Response(Basis.CEILING, column_name("predicted_tflops", merit), "throughput ceiling", merit)
+    compared = [record for record in records if ceiling.of(record) is not None]
+    if compared and all(estimated(record) is not None for record in compared):
+        return Response(Basis.ESTIMATE, "estimated_tflops", "estimated throughput", merit)
+    return ceiling
+
+
+def column_name(name: str, merit: Merit) -> str:
+    """A throughput column's name where throughput counts `merit`: ``measured_tflops`` → ``measured_gb_s``."""
+    return name if merit is Merit.TFLOPS else name.replace("tflops", "gb_s")
+
+
+def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
+    """Records with a response, best first; equal ones stay in the experiment's order."""
+    having = [(value, record) for record in records if (value := response.of(record)) is not None]
+    return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
+
+
+def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, tuple[VariantRecord, ...]]:
+    """The records of each problem by its label, its name or ``m=2048 layout=nt``; one without a label for one problem.
+
+    Only variants of the same problem compete: each has its winner and its baseline.
+    """
+    groups: dict[str, list[VariantRecord]] = {}
+    for record in records:
+        held = {name: text(record.problem[name]) for name in run.problem_axes if name in record.problem}
+        label = " ".join(value if name == "name" else f"{name}={value}" for name, value in held.items())
+        groups.setdefault(label, []).append(record)
+    return {label: tuple(group) for label, group in groups.items()}
+
+
+def text(value: object) -> str:
+    """A value as experiment files write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def name_of(record: VariantRecord, *, without: str = "") -> str:
+    """How a sentence names a variant: kernel, then what tells it from its siblings, `without` a problem's label."""
+    label = record.label.removeprefix(without).strip()
+    return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.873 → `87.3 %`, with a space that does not break."""
+    return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"

@@ -1,0 +1,1 @@
+"""Kernel templates: front matter, rendering, launch geometry and arguments."""

@@ -1,0 +1,419 @@
+"""Kernel templates: Jinja over CUDA, with a declaration of their own at the top.
+
+A template begins with one Jinja comment that holds YAML, its front matter (`FrontMatter`): parameters with
+type, default, allowed values and meaning; what they must satisfy; the launch geometry; the arguments. Whoever
+adds a kernel writes that one file and no Python.
+
+Names known while a template is rendered: its parameters, its `derived` values, the problem's fields that are
+words or booleans (`dtype`, `layout`), `T` (the C type of `dtype`) and `element_bytes`. Numbers of the problem
+are launch arguments, so that one machine code serves every size; the geometry and the choice of the entry
+point may use them (`lab.templates.launches`). A word may be an object in the template: a parameter of type
+`mapping`, and a field of the problem that `fields` declares, as the indices of a contraction.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import Sandbox, Scalar, environment, evaluate, names_in
+from lab.operators import einsum
+from lab.templates.mapping.text import parse
+
+_OPEN, _CLOSE = "{#---", "---#}"
+C_TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+"""NumPy-style element types and what CUDA calls them."""
+
+ELEMENT_BYTES = {
+    "int32": 4,
+    "int64": 8,
+    "uint32": 4,
+    "uint64": 8,
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+}
+ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
+"""What an argument may be, besides `T` (the problem's dtype); with `*` behind it, a device pointer."""
+
+TENSOR_MAP = "tensor_map"
+"""An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Parameter(_Strict):
+    """One parameter of a template."""
+
+    type: Literal["int", "float", "bool", "str", "mapping"]
+    default: Scalar
+    help: str
+    values: list[Scalar] | None = None
+    min: float | None = None
+    max: float | None = None
+
+    def refuses(self, value: object) -> str | None:
+        """What would be accepted instead of `value`; None when it is fine."""
+        kind = {"int": int, "float": (int, float), "bool": bool, "str": str, "mapping": str}[self.type]
+        is_bool = isinstance(value, bool)
+        if not isinstance(value, kind) or (is_bool and self.type != "bool"):  # type: ignore[arg-type]
+            return f"{self.type}" + (f": {', '.join(map(str, self.values))}" if self.values else "")
+        if self.values is not None and value not in self.values:
+            return ", ".join(map(str, self.values))
+        low = -np.inf if self.min is None else self.min
+        high = np.inf if self.max is None else self.max
+        if self.type in ("int", "float") and not low <= value <= high:  # type: ignore[operator]
+            return f"{self.type} from {low} to {high}"
+        if self.type == "mapping":
+            return _mapping_refused(str(value))
+        return None
+
+    def value(self, given: Scalar) -> object:
+        """A given value as expressions and templates see it: a mapping is an object, all else is itself."""
+        return parse(str(given)) if self.type == "mapping" else given
+
+
+def _mapping_refused(text: str) -> str | None:
+    try:
+        parse(text)
+    except UserError as error:
+        accepted = error.accepted if isinstance(error.accepted, str) else ", ".join(map(str, error.accepted or ()))
+        return f"{accepted} ({error.message}, which has {error.found!r})"
+    return None
+
+
+class Requirement(_Strict):
+    """What parameters must satisfy together."""
+
+    that: str
+    because: str
+
+
+class Entry(_Strict):
+    """One of several entry points; the first whose `when` holds is launched."""
+
+    name: str
+    when: str | None = None
+
+
+class LaunchDeclaration(_Strict):
+    """One launch of a sequence; the `main` one does all of the problem's operations, what others do is overhead."""
+
+    entry: str
+    grid: list[str | int] = Field(min_length=1, max_length=3)
+    block: list[str | int] = Field(min_length=1, max_length=3)
+    arguments: dict[str, str]
+    shared_bytes: str | int = 0
+    bytes_moved: str | int | None = None
+    when: str | None = None
+    main: bool = False
+
+
+class WorkspaceDeclaration(_Strict):
+    """A scratch buffer on the device that launches of a sequence share."""
+
+    type: str
+    elements: str | int
+    zero: bool = False
+
+
+class TensorMapDeclaration(_Strict):
+    """A matrix in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
+
+    of: str
+    type: str = "T"
+    extents: list[str | int] = Field(min_length=2, max_length=2)
+    leading: str | int
+    box: list[str | int] = Field(min_length=2, max_length=2)
+
+
+class FrontMatter(_Strict):
+    """What a template declares about itself.
+
+    Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`). A name
+    among the arguments may be an expression in braces: the words of its value name one argument each. An argument of
+    type `tensor_map` is described by `tensor_maps`.
+    """
+
+    summary: str
+    operator: str
+    grid: list[str | int] | None = Field(None, min_length=1, max_length=3)
+    block: list[str | int] | None = Field(None, min_length=1, max_length=3)
+    arguments: dict[str, str] | None = None
+    launches: list[LaunchDeclaration] | None = Field(None, min_length=1)
+    workspace: dict[str, WorkspaceDeclaration] = Field(default_factory=dict)
+    tensor_maps: dict[str, TensorMapDeclaration] = Field(default_factory=dict)
+    idea: str = ""
+    entry: str | None = None
+    entries: list[Entry] | None = None
+    problem: dict[str, list[Scalar]] = Field(default_factory=dict)
+    fields: dict[str, Literal["einsum"]] = Field(default_factory=dict)
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+    derived: dict[str, str | int] = Field(default_factory=dict)
+    requires: list[Requirement] = Field(default_factory=list)
+    abbreviate: dict[str, str] = Field(default_factory=dict)
+    shared_bytes: str | int = 0
+    predicts: dict[Literal["global.load", "global.store", "shared.load", "shared.store"], str | float] = Field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template that was read and whose declaration was checked.
+
+    Attributes:
+        name: As an experiment refers to it: ``gemm/tiled.cu.j2``.
+        file: Where it was found.
+        declares: Its front matter.
+        document: The front matter with its lines, for errors.
+        roots: Folders that its includes are looked up in.
+    """
+
+    name: str
+    file: Path
+    declares: FrontMatter
+    document: yamlfile.Document
+    roots: tuple[Path, ...]
+
+    @property
+    def stem(self) -> str:
+        """``tiled`` of ``gemm/tiled.cu.j2``."""
+        return Path(self.name).name.split(".")[0]
+
+
+def search_path(beside: Path | None = None) -> tuple[Path, ...]:
+    """Where templates are looked for: beside the experiment, `./kernel_src`, then what comes with `lab`."""
+    package = Path(__file__).parents[1]
+    shipped = package / "kernel_src"
+    folders = [
+        *([beside] if beside else []),
+        Path("kernel_src"),
+        shipped if shipped.is_dir() else package.parent / "kernel_src",
+    ]
+    return tuple(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+def available(roots: Sequence[Path]) -> list[str]:
+    """Names of all templates under the kernel_src folders of a search path."""
+    return sorted(
+        {p.relative_to(root).as_posix() for root in roots if root.name == "kernel_src" for p in root.rglob("*.cu.j2")}
+    )
+
+
+def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key: str = "template") -> Template:
+    """Find and check a template.
+
+    Raises:
+        UserError: it is missing, or its front matter is wrong; the latter names the template's own line.
+    """
+    found = next((root / name for root in roots if (root / name).is_file()), None)
+    if found is None or Path(name).is_absolute() or ".." in Path(name).parts:
+        known = available(roots)
+        raise UserError(
+            "no such template",
+            at=at,
+            key=key,
+            found=name,
+            accepted=known or f"a file below {', '.join(map(str, roots))}",
+            suggestion=did_you_mean(name, known),
+        )
+    text = yamlfile.read_text(found)
+    start, end = text.find(_OPEN), text.find(_CLOSE)
+    if not text.lstrip().startswith(_OPEN) or end < 0:
+        raise UserError(
+            "the template has no front matter",
+            at=Location(found, 1),
+            accepted=f"a first line {_OPEN!r}, YAML, {_CLOSE!r}",
+        )
+    first_line = text.count("\n", 0, start) + 1
+    document = yamlfile.parse(text[start + len(_OPEN) : end], found, first_line=first_line)
+    template = Template(name, found, yamlfile.validate(FrontMatter, document), document, roots)
+    _check(template)
+    return template
+
+
+def complete(template: Template, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Given parameters with the defaults of the others, in declaration order."""
+    return {name: given.get(name, parameter.default) for name, parameter in template.declares.parameters.items()}
+
+
+def unmet(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Requirement | None:
+    """The first of the template's requirements that a point does not meet; None when all are met."""
+    names = {**problem, **compile_time_names(template, parameters, problem)}
+    for i, requirement in enumerate(template.declares.requires):
+        at = template.document.at("requires", i)
+        if not evaluate(requirement.that, names, at=at, key=f"requires[{i}]"):
+            return requirement
+    return None
+
+
+def unsupported(template: Template, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
+    """The first problem field whose value the template does not support, with those it does."""
+    for field, values in template.declares.problem.items():
+        if problem.get(field) not in values:
+            return field, values
+    return None
+
+
+def render(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
+    """CUDA source of one variant.
+
+    Raises:
+        UserError: a Jinja error, with the template's line.
+    """
+    names = compile_time_names(template, parameters, problem)
+    if template.declares.entry:
+        names["entry"] = template.declares.entry
+    try:
+        source = _jinja(template.roots).get_template(template.name).render(**names)
+    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, NameError) as error:
+        raise _render_error(error, template) from error
+    return source.lstrip("\n")
+
+
+def abbreviation(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
+    """A name that says a point's parameters in the template's own short form: ``MT128x64_DU16_GSU4_…``.
+
+    Returns:
+        Empty where the template declares none. A part whose value is the empty word is left out.
+
+    Raises:
+        UserError: an expression of `abbreviate` fails.
+    """
+    names, document = compile_time_names(template, parameters, problem), template.document
+    values = {
+        short: evaluate(text, names, at=document.at("abbreviate", short), key=f"abbreviate.{short}")
+        for short, text in template.declares.abbreviate.items()
+    }
+    return "_".join(f"{short}{value}" for short, value in values.items() if value != "")
+
+
+def expression_names(template: Template, parameters: Mapping[str, Scalar]) -> dict[str, object]:
+    """Parameters by name, as expressions and templates see them."""
+    declared = template.declares.parameters
+    return {name: declared[name].value(value) if name in declared else value for name, value in parameters.items()}
+
+
+def mappings(template: Template) -> tuple[str, ...]:
+    """Names of the parameters that are mappings."""
+    return tuple(name for name, parameter in template.declares.parameters.items() if parameter.type == "mapping")
+
+
+def compile_time_names(
+    template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]
+) -> dict[str, object]:
+    """What a template and its expressions may refer to before the sizes of the problem are known."""
+    names: dict[str, object] = {key: value for key, value in problem.items() if isinstance(value, str | bool)}
+    dtype = problem.get("dtype")
+    if dtype in C_TYPES:
+        names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
+    names |= {name: einsum.parse(str(problem[name])) for name in template.declares.fields if name in problem}
+    names |= expression_names(template, parameters)
+    for key, expression in template.declares.derived.items():
+        names[key] = evaluate(expression, names, at=template.document.at("derived", key), key=f"derived.{key}")
+    return names
+
+
+@cache
+def _jinja(roots: tuple[Path, ...]) -> Sandbox:
+    return environment(loader=FileSystemLoader([str(root) for root in roots]), trim_blocks=True, lstrip_blocks=True)
+
+
+def _render_error(error: Exception, template: Template) -> UserError:
+    if isinstance(error, TemplateSyntaxError):
+        return UserError(
+            f"template syntax: {error.message}", at=Location(error.filename or template.file, error.lineno)
+        )
+    if isinstance(error, TemplateNotFound):
+        return UserError(f"no such include: {error.name}", at=Location(template.file))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".j2")]
+    place = Location(frames[-1].filename, frames[-1].lineno) if frames else Location(template.file)
+    return UserError(f"the template fails: {error}", at=place)
+
+
+def _check(template: Template) -> None:
+    """What a schema cannot say about a front matter."""
+    declares, document = template.declares, template.document
+    _check_form(declares, document)
+    for name, parameter in declares.parameters.items():
+        at = document.at("parameters", name)
+        if not name.isidentifier():
+            raise UserError("a parameter's name is no identifier", at=at, key="parameters", found=name)
+        for value in [parameter.default, *(parameter.values or [])]:
+            accepted = parameter.refuses(value)
+            if accepted:
+                raise UserError("the declaration contradicts itself", at=at, key=name, found=value, accepted=accepted)
+    for name, kind in (declares.arguments or {}).items():
+        _check_argument(name, kind, declares, document, ("arguments", name))
+    for i, launch in enumerate(declares.launches or ()):
+        for name, kind in launch.arguments.items():
+            _check_argument(name, kind, declares, document, ("launches", i, "arguments", name))
+    for name, buffer in declares.workspace.items():
+        _check_type(buffer.type, document, ("workspace", name, "type"), pointers=False)
+    for name, tensor_map in declares.tensor_maps.items():
+        _check_type(tensor_map.type, document, ("tensor_maps", name, "type"), pointers=False)
+    for i, requirement in enumerate(declares.requires):
+        names_in(requirement.that, at=document.at("requires", i), key=f"requires[{i}]")
+
+
+def _check_form(declares: FrontMatter, document: yamlfile.Document) -> None:
+    """One launch or a sequence, never parts of both."""
+    single = ("entry", "entries", "grid", "block", "arguments")
+    if declares.launches is not None:
+        for key in single:
+            if getattr(declares, key) is not None:
+                raise UserError(
+                    "with the key launches, each launch has its own geometry",
+                    at=document.at(key),
+                    key=key,
+                    accepted="launches: a list of {entry, grid, block, shared_bytes, arguments, when}",
+                )
+        return
+    if (declares.entry is None) == (declares.entries is None):
+        raise UserError("one of the keys entry and entries is needed", at=document.at(), key="entry")
+    for key in single[2:]:
+        if getattr(declares, key) is None:
+            raise UserError(f"the key {key} is missing", at=document.at(), key=key, accepted="it, or launches")
+
+
+def _check_argument(
+    name: str, kind: str, declares: FrontMatter, document: yamlfile.Document, path: tuple[str | int, ...]
+) -> None:
+    if kind != TENSOR_MAP:
+        _check_type(kind, document, path, pointers=True)
+    elif name not in declares.tensor_maps:
+        raise UserError(
+            "nothing says what this tensor map is of",
+            at=document.at(*path),
+            key=yamlfile.dotted(path),
+            found=name,
+            accepted=list(declares.tensor_maps) or "a name of the key tensor_maps",
+            suggestion=did_you_mean(name, declares.tensor_maps),
+        )
+
+
+def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, ...], *, pointers: bool) -> None:
+    bare = kind.removesuffix("*").strip() if pointers else kind
+    if bare != "T" and bare not in ARGUMENT_TYPES:
+        raise UserError(
+            "unknown argument type" if pointers else "unknown element type",
+            at=document.at(*path),
+            key=yamlfile.dotted(path),
+            found=kind,
+            accepted=["T", *ARGUMENT_TYPES, *(["each also with * behind it", TENSOR_MAP] if pointers else [])],
+            suggestion=did_you_mean(bare, [*ARGUMENT_TYPES, *([TENSOR_MAP] if pointers else [])]),
+        )

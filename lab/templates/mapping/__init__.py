@@ -1,0 +1,6 @@
+"""Mappings: which thread touches which element of a tensor, written down, checked and turned into an index.
+
+``[2, 4] | [32, 8] => [i0, t0, i1, t1]`` reads: every thread has 2 x 4 local indices, there are 32 x 8 threads, and in
+the tensor local dimension 0 varies fastest, then thread dimension 0, and so on; low dimensions stand first everywhere.
+`lab.templates.mapping.text` has the whole notation and its shorthands.
+"""

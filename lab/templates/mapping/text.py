@@ -1,0 +1,245 @@
+"""The notation of mappings, read.
+
+::
+
+    [local dimensions] | [thread dimensions] => layout: [permutation], offset: elements
+
+Low dimensions stand first. A dimension is its size, or ``(size, extent)`` where it has an extent of its own in the
+tensor: a smaller one skips the indices or threads beyond it, a larger one skips data. The permutation names every
+dimension once, `i0`, `i1`, … local and `t0`, `t1`, … threads; a minus reverses one. `layout:` may be left out, and so
+may the offset, which is 0 then.
+
+Shorthands, with their defaults:
+
+``blocked(items=16, threads=256)``
+    A thread has consecutive elements: ``[items] | [threads] => [i0, t0]``.
+``cyclic(width=1, items=16, threads=256)``
+    A thread has `width` consecutive elements, then the next thread, and again from the first:
+    ``[width, items / width] | [threads] => [i0, t0, i1]``.
+``cyclic2d(width=(1, 1), items=(1, 4), threads=(32, 8))``
+    The same in two directions: ``[wx, ix / wx, wy, iy / wy] | [tx, ty] => [i0, t0, i1, i2, t1, i3]``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, NoReturn
+
+from lab.base.errors import UserError, did_you_mean
+from lab.templates.mapping.model import Dimension, ThreadMapping
+
+MOST: Final = 2**24
+"""Accesses, and elements of the tensor: a mapping describes a tile, and its map is held in memory."""
+
+_DIGITS = 9
+"""Digits of a number; longer ones are refused before they are converted."""
+
+_TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<word>[A-Za-z_]\w*)|(?P<sign>=>|[^\s\w]))")
+_EXAMPLE = "such as [4, 2] | [32] => [i0, t0, i1]"
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    column: int
+
+
+class _Reader:
+    """The tokens of one text, taken one by one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = list(_tokens(text))
+        self._at = 0
+
+    @property
+    def next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def refuse(self, message: str, accepted: str, token: _Token | None = None) -> NoReturn:
+        token = token or self.next
+        raise UserError(
+            f"the mapping is wrong at column {token.column}: {message}",
+            found=token.text or "the end of the text",
+            accepted=accepted,
+        )
+
+    def take(self) -> _Token:
+        token = self.next
+        self._at += token.kind != "end"
+        return token
+
+    def maybe(self, text: str) -> bool:
+        """Take this token if it is next."""
+        found = self.next.text == text
+        self._at += found
+        return found
+
+    def expect(self, text: str, why: str) -> None:
+        if not self.maybe(text):
+            self.refuse(why, repr(text))
+
+    def number(self, least: int, what: str) -> int:
+        token = self.take()
+        if token.kind != "number" or len(token.text) > _DIGITS or int(token.text) < least:
+            self.refuse(f"no {what}", f"an integer from {least} to {MOST}", token)
+        return int(token.text)
+
+
+@lru_cache(maxsize=256)
+def parse(text: str) -> ThreadMapping:
+    """Read a mapping or a shorthand.
+
+    Raises:
+        UserError: what was found, at which column, and what would be accepted.
+    """
+    reader = _Reader(text)
+    mapping = _shorthand(reader) if reader.next.kind == "word" else _mapping(reader)
+    if reader.next.kind != "end":
+        reader.refuse("something follows the mapping", "', offset: N' or the end of the text")
+    for what, count in (("accesses", mapping.items * mapping.threads), ("elements", mapping.offset + mapping.size)):
+        if count > MOST:
+            raise UserError(f"the mapping has {count} {what}", found=text, accepted=f"at most {MOST}")
+    return mapping
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    end = len(text.rstrip())
+    at = 0
+    while at < end:
+        found = _TOKEN.match(text, at)
+        assert found is not None  # noqa: S101 - the last alternative matches any sign
+        kind = found.lastgroup or ""
+        yield _Token(kind, found[kind], found.start(kind) + 1)
+        at = found.end()
+    yield _Token("end", "", end + 1)
+
+
+def _mapping(reader: _Reader) -> ThreadMapping:
+    local = _sizes(reader, "local")
+    reader.expect("|", "thread dimensions must follow")
+    threads = _sizes(reader, "thread")
+    reader.expect("=>", "the layout must follow")
+    if reader.maybe("layout"):
+        reader.expect(":", "the permutation must follow")
+    layout = _layout(reader, {"i": local, "t": threads})
+    if not reader.maybe(",") and reader.next.text != "offset":
+        return ThreadMapping(layout)
+    reader.expect("offset", "nothing else can follow the layout")
+    reader.expect(":", "the elements must follow")
+    return ThreadMapping(layout, reader.number(0, "offset"))
+
+
+def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
+    reader.expect("[", f"{what} dimensions in brackets must stand here, {_EXAMPLE}")
+    made: list[tuple[int, int]] = []
+    while not made or reader.maybe(","):
+        if reader.maybe("("):
+            size = reader.number(1, "size")
+            reader.expect(",", "a size and an extent in the tensor belong together")
+            made.append((size, reader.number(1, "extent")))
+            reader.expect(")", "a size and an extent belong in parentheses")
+        else:
+            size = reader.number(1, f"size of a {what} dimension")
+            made.append((size, size))
+    reader.expect("]", f"the {what} dimensions must end")
+    return made
+
+
+def _layout(reader: _Reader, sizes: dict[Literal["i", "t"], list[tuple[int, int]]]) -> tuple[Dimension, ...]:
+    known = {f"{kind}{n}": (kind, n, *size) for kind, of_kind in sizes.items() for n, size in enumerate(of_kind)}
+    reader.expect("[", "the permutation in brackets must stand here")
+    made: dict[str, Dimension] = {}
+    while not made or reader.maybe(","):
+        reversed_ = reader.maybe("-")
+        token = reader.take()
+        left = [name for name in known if name not in made]
+        if token.text in made:
+            reader.refuse(f"{token.text} stands in the layout twice", ", ".join(left) or "the end", token)
+        if token.text not in known:
+            reader.refuse("no such dimension", ", ".join(left) or "']'", token)
+        made[token.text] = Dimension(*known[token.text], reversed_)
+    closing = reader.next
+    reader.expect("]", "the layout must end")
+    left = [name for name in known if name not in made]
+    if left:
+        reader.refuse("the layout must name every dimension once", f"also {', '.join(left)}", closing)
+    return tuple(made.values())
+
+
+# ---- shorthands
+
+
+Value = int | tuple[int, int]
+
+
+def _shorthand(reader: _Reader) -> ThreadMapping:
+    token = reader.take()
+    if token.text not in _SHORTHANDS:
+        near = did_you_mean(token.text, _SHORTHANDS)
+        reader.refuse(
+            f"no such shorthand{f', {near}' if near else ''}", f"{', '.join(_SHORTHANDS)}; or {_EXAMPLE}", token
+        )
+    make, defaults = _SHORTHANDS[token.text]
+    values = dict(defaults)
+    if reader.maybe("(") and not reader.maybe(")"):
+        _arguments(reader, values)
+        reader.expect(")", "the shorthand must end")
+    for name, width, items in _pairs(values):
+        if items % width:
+            reader.refuse(
+                f"{items} {name} are no whole number of widths of {width}", "a width that divides items", token
+            )
+    return parse(make(values))
+
+
+def _arguments(reader: _Reader, values: dict[str, Value]) -> None:
+    given: set[str] = set()
+    while not given or reader.maybe(","):
+        token = reader.take()
+        if token.text not in values or token.text in given:
+            reader.refuse("no such argument, or one given twice", ", ".join(n for n in values if n not in given), token)
+        given.add(token.text)
+        reader.expect("=", "a value must follow")
+        if isinstance(values[token.text], int):
+            values[token.text] = reader.number(1, token.text)
+        else:
+            reader.expect("(", f"{token.text} has a value for each direction, such as (4, 1)")
+            low = reader.number(1, token.text)
+            reader.expect(",", f"{token.text} has two values")
+            values[token.text] = low, reader.number(1, token.text)
+            reader.expect(")", f"{token.text} has two values")
+
+
+def _both(value: Value) -> tuple[int, int]:
+    return (value, 1) if isinstance(value, int) else value
+
+
+def _pairs(values: dict[str, Value]) -> Iterator[tuple[str, int, int]]:
+    for width, items in zip(_both(values.get("width", 1)), _both(values["items"]), strict=True):
+        yield "items", width, items
+
+
+def _blocked(values: dict[str, Value]) -> str:
+    return f"[{values['items']}] | [{values['threads']}] => [i0, t0]"
+
+
+def _cyclic(values: dict[str, Value]) -> str:
+    width, items = _both(values["width"])[0], _both(values["items"])[0]
+    return f"[{width}, {items // width}] | [{values['threads']}] => [i0, t0, i1]"
+
+
+def _cyclic2d(values: dict[str, Value]) -> str:
+    (wx, wy), (ix, iy), (tx, ty) = (_both(values[name]) for name in ("width", "items", "threads"))
+    return f"[{wx}, {ix // wx}, {wy}, {iy // wy}] | [{tx}, {ty}] => [i0, t0, i1, i2, t1, i3]"
+
+
+_SHORTHANDS: Final[dict[str, tuple[Callable[[dict[str, Value]], str], dict[str, Value]]]] = {
+    "blocked": (_blocked, {"items": 16, "threads": 256}),
+    "cyclic": (_cyclic, {"width": 1, "items": 16, "threads": 256}),
+    "cyclic2d": (_cyclic2d, {"width": (1, 1), "items": (1, 4), "threads": (32, 8)}),
+}

@@ -1,0 +1,1 @@
+"""Cubins: their ELF image, line table, resource usage, and several merged into one."""

@@ -1,0 +1,1 @@
+"""nvdisasm: its calls, its listings and the checks on them."""

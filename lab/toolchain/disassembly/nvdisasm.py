@@ -1,0 +1,155 @@
+"""nvdisasm: cubins in, their machine code as listings and as JSON out.
+
+A call takes about 0.35 s of processor time before it reads a cubin, to set up the decoder of one architecture, and
+some 0.05 s for each cubin. So one call reads several (`lab.toolchain.cubin.merge`) and lists live registers with the
+code (without them where nvdisasm refuses them); the JSON is made from the listing
+(`lab.toolchain.disassembly.sass_json`), and `lab.toolchain.cache` spares most calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lab.base.errors import CompileError, MissingToolError
+from lab.toolchain import locate
+from lab.toolchain.base import Disassembly, first_error
+from lab.toolchain.cubin.lines import LineTable, line_table
+from lab.toolchain.cubin.merge import Part, merge, part, split
+from lab.toolchain.disassembly.check import is_listing_of
+from lab.toolchain.disassembly.layout import laid_out
+from lab.toolchain.disassembly.sass_json import sass_json
+
+INSTALL = "python -m pip install nvidia-cuda-nvdisasm"
+TIMEOUT_S = 120.0
+
+_LISTING = ("--print-code",)
+_CALL = " CALL."
+_LIVE = ("--print-life-ranges", "--life-range-mode", "count")
+
+
+def disassembler_version() -> str:
+    """Version of the disassembler that `disassemble` uses, `13.5.37`.
+
+    Raises:
+        MissingToolError: there is none.
+    """
+    return _find()[1]
+
+
+def disassemble(cubin: bytes) -> Disassembly:
+    """Disassemble.
+
+    Raises:
+        CompileError: nvdisasm refuses the image, or does not finish within `TIMEOUT_S`.
+        MissingToolError: there is no nvdisasm.
+    """
+    tool, version = _find()
+    return _disassembly(cubin, _listing(tool, cubin), version)
+
+
+def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]:
+    """Disassemble several with as few calls as possible; each fares as it does by itself.
+
+    Returns:
+        In their order; in place of one that `disassemble` raises an error for, that error.
+
+    Raises:
+        MissingToolError: there is no nvdisasm.
+    """
+    tool, version = _find()
+    together: dict[int, str] = {}
+    for alike in _mergeable(cubins):
+        together |= _listings_together(tool, cubins, alike)
+    made: list[Disassembly | CompileError] = []
+    for place, cubin in enumerate(cubins):
+        try:
+            listing = together[place] if place in together else _listing(tool, cubin)
+            made.append(_disassembly(cubin, listing, version))
+        except CompileError as error:
+            made.append(error)
+    return made
+
+
+@functools.cache  # asked for every variant
+def _find() -> tuple[Path, str]:
+    tool = locate.tool("nvdisasm")
+    if tool is None:
+        raise MissingToolError(f"there is no nvdisasm; install it: {INSTALL}")
+    version = locate.tool_version(tool)
+    if version is None:
+        raise MissingToolError(f"nvdisasm does not run; install it again: {INSTALL}")
+    return tool, version
+
+
+def _disassembly(cubin: bytes, listing: str, version: str) -> Disassembly:
+    try:
+        table = line_table(cubin)
+    except ValueError:  # nvdisasm could read the image: what fails is an extra
+        table = LineTable()
+    return Disassembly(json=sass_json(listing, table, version), text=listing, version=version)
+
+
+def _listing(tool: Path, cubin: bytes) -> str:
+    try:
+        text = _run(tool, (*_LISTING, *_LIVE), cubin)
+    except CompileError:
+        # nvdisasm 13.0 refuses live registers of kernels with all 255 registers: "Invalid register count"
+        text = _run(tool, _LISTING, cubin)
+    return laid_out(_decoded(text))
+
+
+def _mergeable(cubins: Sequence[bytes]) -> Iterator[dict[int, Part]]:
+    """Two or more cubins, by their places, that one image can hold."""
+    kinds: dict[tuple[object, ...], dict[int, Part]] = {}
+    for place, cubin in enumerate(cubins if len(cubins) > 1 else ()):
+        try:
+            one = part(cubin)
+        except ValueError:
+            continue  # it holds something that is not understood well enough, and is disassembled by itself
+        kinds.setdefault(one.kind, {})[place] = one
+    yield from (alike for alike in kinds.values() if len(alike) > 1)
+
+
+def _listings_together(tool: Path, cubins: Sequence[bytes], alike: dict[int, Part]) -> dict[int, str]:
+    """The listings of cubins from one call, by their places; those that are missing need a call of their own.
+
+    nvdisasm refuses the whole image for one cubin that it refuses. A listing whose registers or numbers of instructions
+    are not those of the cubin's machine code is not taken, whatever the names in it say; nor one with calls through
+    pointers, where live registers depend on all kernels of the image.
+    """
+    try:
+        merged = merge(tuple(alike.values()))
+        parts = split(_run(tool, (*_LISTING, *_LIVE), merged.image), merged)
+    except (ValueError, CompileError):
+        return {}
+    listings = {place: laid_out(_decoded(text)) for place, text in zip(alike, parts, strict=True)}
+    return {
+        place: listing
+        for place, listing in listings.items()
+        if _CALL not in listing and is_listing_of(listing, cubins[place])
+    }
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace").replace("\r\n", "\n")
+
+
+def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="lab-nvdisasm-") as folder:
+        image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input: no pipe
+        image.write_bytes(cubin)
+        command = " ".join(["nvdisasm", *options, image.name])
+        try:
+            run = subprocess.run([tool, *options, image], capture_output=True, timeout=TIMEOUT_S, check=False)
+        except OSError as error:
+            raise MissingToolError(f"nvdisasm cannot be run ({error}); install it: {INSTALL}") from error
+        except subprocess.TimeoutExpired as error:
+            raise CompileError(f"nvdisasm did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
+        log = _decoded(run.stderr).replace(str(image), image.name)
+        if run.returncode != 0 or not run.stdout:
+            raise CompileError(f"nvdisasm refuses this cubin: {first_error(log)}", log, command)
+        return run.stdout

@@ -1,0 +1,1 @@
+"""NVRTC: the compiler that needs no toolkit."""

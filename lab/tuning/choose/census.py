@@ -1,0 +1,28 @@
+"""A kernel's main loop by kind of instruction, as the Tensile paper counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lab.isa.mix import KernelMix
+from lab.isa.model import InstructionClass as C
+from lab.store.tuning_model import Census
+
+_KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "fma": frozenset({C.FMA, C.MMA}),
+    "control": frozenset({C.BRANCH, C.BARRIER, C.OTHER}),
+    "global_memory": frozenset({C.LD_GLOBAL, C.ST_GLOBAL, C.CP_ASYNC, C.BULK_COPY, C.ATOMIC, C.LD_LOCAL, C.ST_LOCAL}),
+    "shared_memory": frozenset({C.LD_SHARED, C.ST_SHARED}),
+}
+"""What is in none of them is vector work: NVIDIA's SMs issue integers, moves and comparisons in the fma's slots. AMD's
+scalar instructions, which control the paper's loops, have their counterpart in branches and barriers."""
+
+
+def census(mix: KernelMix) -> Census | None:
+    """Count; None of a kernel without a loop that multiplies."""
+    hot = mix.hot_loop
+    if hot is None or not hot.counts.fma:
+        return None
+    counted = {kind: sum(hot.counts.by_class.get(cls, 0) for cls in classes) for kind, classes in _KINDS.items()}
+    return Census(entry=mix.name, vector=hot.counts.instructions - sum(counted.values()), **counted)

@@ -1,0 +1,253 @@
+"""Steps 1 to 6 of the protocol: from a group's parameters to the kernels that step 7 times at all sizes.
+
+Nothing here runs: whoever calls passes a function that times kernels at sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar, evaluate
+from lab.base.sizes import Size
+from lab.store.tuning_model import Row, Step, Timed
+from lab.templates import front_matter
+from lab.tuning.file import names
+from lab.tuning.file.load import Benchmark, Group, Option
+
+Times = Mapping[str, Mapping[Size, Timed]]
+"""By the kernel's name and the size."""
+
+TITLES = (
+    "InitialSolutionParameters",
+    "BenchmarkCommonParameters",
+    "ForkParameters",
+    "BenchmarkForkParameters",
+    "JoinParameters",
+    "BenchmarkJoinParameters",
+    "BenchmarkFinalParameters",
+)
+"""Of the steps, as Tensile calls them."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel with all of its parameters.
+
+    Attributes:
+        group: Its group.
+        name: Its abbreviation.
+        parameters: All of the template's.
+        given: What the steps have determined so far, from which further steps go on.
+    """
+
+    group: Group
+    name: str
+    parameters: Mapping[str, Scalar]
+    given: names.Given
+
+
+Bench = Callable[[Sequence[Candidate], Sequence[Size]], Times]
+"""Times every kernel at every size; what fails or is left out has no time."""
+
+
+@dataclass
+class _Walk:
+    """One group on its way through the steps."""
+
+    group: Group
+    bench: Bench
+    steps: list[Step] = field(default_factory=list)
+
+    def note(
+        self,
+        number: int,
+        text: str,
+        rows: Iterable[Row] = (),
+        sizes: Sequence[Size] = (),
+        excluded: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write a step down."""
+        title = TITLES[number - 1]
+        step = Step(self.group.name, number, title, text, tuple(sizes), tuple(rows), dict(excluded or {}))
+        self.steps.append(step)
+
+
+def select(group: Group, bench: Bench) -> tuple[tuple[Candidate, ...], tuple[Step, ...]]:
+    """Walk a group's steps 1 to 6.
+
+    Args:
+        group: The group.
+        bench: Times kernels.
+
+    Returns:
+        The kernels for step 7, each once, and what every step did.
+
+    Raises:
+        UserError: no kernel is left.
+    """
+    walk = _Walk(group, bench)
+    given = dict(group.initial)
+    walk.note(1, _values_in_words(given) or "The template's defaults hold.")
+    given = _common(walk, given)
+    forks = _fork(walk, given)
+    forks = _each(walk, 4, group.fork_benchmark, forks)
+    forks = _join(walk, forks)
+    forks = _each(walk, 6, group.join_benchmark, forks)
+    return tuple({one.name: one for one in forks}.values()), tuple(walk.steps)
+
+
+def candidate(group: Group, given: names.Given) -> Candidate | str:
+    """The kernel that parameters describe; or why there is none."""
+    parameters = names.completed(group.template, given)
+    if isinstance(parameters, str):
+        return parameters
+    problem = group.type.problem((1, 1, 1))
+    words = {key: value for key, value in problem.items() if isinstance(value, str)}
+    known = front_matter.compile_time_names(group.template, parameters, words)
+    for text, at in group.constraints:
+        if not evaluate(text, known, at=at, key="constraints"):
+            return text
+    requirement = front_matter.unmet(group.template, parameters, problem)
+    if requirement:
+        return f"{requirement.that} ({requirement.because})"
+    return Candidate(group, names.short(group.template, parameters, words), parameters, dict(given))
+
+
+def score(times: Mapping[Size, Timed], sizes: Sequence[Size]) -> float | None:
+    """Geometric mean of a kernel's times over the sizes, ms; None where one is missing."""
+    found = [times[size].ms if size in times else None for size in sizes]
+    if not found or any(ms is None for ms in found):
+        return None
+    return math.exp(sum(math.log(ms) for ms in found if ms) / len(found))
+
+
+def _common(walk: _Walk, given: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Step 2: one combination for all."""
+    step = walk.group.common
+    if step is None:
+        walk.note(2, "Empty.")
+        return given
+    made, excluded = _made(walk.group, [(given, option, "") for option in step.options])
+    rows = _timed(walk, made, step.sizes.all)
+    best = _best(rows)
+    walk.note(
+        2, "Every combination is timed; the fastest is determined.", _marked(rows, best), step.sizes.all, excluded
+    )
+    winner = next((one for one, _, row in rows if (row.name, row.competes) in best), None)
+    if winner is None:
+        raise _nothing_left(walk, 2, excluded)
+    return dict(winner.given)
+
+
+def _fork(walk: _Walk, given: dict[str, Scalar]) -> list[Candidate]:
+    """Step 3: every combination lives on."""
+    made, excluded = _made(walk.group, [(given, option, "") for option in walk.group.fork])
+    if not made:
+        raise _nothing_left(walk, 3, excluded)
+    text = f"{len(made)} kernels." if walk.group.fork != (Option({}, {}),) else "Empty."
+    rows = [Row(one.name, option.values, None, "", wins=True) for one, option, _ in made]
+    walk.note(3, text, rows if len(rows) > 1 else (), excluded=excluded)
+    return [one for one, _, _ in made]
+
+
+def _each(walk: _Walk, number: int, step: Benchmark | None, forks: list[Candidate]) -> list[Candidate]:
+    """Step 4 or 6: the fastest combination of each kernel."""
+    if step is None:
+        walk.note(number, "Empty.")
+        return forks
+    made, excluded = _made(walk.group, [(fork.given, option, fork.name) for fork in forks for option in step.options])
+    rows = _timed(walk, made, step.sizes.all)
+    best = _best(rows)
+    text = f"The fastest combination of each of {len(forks)} kernels is kept."
+    walk.note(number, text, _marked(rows, best), step.sizes.all, excluded)
+    kept = [one for one, _, row in rows if (row.name, row.competes) in best]
+    if not kept:
+        raise _nothing_left(walk, number, excluded)
+    return kept
+
+
+def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
+    """Step 5: of the kernels equal in the joined parameters only the fastest is kept."""
+    step = walk.group.join
+    if step is None:
+        walk.note(5, "Empty.")
+        return forks
+    made = []
+    for one in forks:
+        known = front_matter.compile_time_names(walk.group.template, one.parameters, walk.group.type.problem((1, 1, 1)))
+        values = {name: names.joined(name, known) or "" for name in step.by}
+        made.append((one, Option({}, values), " ".join(values.values())))
+    rows = _timed(walk, made, step.sizes.all)
+    best = _best(rows)
+    text = f"Of the kernels equal in {', '.join(step.by)} the fastest is kept: {len(best)} of {len(forks)}."
+    walk.note(5, text, _marked(rows, best), step.sizes.all)
+    kept = [one for one, _, row in rows if (row.name, row.competes) in best]
+    if not kept:
+        raise _nothing_left(walk, 5, {})
+    return kept
+
+
+_Made = tuple[Candidate, Option, str]
+
+
+def _made(group: Group, wanted: Iterable[tuple[names.Given, Option, str]]) -> tuple[list[_Made], dict[str, int]]:
+    """The kernels of some combinations, each once, and why the others are none."""
+    found: dict[tuple[str, str], _Made] = {}
+    excluded: Counter[str] = Counter()
+    for given, option, competes in wanted:
+        one = candidate(group, names.merged(given, option.given))
+        if isinstance(one, str):
+            excluded[one] += 1
+        else:
+            found.setdefault((one.name, competes), (one, option, competes))
+    return list(found.values()), dict(excluded)
+
+
+def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tuple[Candidate, Option, Row]]:
+    """Rows with their times; no row wins yet."""
+    times = walk.bench([one for one, _, _ in made], sizes)
+    rows = []
+    for one, option, competes in made:
+        own = times.get(one.name, {})
+        failure = next((timed.failure for timed in own.values() if timed.failure), "")
+        rows.append(
+            (one, option, Row(one.name, option.values, score(own, sizes), competes, wins=False, failure=failure))
+        )
+    return rows
+
+
+def _best(rows: Sequence[tuple[Candidate, Option, Row]]) -> set[tuple[str, str]]:
+    """The fastest of those that compete with each other: its name, and for what."""
+    best: dict[str, Row] = {}
+    for _, _, row in rows:
+        if row.ms is not None and (row.competes not in best or row.ms < (best[row.competes].ms or 0)):
+            best[row.competes] = row
+    return {(row.name, row.competes) for row in best.values()}
+
+
+def _marked(rows: Sequence[tuple[Candidate, Option, Row]], best: set[tuple[str, str]]) -> list[Row]:
+    return [
+        Row(r.name, r.values, r.ms, r.competes, wins=(r.name, r.competes) in best, failure=r.failure)
+        for _, _, r in rows
+    ]
+
+
+def _values_in_words(given: names.Given) -> str:
+    return ", ".join(f"{name} {names.shown(name, value)}" for name, value in given.items())
+
+
+def _nothing_left(walk: _Walk, number: int, excluded: Mapping[str, int]) -> UserError:
+    rows = walk.steps[-1].rows if walk.steps else ()
+    failures = Counter(row.failure for row in rows if row.failure).most_common(2)
+    blame = "; ".join(f"{reason}: {count}" for reason, count in [*excluded.items(), *failures])
+    at: Location = walk.group.constraints[0][1] if walk.group.constraints else Location(walk.group.template.file)
+    return UserError(
+        f"no kernel of the group {walk.group.name!r} is left after step {number}, {TITLES[number - 1]}",
+        at=at,
+        found=blame or "no combination",
+        accepted="at least one combination that every constraint and requirement allows, and that runs",
+    )

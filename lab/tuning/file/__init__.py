@@ -1,0 +1,1 @@
+"""A tuning file: schema, checks, sizes, and the names that Tensile gives parameters."""

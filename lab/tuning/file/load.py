@@ -1,0 +1,350 @@
+"""From a tuning file to a checked `Tuning`: every name, value and size in it is known to be good."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar, names_in
+from lab.base.yamlfile import Document, Key
+from lab.store.tuning_model import ProblemType
+from lab.templates import front_matter
+from lab.templates.front_matter import Template
+from lab.tuning.file import names
+from lab.tuning.file.schema import (
+    BenchmarkModel,
+    GroupModel,
+    HalvingModel,
+    LibraryModel,
+    ProblemModel,
+    TimingModel,
+    TuningFile,
+)
+from lab.tuning.file.sizes import Sizes, read
+
+_MOST_COMBINATIONS = 200_000
+
+
+@dataclass(frozen=True)
+class Option:
+    """One combination of some parameters.
+
+    Attributes:
+        given: What it sets.
+        values: The same as the file names it, for tables.
+    """
+
+    given: names.Given
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Step 2, 4 or 6.
+
+    Attributes:
+        options: Every combination of its parameters.
+        sizes: What it is timed at.
+    """
+
+    options: tuple[Option, ...]
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Join:
+    """Step 5.
+
+    Attributes:
+        by: Names of parameters or derived values.
+        sizes: What decides.
+    """
+
+    by: tuple[str, ...]
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels and the steps that choose among them.
+
+    Attributes:
+        name: Its name.
+        template: The template of all of its kernels.
+        type: The problem type.
+        constraints: Expressions with where they stand.
+        initial: Step 1.
+        common: Step 2, or None.
+        fork: Step 3: every combination; one empty option where the step is empty.
+        fork_benchmark: Step 4, or None.
+        join: Step 5, or None.
+        join_benchmark: Step 6, or None.
+        final: Step 7.
+        single: The kernel that size-tuned ones are held against, or None.
+    """
+
+    name: str
+    template: Template
+    type: ProblemType
+    constraints: tuple[tuple[str, Location], ...]
+    initial: names.Given
+    common: Benchmark | None
+    fork: tuple[Option, ...]
+    fork_benchmark: Benchmark | None
+    join: Join | None
+    join_benchmark: Benchmark | None
+    final: Sizes
+    single: names.Given | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A checked tuning file.
+
+    Attributes:
+        name: The file's stem.
+        file: The file.
+        text: Its text.
+        question: What it asks.
+        groups: In file order.
+        arch: Architecture, `native` unresolved.
+        toolchain: Name, `auto` unresolved.
+        gpu: The GPU to predict for, or None.
+        baselines: Names.
+        seed: Of the inputs and the held-out sizes.
+        halving: What step 7 may leave out; None for nothing.
+        timing: How points are timed.
+        library: What is written; None for nothing.
+    """
+
+    name: str
+    file: Path
+    text: str
+    question: str
+    groups: tuple[Group, ...]
+    arch: str
+    toolchain: str
+    gpu: str | None
+    baselines: tuple[str, ...]
+    seed: int
+    halving: HalvingModel | None
+    timing: TimingModel
+    library: LibraryModel | None
+
+    @property
+    def types(self) -> tuple[ProblemType, ...]:
+        """Problem types, each once."""
+        return tuple(dict.fromkeys(group.type for group in self.groups))
+
+
+def load(file: Path) -> Tuning:
+    """Read and check a tuning file.
+
+    Raises:
+        UserError: anything that is wrong with it or with a template it names, with file and line.
+    """
+    return from_text(yamlfile.read_text(file), file)
+
+
+def from_text(text: str, file: Path) -> Tuning:
+    """Check a tuning file that was read already; `file` names it and anchors relative paths."""
+    document = yamlfile.parse(text, file)
+    raw = yamlfile.validate(TuningFile, document)
+    groups = tuple(_group(i, raw, document) for i in range(len(raw.groups)))
+    seen: set[tuple[str, ProblemType]] = set()
+    for i, group in enumerate(groups):
+        if (group.name, group.type) in seen:
+            accepted = "a name of its own for each problem type"
+            at = document.at("groups", i, "name")
+            raise UserError(
+                "two groups have one name", at=at, key=f"groups[{i}].name", found=group.name, accepted=accepted
+            )
+        seen.add((group.name, group.type))
+    return Tuning(
+        name=file.name.split(".")[0] or "tuning",
+        file=file,
+        text=document.text,
+        question=raw.question.strip(),
+        groups=groups,
+        arch=raw.arch,
+        toolchain=raw.toolchain,
+        gpu=raw.gpu,
+        baselines=tuple(dict.fromkeys(raw.baselines)),
+        seed=raw.seed,
+        halving=raw.halving,
+        timing=raw.timing,
+        library=raw.library,
+    )
+
+
+def problem_type(model: ProblemModel, document: Document, place: Key) -> ProblemType:
+    """What Tensile's index assignments mean for a product of two matrices.
+
+    C's indices are 0 (rows) and 1 (columns), 2 is summed over; the first index of a matrix is the contiguous one.
+
+    Raises:
+        UserError: a batch, or no product of two matrices.
+    """
+    if model.NumIndicesC != 2 or len(model.IndexAssignmentsA) > 2 or len(model.IndexAssignmentsB) > 2:  # noqa: PLR2004
+        raise UserError(
+            "only products of two matrices are tuned, without batch indices",
+            at=document.at(*place, "NumIndicesC"),
+            key=yamlfile.dotted((*place, "NumIndicesC")),
+            found=f"NumIndicesC {model.NumIndicesC}, A {model.IndexAssignmentsA}, B {model.IndexAssignmentsB}",
+            accepted="NumIndicesC: 2, with two indices each of A and B",
+        )
+    letters = ""
+    for side, given, layouts in (
+        ("A", model.IndexAssignmentsA, {(0, 2): "n", (2, 0): "t"}),
+        ("B", model.IndexAssignmentsB, {(2, 1): "n", (1, 2): "t"}),
+    ):
+        key = f"IndexAssignments{side}"
+        letter = layouts.get((given[0], given[-1]))
+        if letter is None:
+            accepted = " or ".join(f"{list(indices)} ({letter})" for indices, letter in layouts.items())
+            at = document.at(*place, key)
+            raise UserError("not a matrix of the product", at=at, key=key, found=given, accepted=accepted)
+        letters += letter
+    return ProblemType("float32", letters)
+
+
+def _group(i: int, raw: TuningFile, document: Document) -> Group:
+    model, place = raw.groups[i], ("groups", i)
+    template = front_matter.load(
+        model.template,
+        front_matter.search_path(Path(document.file).parent),
+        at=document.at(*place, "template"),
+        key=yamlfile.dotted((*place, "template")),
+    )
+    where: Key = (*place, "problem") if model.problem else ("problem",)
+    kind = problem_type(model.problem or raw.problem, document, where)
+    refused = front_matter.unsupported(template, kind.problem((1, 1, 1)))
+    if template.declares.operator != "gemm" or refused:
+        accepted = f"a template for {kind.dtype}, layout {kind.layout}, of the operator gemm"
+        at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
+        raise UserError("the template does not compute this", at=at, key=key, found=model.template, accepted=accepted)
+    reader = _Reader(model, template, kind, document, place)
+    final = read(model.BenchmarkFinalParameters, kind.layout, document, (*place, "BenchmarkFinalParameters"))
+    if not final.all:
+        at = document.at(*place, "BenchmarkFinalParameters")
+        raise UserError("no size of this layout is left", at=at, key=f"groups[{i}].BenchmarkFinalParameters")
+    return Group(
+        name=model.name,
+        template=template,
+        type=kind,
+        constraints=reader.constraints(),
+        initial=reader.fixed("InitialSolutionParameters", model.InitialSolutionParameters),
+        common=reader.benchmark("BenchmarkCommonParameters", model.BenchmarkCommonParameters),
+        fork=reader.options(("ForkParameters",), model.ForkParameters),
+        fork_benchmark=reader.benchmark("BenchmarkForkParameters", model.BenchmarkForkParameters),
+        join=reader.join(),
+        join_benchmark=reader.benchmark("BenchmarkJoinParameters", model.BenchmarkJoinParameters),
+        final=final,
+        single=None if model.single_tuned is None else reader.fixed("single_tuned", model.single_tuned),
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """One group of the file while it is read."""
+
+    model: GroupModel
+    template: Template
+    type: ProblemType
+    document: Document
+    place: tuple[str, int]
+
+    def fixed(self, step: str, given: Mapping[str, object]) -> dict[str, Scalar]:
+        """Values that hold: one each."""
+        found: dict[str, Scalar] = {}
+        for name, value in given.items():
+            path = (*self.place, step, name)
+            more = names.assigned(self.template, name, value, self.document.at(*path), yamlfile.dotted(path))
+            found = names.merged(found, more)
+        return found
+
+    def options(self, step: Key, given: Mapping[str, object]) -> tuple[Option, ...]:
+        """Every combination of lists of values, the last varying fastest."""
+        axes = [list(self._axis((*self.place, *step, name), name, values)) for name, values in given.items()]
+        count = 1
+        for axis in axes:
+            count *= len(axis)
+        if count > _MOST_COMBINATIONS:
+            path = (*self.place, *step)
+            accepted = f"at most {_MOST_COMBINATIONS}"
+            at = self.document.at(*path)
+            raise UserError("too many combinations", at=at, key=yamlfile.dotted(path), found=count, accepted=accepted)
+        made = []
+        for combination in itertools.product(*axes):
+            merged: dict[str, Scalar] = {}
+            shown: dict[str, str] = {}
+            for sets, name, value in combination:
+                merged, shown = names.merged(merged, sets), {**shown, name: names.shown(name, value)}
+            made.append(Option(merged, shown))
+        return tuple(made)
+
+    def _axis(self, path: Key, name: str, values: object) -> Iterator[tuple[dict[str, Scalar], str, object]]:
+        at, key = self.document.at(*path), yamlfile.dotted(path)
+        if not isinstance(values, list) or not values:
+            accepted = "a list of values, be it of one"
+            raise UserError("not a list", at=at, key=key, found=values, accepted=accepted)
+        for value in values:
+            yield names.assigned(self.template, name, value, at, key), name, value
+
+    def benchmark(self, step: str, model: BenchmarkModel | None) -> Benchmark | None:
+        """Step 2, 4 or 6."""
+        if model is None:
+            return None
+        return Benchmark(self.options((step, "parameters"), model.parameters), self._sizes(step, model.sizes is None))
+
+    def join(self) -> Join | None:
+        """Step 5."""
+        model = self.model.JoinParameters
+        if model is None:
+            return None
+        known = front_matter.compile_time_names(
+            self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
+        )
+        for i, name in enumerate(model.parameters):
+            if names.joined(name, known) is None:
+                path = (*self.place, "JoinParameters", "parameters", i)
+                accepted = sorted(key for key, value in known.items() if isinstance(value, bool | int | float | str))
+                at = self.document.at(*path)
+                raise UserError("nothing of that name", at=at, key=yamlfile.dotted(path), found=name, accepted=accepted)
+        return Join(tuple(model.parameters), self._sizes("JoinParameters", model.sizes is None))
+
+    def _sizes(self, step: str, default: bool) -> Sizes:
+        """A step's own sizes, or the group's."""
+        path = (*self.place, "benchmark") if default else (*self.place, step, "sizes")
+        models = self.model.benchmark if default else getattr(self.model, step).sizes
+        found = read(models, self.type.layout, self.document, path)
+        if not found.all:
+            at, key = self.document.at(*self.place, step), yamlfile.dotted((*self.place, step))
+            accepted = "`sizes` of its own, or `benchmark` of the group, with a size of this layout"
+            raise UserError("the step has nothing to be timed at", at=at, key=key, accepted=accepted)
+        return found
+
+    def constraints(self) -> tuple[tuple[str, Location], ...]:
+        """The group's constraints, checked for names."""
+        known = front_matter.compile_time_names(
+            self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
+        )
+        found = []
+        for i, text in enumerate(self.model.constraints):
+            path = (*self.place, "constraints", i)
+            at = self.document.at(*path)
+            for name in sorted(names_in(text, at=at, key=yamlfile.dotted(path)) - known.keys()):
+                accepted = sorted(known)
+                raise UserError(
+                    f"unknown name {name!r} in a constraint",
+                    at=at,
+                    key=yamlfile.dotted(path),
+                    found=text,
+                    accepted=accepted,
+                )
+            found.append((text, at))
+        return tuple(found)

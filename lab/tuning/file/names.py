@@ -1,0 +1,124 @@
+"""Tensile's names for a template's parameters: ``ThreadTile: [8, 4]`` is thread_tile_0: 8 and thread_tile_1: 4.
+
+A parameter is named as the template spells it or in Tensile's way, each word with a capital. Two names stand for
+several parameters, and one, DepthU, for one that another decides with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import Scalar
+from lab.templates import front_matter
+from lab.templates.front_matter import Template
+
+_PARTS = {
+    "work_group": ("work_group_0", "work_group_1", "local_split_u"),
+    "thread_tile": ("thread_tile_0", "thread_tile_1"),
+}
+_DEPTH, _UNROLL, _SPLIT = "depth_u", "loop_unroll", "local_split_u"
+
+Given = Mapping[str, Scalar]
+"""Parameters by the template's names, and perhaps depth_u in place of loop_unroll."""
+
+
+def snake(name: str) -> str:
+    """``GlobalSplitU`` as ``global_split_u``; a name that is in the template's form stays as it is."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9_]+", name)
+    return "_".join(word.lower() for word in words) if name[:1].isupper() else name
+
+
+def assigned(template: Template, name: str, value: object, at: Location, key: str) -> dict[str, Scalar]:
+    """What one value of one name sets.
+
+    Raises:
+        UserError: the template has no such parameter, or refuses the value.
+    """
+    plain, declared = snake(name), template.declares.parameters
+    parts = _PARTS.get(plain, ())
+    if parts and all(part in declared for part in parts):
+        numbers = value if isinstance(value, list) else [value]
+        if len(numbers) not in {len(parts), 2}:
+            accepted = f"a list of {len(parts)} integers"
+            raise UserError(f"wrong value for {name}", at=at, key=key, found=value, accepted=accepted)
+        pairs = dict(zip(parts, [*numbers, 1], strict=False))
+    elif plain == _DEPTH and _UNROLL in declared:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            accepted = "an integer; LoopUnroll becomes DepthU / LocalSplitU"
+            raise UserError(f"wrong value for {name}", at=at, key=key, found=value, accepted=accepted)
+        return {_DEPTH: value}
+    elif plain in declared:
+        pairs = {plain: value}
+    else:
+        known = [*declared, *(_camel(whole) for whole, ones in _PARTS.items() if ones[0] in declared)]
+        raise UserError(
+            f"the template {template.name} has no such parameter",
+            at=at,
+            key=key,
+            found=name,
+            accepted=known,
+            suggestion=did_you_mean(plain, known),
+        )
+    for part, one in pairs.items():
+        if accepted_here := declared[part].refuses(one):
+            what = declared[part].help
+            raise UserError(f"wrong value for {part} ({what})", at=at, key=key, found=one, accepted=accepted_here)
+    return pairs
+
+
+def merged(given: Given, more: Given) -> dict[str, Scalar]:
+    """Parameters with others put over them; of depth_u and loop_unroll the later one holds."""
+    kept = {**given, **more}
+    if _DEPTH in more:
+        kept.pop(_UNROLL, None)
+    elif _UNROLL in more:
+        kept.pop(_DEPTH, None)
+    return kept
+
+
+def completed(template: Template, given: Given) -> dict[str, Scalar] | str:
+    """Every parameter of the template; or why the given ones are none."""
+    whole = front_matter.complete(template, given)
+    depth = given.get(_DEPTH)
+    if depth is not None:
+        unroll, rest = divmod(int(depth), int(whole[_SPLIT]))
+        if rest or template.declares.parameters[_UNROLL].refuses(unroll):
+            return "DepthU is LoopUnroll x LocalSplitU"
+        whole[_UNROLL] = unroll
+    return whole
+
+
+def shown(name: str, value: object) -> str:
+    """A value as a table shows it: [8, 4] as 8x4."""
+    del name
+    if isinstance(value, list):
+        return "x".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def joined(name: str, names: Mapping[str, object]) -> str | None:
+    """The value of a parameter or derived name, parts put together: MacroTile is 128x64. None where there is none."""
+    plain = snake(name)
+    parts = _PARTS.get(plain) or tuple(part for part in (f"{plain}_0", f"{plain}_1") if part in names)
+    if parts and all(part in names for part in parts):
+        return "x".join(str(names[part]) for part in parts)
+    return shown(name, names[plain]) if plain in names else None
+
+
+def short(template: Template, parameters: Mapping[str, Scalar], layout: Mapping[str, Scalar]) -> str:
+    """The kernel's abbreviation: the template's own, else what differs from its defaults, by initials."""
+    if own := front_matter.abbreviation(template, parameters, layout):
+        return own
+    declared = template.declares.parameters
+    parts = [
+        "".join(word[0] for word in name.split("_")).upper() + shown(name, value)
+        for name, value in parameters.items()
+        if value != declared[name].default
+    ]
+    return "_".join([template.stem, *parts])
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))

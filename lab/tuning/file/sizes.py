@@ -1,0 +1,142 @@
+"""Problem sizes as a tuning file names them: exact ones, ranges, and lists in CSV files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError
+from lab.base.sizes import Size
+from lab.base.yamlfile import Document, Key
+from lab.library.logic import AXES, LARGEST
+from lab.tuning.file.schema import Dimension, SizesModel
+
+_MOST_SIZES = 100_000
+_RANGE = 4
+"""Numbers of a range: start, stride, increment of the stride, stop."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of one problem type.
+
+    Attributes:
+        ranges: Sizes that stand for those between them.
+        exact: Sizes that are meant for themselves.
+    """
+
+    ranges: tuple[Size, ...] = ()
+    exact: tuple[Size, ...] = ()
+
+    @property
+    def all(self) -> tuple[Size, ...]:
+        """Each once, ranges first."""
+        return tuple(dict.fromkeys((*self.ranges, *self.exact)))
+
+    @cached_property
+    def set(self) -> frozenset[Size]:
+        """The same without an order."""
+        return frozenset(self.all)
+
+
+def along(dimension: Dimension) -> tuple[int, ...]:
+    """The values of one index of a range.
+
+    A number, alone or in a list, stands for itself; ``[start, stop, stride]`` is not a form: ``[start, stride, stop]``
+    has a fixed stride, and in ``[start, stride, increment, stop]`` the stride grows by the increment after each value.
+    So [16, 16, 16, 5632] is 16, 32, 64, 112, …, 5632: 27 values.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    numbers = [dimension] if isinstance(dimension, int) else list(dimension)
+    if len(numbers) == 1:
+        numbers = [numbers[0], 1, numbers[0]]
+    if len(numbers) == _RANGE - 1:
+        numbers.insert(2, 0)
+    accepted = f"a size of 1 to {LARGEST}, [start, stride, stop] or [start, stride, increment, stop]"
+    if len(numbers) != _RANGE:
+        raise UserError("not a range", found=dimension, accepted=accepted)
+    start, stride, increment, stop = numbers
+    if not 1 <= start <= stop <= LARGEST or stride < 1 or increment < 0:
+        raise UserError("a range without values", found=dimension, accepted=accepted)
+    values: list[int] = []
+    while start <= stop and len(values) <= _MOST_SIZES:
+        values.append(start)
+        start, stride = start + stride, stride + increment
+    return tuple(values)
+
+
+def read(models: Sequence[SizesModel], layout: str, document: Document, place: Key) -> Sizes:
+    """Every size that a list of a tuning file names.
+
+    Args:
+        models: The list.
+        layout: Of the problem type; of a CSV file's rows those with other transposes are left out.
+        document: The file, for errors.
+        place: Where the list stands.
+
+    Raises:
+        UserError: a size that is none, an unreadable file, too many sizes.
+    """
+    ranges: dict[Size, None] = {}
+    exact: dict[Size, None] = {}
+    for i, model in enumerate(models):
+        at, key = document.at(*place, i), yamlfile.dotted((*place, i))
+        given = [form for form in ("exact", "range", "csv") if getattr(model, form) is not None]
+        if len(given) != 1:
+            accepted = "one of exact: [m, n, k], range: [m, n, k] with ranges for numbers, csv: a file"
+            raise UserError("not a list of sizes", at=at, key=key, found=given, accepted=accepted)
+        try:
+            if model.range is not None:
+                ranges.update(dict.fromkeys(_product(model.range)))
+            elif model.exact is not None:
+                m, n, k = (along(dimension) for dimension in model.exact)
+                exact[m[0], n[0], k[0]] = None
+            elif model.csv is not None:
+                exact.update(dict.fromkeys(from_csv(Path(document.file).parent / model.csv, layout)))
+        except UserError as error:
+            raise UserError(
+                error.message, at=error.at or at, key=error.key or key, found=error.found, accepted=error.accepted
+            ) from error
+        if len(ranges) + len(exact) > _MOST_SIZES:
+            raise UserError("too many sizes", at=at, key=key, accepted=f"at most {_MOST_SIZES}")
+    return Sizes(tuple(ranges), tuple(exact))
+
+
+def _product(dimensions: Sequence[Dimension]) -> Iterator[Size]:
+    """Every size of a range, refused before it is made where it has too many."""
+    m, n, k = (along(dimension) for dimension in dimensions)
+    if len(m) * len(n) * len(k) > _MOST_SIZES:
+        raise UserError("too many sizes", accepted=f"at most {_MOST_SIZES}")
+    return itertools.product(m, n, k)
+
+
+def from_csv(file: Path, layout: str) -> tuple[Size, ...]:
+    """The sizes of a CSV file with the columns m, n, k, a_t, b_t (1: transposed) that have this layout.
+
+    Raises:
+        UserError: it is no such file.
+    """
+    sizes: dict[Size, None] = {}
+    rows = csv.DictReader(io.StringIO(yamlfile.read_text(file)))
+    wanted = (*AXES, "a_t", "b_t")
+    missing = [name for name in wanted if name not in (rows.fieldnames or ())]
+    if missing:
+        raise UserError("a column is missing", at=Location(file, 1), found=rows.fieldnames, accepted=wanted)
+    for row in rows:
+        try:
+            m, n, k, a_t, b_t = (int(row[name]) for name in wanted)
+        except (TypeError, ValueError):
+            m = n = k = a_t = b_t = 0
+        if not all(1 <= size <= LARGEST for size in (m, n, k)) or not {a_t, b_t} <= {0, 1}:
+            raise UserError("not a size", at=Location(file, rows.line_num), found=row, accepted="m,n,k,0|1,0|1")
+        if layout == "nt"[a_t] + "nt"[b_t]:
+            sizes[m, n, k] = None
+    return tuple(sizes)

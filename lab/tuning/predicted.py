@@ -1,0 +1,136 @@
+"""How long a kernel takes at a size, without a GPU. Predicted: good for an order of kernels, not for a figure.
+
+A launch is a number of blocks of equal work. The fullest SM decides; it does the blocks that it holds at once side by
+side, and one round of them after another:
+
+    time = overhead + rounds x max(blocks at once x work / rate, turns x latency) + ends, at least bytes / bandwidth
+
+work, rate
+    Operations of a block, its edges included, and what an SM does of them a second at the lowest of the main loop's
+    bounds (`lab.predict.bounds`: issue slots, shared memory, memory pipe).
+turns, latency
+    Passes of a block over the main loop's text, and the cycles of one that nothing in the block hides: its own
+    instructions, one a cycle and warp, a barrier and a read of shared memory; beside them, or where nothing is
+    prefetched after them, the global memory's latency. Latencies are `lab.hardware.latencies`'s.
+ends
+    A block's first tile comes from global memory and its last results go there: two latencies a round.
+bytes
+    What blocks read of A and B through L2, at a 32-byte sector a cycle and SM; what must come through DRAM.
+overhead
+    Of a launch behind another, 2 µs: what an empty kernel takes on an H100 or H200, give or take half of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lab.base.sizes import Size
+from lab.hardware.gpus import Gpu
+from lab.hardware.latencies import machine_of
+from lab.hardware.occupancy import ResourceUse, occupancy
+from lab.isa.mix import KernelMix
+from lab.predict.bounds import LaunchFacts, predict
+from lab.templates.launches import Launch
+
+OVERHEAD_MS = 2e-3
+L2_BYTES_PER_CYCLE = 32
+_FMA_CLASS = "fma"
+_USUAL = "sm_90"
+"""Its latencies are taken for architectures that have no model."""
+
+_LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe"})
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What the model needs of an entry point that does the product.
+
+    Attributes:
+        rate: Operations a second of one SM that is full, by the lowest bound of the main loop.
+        blocks: Resident blocks.
+        fma: Multiply-accumulates of a thread in one pass over the loop.
+        instructions: All instructions of a pass.
+    """
+
+    rate: float
+    blocks: int
+    fma: int
+    instructions: int
+
+
+def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Loop | None:
+    """Read a main loop; None where no block fits or the loop has no arithmetic."""
+    threads = math.prod(launch.block)
+    predicted = predict(
+        gpu,
+        mix,
+        use,
+        LaunchFacts(threads, launch.dynamic_shared_bytes),
+        flops=1,
+        bytes_moved=0,
+        dtype="float32",
+    )
+    rates = [bound.tflops for bound in predicted.bounds if bound.name in _LOOP_BOUNDS]
+    hot = mix.hot_loop
+    if not rates or hot is None or not hot.counts.fma:
+        return None
+    held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes).blocks_per_sm
+    return Loop(min(rates) * 1e12 / gpu.sms, held, hot.counts.by_class[_FMA_CLASS], hot.counts.instructions)
+
+
+def product_ms(
+    gpu: Gpu, loop: Loop, launch: Launch, size: Size, tile: tuple[int, int], *, prefetch: bool, adds: bool
+) -> float:
+    """Predicted time of the launch that does the product.
+
+    Args:
+        gpu: Where it would run.
+        loop: Its main loop.
+        launch: Its geometry at the size.
+        size: m, n, k.
+        tile: Rows and columns of C that a block computes.
+        prefetch: The next tile is read while the present one is used.
+        adds: Its results are added to C, each a read and a write in L2.
+    """
+    m, n, k = size
+    machine = machine_of(gpu.architecture.arch) or machine_of(_USUAL)
+    assert machine is not None  # noqa: S101 - there is one for the usual architecture
+    clock = gpu.clock_mhz * 1e6
+    blocks, threads = math.prod(launch.grid), math.prod(launch.block)
+    tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
+    depth = math.ceil(k / max(1, round(blocks / tiles)))
+    work = 2.0 * tile[0] * tile[1] * depth
+    turns = work / 2 / threads / loop.fma
+    alone = loop.instructions + machine.block_barrier + machine.shared_latency
+    latency = max(alone, machine.global_latency) if prefetch else alone + machine.global_latency
+    fullest = math.ceil(blocks / gpu.sms)
+    at_once = min(loop.blocks, fullest)
+    rounds = math.ceil(fullest / at_once)
+    busy = rounds * max(at_once * work / loop.rate, turns * latency / clock)
+    ends = rounds * 2 * machine.global_latency / clock
+    through_l2 = blocks * 4.0 * (sum(tile) * depth + (2 * tile[0] * tile[1] if adds else 0))
+    through_l2 /= L2_BYTES_PER_CYCLE * gpu.sms * clock
+    return OVERHEAD_MS + 1e3 * max(busy + ends, through_l2, _dram_s(gpu, launch, size))
+
+
+def pass_ms(gpu: Gpu, launch: Launch, size: Size) -> float:
+    """Predicted time of a launch that moves data: that of the bytes that its template declares."""
+    return OVERHEAD_MS + 1e3 * _dram_s(gpu, launch, size)
+
+
+def _dram_s(gpu: Gpu, launch: Launch, size: Size) -> float:
+    m, n, k = size
+    moved = launch.bytes_moved if launch.bytes_moved is not None else 4 * (m * k + k * n + m * n)
+    return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
+
+
+def tile_of(names: Mapping[str, object], size: Size, blocks: int) -> tuple[int, int]:
+    """Rows and columns of C that a block computes, by the template's names for them; else a square that would fit."""
+    for rows, columns in (("macro_tile_0", "macro_tile_1"), ("block_m", "block_n")):
+        found = names.get(rows), names.get(columns)
+        if all(isinstance(extent, int) for extent in found):
+            return int(str(found[0])), int(str(found[1]))
+    side = max(1, math.isqrt(size[0] * size[1] // max(1, blocks)))
+    return side, side

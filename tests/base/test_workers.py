@@ -1,0 +1,118 @@
+"""What keeps a worker process from taking the machine: memory, time, and life after its parent."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pebble import ProcessExpired, ProcessPool
+
+from lab.base import workers
+from lab.runs.sweep import _emulation
+from lab.stages.batches import Batches
+from lab.stages.emulate import EmulationTask
+from lab.templates.launches import Launches
+
+MEGABYTE = 1 << 20
+LIMIT = 1 << 30
+
+
+def take(megabytes):
+    return len(bytearray(megabytes * MEGABYTE))
+
+
+def take_in_a_child(megabytes):
+    """As a compiler that is run as a command would."""
+    program = f"bytearray({megabytes} << 20)"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+
+
+def limit():
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def wait_for_a_child(file):
+    """As for a compiler that is run as a command and hangs."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    file.write_text(str(child.pid))
+    child.wait()
+
+
+def kill_myself():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def built(pool, future):
+    """What becomes of a variant whose build that work was."""
+    [outcome] = Batches(pool, 1).outcomes(future, 1)
+    return outcome
+
+
+TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
+
+
+@pytest.fixture(scope="module")
+def pool():
+    context = workers.context()
+    with ProcessPool(max_workers=1, context=context, initializer=workers.begin, initargs=[LIMIT, {}]) as pool:
+        yield pool
+        pool.stop()
+
+
+def test_memory_beyond_the_share_is_this_tasks_failure_in_words(pool):
+    assert pool.schedule(take, args=[100]).result() == 100 * MEGABYTE
+    future = pool.schedule(take, args=[2000])
+    assert isinstance(future.exception(), MemoryError)
+    assert built(pool, future).reason == "the build needs more memory than its share"
+    assert _emulation(future, TASK)[0].unsupported.startswith("the emulation needs more memory than its share")
+    assert pool.schedule(limit).result() == LIMIT  # the worker goes on
+
+
+def test_a_compiler_that_is_run_as_a_command_has_the_same_limit(pool):
+    assert "MemoryError" in pool.schedule(take_in_a_child, args=[2000]).result()
+    assert pool.schedule(take_in_a_child, args=[100]).result() == ""
+
+
+def test_work_that_does_not_end_is_stopped(pool):
+    future = pool.schedule(time.sleep, args=[600], timeout=0.5)
+    assert isinstance(future.exception(), TimeoutError)
+    assert built(pool, future).reason == "the build took longer than 300 s"
+    assert "took longer than 300 s" in _emulation(future, TASK)[0].unsupported
+    assert pool.schedule(limit).result() == LIMIT  # in a new worker
+
+
+def test_a_command_is_stopped_with_the_worker_that_runs_it(pool, tmp_path):
+    future = pool.schedule(wait_for_a_child, args=[tmp_path / "child"], timeout=2)
+    assert isinstance(future.exception(), TimeoutError)
+    child, until = int((tmp_path / "child").read_text()), time.monotonic() + 10
+    while runs(child) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not runs(child)
+
+
+def runs(process):
+    """Whether a process is there, and no zombie."""
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_worker_that_dies_of_its_work_costs_that_work(pool):
+    future = pool.schedule(kill_myself)
+    assert isinstance(future.exception(), ProcessExpired)
+    assert built(pool, future).reason.startswith("the build process ended by itself")
+    assert _emulation(future, TASK)[0].unsupported.startswith("the emulating process ended by itself")
+    assert pool.schedule(take, args=[1]).result() == MEGABYTE
+
+
+def test_shares_are_twice_the_machines_part_and_never_too_little():
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert workers.share_of_memory(1) == max(4 << 30, 2 * memory)
+    assert workers.share_of_memory(10**6) == 4 << 30

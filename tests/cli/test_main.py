@@ -1,0 +1,221 @@
+"""The command line as a user meets it: real processes, exit codes, no tracebacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+
+
+def lab(*arguments, cwd, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "lab", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
+        **more,
+    )
+
+
+SMALL = """question: Does unrolling show?
+operator: gemm
+problem: {m: 64, n: 64, k: 64}
+kernels:
+  - template: gemm/tiled.cu.j2
+    parameters: {block_m: 32, block_n: 32, block_k: 8, thread_m: 4, thread_n: 4, unroll: [1, 8]}
+archs: [sm_90]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def test_run_prints_rows_and_writes_the_report(folder):
+    done = lab("run", "small.yaml", "--json", "--no-gpu", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["p.unroll"] for row in rows] == [1, 8]
+    assert rows[0]["measured_tflops"] is None
+    assert (folder / "reports" / "small" / "index.html").is_file()
+    assert "reports/small/index.html" in done.stderr
+    again = lab("report", "reports/small", cwd=folder)
+    assert again.returncode == 0
+    assert "index.html" in again.stdout
+
+
+def test_inspect_lists_and_shows_variants(folder):
+    listed = lab("inspect", "small.yaml", cwd=folder)
+    assert listed.returncode == 0, listed.stderr
+    variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
+    shown = lab("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
+        assert part in shown.stdout
+    unknown = lab("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
+    assert unknown.returncode == 2
+    assert variant in unknown.stderr
+
+
+def test_inspect_json_is_one_object_of_the_known_shape(folder):
+    (folder / "k.cu").write_text(
+        'extern "C" __global__ void k(float* x, int n) {'
+        " float s = 0; for (int i = 0; i < n; ++i) s = s * x[i] + 1; x[0] = s; }"
+    )
+    done = lab("inspect", "k.cu", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert set(value) >= {"file", "isa", "kernels"}
+    (kernel,) = value["kernels"]
+    assert set(kernel) >= {"name", "by_class", "by_opcode", "instructions", "loops"}
+    assert (value["isa"], kernel["name"]) == ("ptx", "k")
+    loop = next(loop for loop in kernel["loops"] if loop["hot"])
+    assert set(loop) >= {
+        "label",
+        "depth",
+        "parent",
+        "hot",
+        "instructions",
+        "by_class",
+        "by_opcode",
+        "fma_per_ld_shared",
+        "fma_share",
+        "fma_over_fma_plus_ld_shared",
+    }
+    assert loop["by_class"]["fma"] >= 1
+    assert loop["fma_per_ld_shared"] is None
+    sass = json.loads(lab("inspect", "k.cu", "--json", "--isa", "sass", cwd=folder).stdout)
+    assert sass["isa"] == "sass"
+
+
+SQUARE = """extern "C" __global__ void square(int n, const float* x, float* y)
+{ int i = threadIdx.x; if (BOUND) y[i] = x[i] * x[i]; }"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "code", "words"), [("i < n", 0, "nothing was found"), ("i <= n", 1, "out-of-bounds")]
+)
+def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
+    source = SQUARE.replace("BOUND", bound)
+    (folder / "k.ptx").write_text(toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90")).ptx)
+    words_of = ["i32=40", "f32[40]=normal", "f32[40]=out"]
+    done = lab("emulate", "k.ptx", "--block", "64", *words_of, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout
+    assert "global.load" in done.stdout
+    value = json.loads(lab("emulate", "k.ptx", "--block", "64", *words_of, "--json", cwd=folder).stdout)
+    assert value["counts"]["memory"]["global.load"]["requests"] == 2
+    assert (not value["findings"]) == (code == 0)
+    wrong = lab("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
+    assert wrong.returncode == 2
+    assert "--block" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "smal.yaml"], 2, "did you mean 'small.yaml'"),
+        (["run", "small.yaml", "--max-variants", "1"], 2, "--max-variants 2"),
+        (["run", "small.yaml", "--arch", "sm_1"], 2, "sm_1"),
+        (["run", "small.yaml", "--toolchain", "nvrcc"], 2, "did you mean"),
+        (["run", "small.yaml", "--toolchain", "nvrtc==1.0"], 3, "nvrtc"),
+        (["run"], 2, "Missing argument"),
+        (["rum"], 2, "rum"),
+        (["inspect", "bad.cu"], 2, "error"),
+        (["inspect", "bad.ptx"], 2, "bad.ptx:"),
+        (["inspect", "bad.cubin"], 2, "error"),
+        (["inspect", "small.txt"], 2, "accepted"),
+        (["report", "nowhere"], 3, "holds no run"),
+    ],
+)
+def test_mistakes_are_told_in_words(folder, arguments, code, words):
+    (folder / "bad.cu").write_text("this is not CUDA")
+    (folder / "bad.ptx").write_text(".version 8.0\n.target sm_90\n.visible .entry k( {")
+    (folder / "bad.cubin").write_bytes(b"not an ELF image")
+    (folder / "small.txt").write_text("")
+    done = lab(*arguments, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["report"], ["emulate"], ["doctor"], ["schema"]])
+def test_every_command_has_help(folder, command):
+    done = lab(*command, "--help", cwd=folder)
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+
+
+def test_doctor_names_a_command_for_everything_missing(folder):
+    findings = json.loads(lab("doctor", "--json", cwd=folder).stdout)
+    assert {"NVRTC", "nvdisasm", "PyCUDA"} <= {f["name"] for f in findings}
+    assert all(f["install"] and f["adds"] for f in findings if not f["found"])
+    assert lab("doctor", cwd=folder).returncode == 0
+
+
+def test_schema_prints_what_is_committed(folder, root):
+    done = lab("schema", cwd=folder)
+    assert done.stdout == (root / "experiments" / "experiment.schema.json").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_ends_with_130_and_a_report(folder):
+    (folder / "small.yaml").write_text(
+        SMALL.replace("[1, 8]", "[1, 2, 4, 8]").replace("[sm_90]", "[sm_80, sm_90, sm_100]")
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lab", "run", "small.yaml", "--no-gpu", "-j", "1"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("reports/small/variants/*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert (folder / "reports" / "small" / "index.html").is_file()
+
+
+def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
+    done = lab("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split() == ["0", "0", "0", "2", "2", "2", "1", "1", "1", "3", "3", "3"]
+    assert "every element has at most one thread; 0 untouched" in done.stdout
+    assert "index: (i + (t >> 1) * 3 + (t & 1) * 6)" in done.stdout
+    facts = json.loads(
+        lab("map", "cyclic(width=4)", "--bytes", "4", "--elements", "5000", "--json", cwd=tmp_path).stdout
+    )
+    assert facts["map"][:5] == [0, 0, 0, 0, 1]
+    assert (facts["threads"], facts["items"], facts["untouched"], facts["injective"]) == (256, 16, 904, True)
+    assert [(c["vector"], c["sectors_per_request"], c["efficiency"]) for c in facts["coalescing"]] == [
+        (1, 16, 0.25),
+        (2, 16, 0.5),
+        (4, 16, 1.0),
+    ]
+    skipping = lab("map", "[3] | [2, (2, 1)] => [i0, t0, t1]", "--elements", "12", cwd=tmp_path).stdout
+    assert skipping.splitlines()[1].split() == ["0", "0", "0", "1", "1", "1", "−", "−", "−", "−", "−", "−"]
+    assert "guard: t < 2" in skipping
+
+
+def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):
+    done = lab("map", "[3] | [2, x] => [i0, t0, t1]", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "column 11" in done.stderr
+    assert "accepted: an integer from 1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,147 @@
+"""Variants under a profiler that is played, on a device that is none."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_ncu import fake  # noqa: F401 - a fixture
+
+from lab.gpu.counters import profile
+from lab.gpu.counters.ncu import ProfilerError, Row
+from lab.gpu.counters.profile import Order, counters, matched, profiles
+from lab.gpu.process.job import Job
+from lab.measured.counters import Profile
+from lab.templates.launches import Launch, Launches
+
+HERE = Path(__file__).parents[2] / "support"
+TARGET = (sys.executable, str(HERE / "fake_profiled.py"))
+
+
+def order(variant, *entries, cache="cold", n=16):
+    steps = tuple(Launch(entry, (1, 1, 1), (32, 1, 1), 0, ()) for entry in entries)
+    job = Job(variant, b"1", Launches(steps), "fake_operator.py:Double", {"n": n}, 0, HERE)
+    return Order(job, cache)
+
+
+@pytest.fixture
+def count(fake, monkeypatch, tmp_path):  # noqa: F811 - the fixture of the other module
+    """Profile orders; the profiler's calls are in `.calls`."""
+
+    def run(*orders, how="", seconds=60.0):
+        monkeypatch.setenv("FAKE_NCU", how)
+        monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "calls"))
+        found = list(profiles(orders, seconds=seconds, profiler=fake, target=TARGET))
+        calls = tmp_path / "calls"
+        run.calls = [line.split()[0] for line in calls.read_text().splitlines()] if calls.exists() else []
+        made = {variant: one for part in found for variant, one in part.profiles.items()}
+        return made, [note for part in found for note in part.notes]
+
+    return run
+
+
+def test_single_launches_from_a_cold_cache_take_one_process(count):
+    made, notes = count(order("v1", "double"), order("v2", "double", n=17))
+    assert (set(made), notes, count.calls) == ({"v1", "v2"}, [], ["all"])
+    one = made["v1"]
+    assert (one.profiler, one.cache, one.notes) == ("Nsight Compute 2025.3.1.0", "cold", ())
+    assert (one.dram_bytes, one.occupancy, one.issue_share, one.duration_ms) == (1536.0, 0.75, 0.4, 0.002)
+    assert one.pipes == dict.fromkeys(("fma", "alu", "lsu", "xu"), 0.01)
+    assert next(iter(one.waits)) == "long_scoreboard"
+
+
+def test_a_sequence_is_counted_whole_without_a_flush_between_its_launches(count):
+    made, notes = count(order("v1", "double"), order("v2", "double", "other", "double"))
+    assert count.calls == ["all", "none", "none"]
+    assert notes == []
+    assert [one.kernel for one in made["v2"].launches] == ["double", "other", "double"]
+    assert made["v2"].dram_bytes == 3 * 1536
+    assert made["v2"].notes == (profile.NOT_FLUSHED,)
+    assert made["v1"].notes == ()
+
+
+def test_from_a_warm_cache_the_second_launch_counts(count):
+    made, _ = count(order("v1", "double", cache="warm"))
+    assert (made["v1"].cache, len(made["v1"].launches), count.calls) == ("warm", 1, ["none", "none"])
+
+
+def test_traffic_that_took_several_passes_is_remarked_on(count):
+    made, _ = count(order("v1", "double", "double"), how="3 passes")
+    assert profile.REPLAYED in made["v1"].notes
+
+
+def test_a_variant_that_cannot_be_launched_costs_itself_alone(count):
+    made, notes = count(order("v1", "refused"), order("v2", "double"))
+    assert set(made) == {"v2"}
+    assert notes == ["v1 was not profiled: 300000 bytes of shared memory per block; this GPU has 232448."]
+
+
+def test_after_a_device_error_what_was_launched_before_is_kept(count):
+    made, notes = count(order("v1", "double"), order("v2", "illegal"), order("v3", "double"))
+    assert set(made) == {"v1"}
+    assert notes[0].startswith("v2 was not profiled: CUDA error")
+
+
+def test_an_unknown_metric_is_a_note_and_the_rest_is_there(count):
+    metric = "sm__warps_active.avg.pct_of_peak_sustained_active"
+    made, notes = count(order("v1", "double"), how=f"knows not {metric}")
+    assert notes == [f"Nsight Compute does not know the metric {metric}."]
+    assert (made["v1"].occupancy, made["v1"].dram_bytes) == (None, 1536.0)
+
+
+@pytest.mark.parametrize(("how", "said"), [("forbidden", "run as root"), ("loses one", "saw other launches")])
+def test_what_hinders_it_altogether_is_one_note(count, how, said):
+    made, notes = count(order("v1", "double"), order("v2", "double"), how=how)
+    assert (made, len(notes)) == ({}, 1)
+    assert notes[0].startswith("No hardware counters were read")
+    assert said in notes[0]
+
+
+def test_a_part_that_fails_takes_nothing_from_the_others(count, monkeypatch):
+    whole = profile._profile
+
+    def without_sequences(orders, fields, profiler, *, flush):
+        if fields is profile.TRAFFIC:
+            raise ProfilerError("it broke")
+        return whole(orders, fields, profiler, flush=flush)
+
+    monkeypatch.setattr(profile, "_profile", without_sequences)
+    made, notes = count(order("v1", "double"), order("v2", "double", "double"))
+    assert notes == ["Some hardware counters were not read: it broke."]
+    assert made["v1"].dram_bytes == 1536.0
+    assert (made["v2"].dram_bytes, made["v2"].occupancy) == (None, 0.75)
+
+
+def test_no_profiler_is_one_note(monkeypatch):
+    monkeypatch.setattr(profile.locate, "tool", lambda name: None)
+    (found,) = profiles([order("v1", "double")], seconds=60.0)
+    assert not found.profiles
+    assert "Nsight Compute was not found" in found.notes[0]
+
+
+def test_chunks_keep_problems_together_and_end_with_the_time(count, monkeypatch):
+    monkeypatch.setattr(profile, "CHUNK", 2)
+    orders = [order(f"v{i}", "double", n=16 + i % 2) for i in range(4)]
+    made, notes = count(*orders, seconds=0.0)
+    assert set(made) == {"v0", "v2"}
+    assert notes == ["Counters of 2 variants were not read: 0 s had passed."]
+    assert set(count(*orders)[0]) == {"v0", "v1", "v2", "v3"}
+
+
+def test_rows_of_other_kernels_than_the_program_launched_are_refused():
+    orders = [order("v1", "a", "b")]
+    said = [{"variant": "v1", "times": 1}]
+    assert set(matched(orders, said, [Row("a(int)", {}), Row("b", {})])) == {"v1"}
+    for rows in (["a"], ["b", "a"], ["a", "b", "a"], []):
+        with pytest.raises(ProfilerError):
+            matched(orders, said, [Row(name, {}) for name in rows])
+
+
+def test_every_metric_has_a_field():
+    every = {**profile.TRAFFIC, **profile.EXECUTION}
+    made = counters("k", dict.fromkeys(every, 50.0))
+    assert made.occupancy == made.issue_share == made.pipes["xu"] == 0.5
+    assert made.stalls["wait"] == made.dram_read_bytes == 50.0
+    empty = replace(made, pipes={}, stalls={})
+    assert counters("k", {}) == replace(empty, **{name: None for name in every if "." not in name})
+    assert Profile("p", "cold", (made,)).dram_bytes == 100.0

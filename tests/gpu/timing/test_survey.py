@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+from fake_device import FakeDevice
+
+from lab.gpu.process.session import GpuSession
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, Surveyor, SurveyPolicy, batch_size
+from lab.templates.launches import Launches
+
+GROUND = Ground("float32", (64, 64, 64), 0, 0)
+PROBLEM = {"m": 8, "n": 8, "k": 8}
+
+
+def survey(device, cubins, *, baseline=False, kept=(), **policy):
+    surveyor = Surveyor(device, lambda *_: None)
+    return {point.kernel: point for point in surveyor.answer(order(cubins, baseline=baseline, kept=kept, **policy))}
+
+
+def order(cubins, *, baseline=False, kept=(), **policy):
+    entrants = tuple(Entrant(name, Launches(())) for name in cubins)
+    wanted = SurveyPolicy(**{"warmup_ms": 0.0, **policy})
+    return Survey(GROUND, PROBLEM, entrants, baseline, wanted, cubins, frozenset(kept))
+
+
+def test_a_kernel_far_behind_the_fastest_gets_one_sample():
+    points = survey(FakeDevice(), {"fast": b"1.0", "near": b"1.1", "far": b"1.3"}, samples=4)
+    assert [points[name].samples.n for name in ("fast", "near", "far")] == [4, 4, 1]
+    assert points["far"].samples.median == 1.3
+    assert {point.cache for point in points.values()} == {"cold"}
+
+
+def test_of_a_long_kernel_three_samples_do():
+    points = survey(FakeDevice(), {"long": b"20.0", "short": b"18"}, samples=6, enough_ms=57)
+    assert [points[name].samples.n for name in ("long", "short")] == [3, 4]
+
+
+def test_nothing_is_dropped_where_nothing_may_be():
+    points = survey(FakeDevice(), {"fast": b"1.0", "far": b"9"}, samples=3, drop=None)
+    assert [point.samples.n for point in points.values()] == [3, 3]
+
+
+def test_a_kernel_that_is_kept_gets_all_samples():
+    assert survey(FakeDevice(), {"fast": b"1", "far": b"9"}, kept=["far"], samples=3)["far"].samples.n == 3
+
+
+def test_short_launches_are_timed_warm_and_in_batches():
+    device = FakeDevice()
+    points = survey(device, {"a": b"0.01", "b": b"0.4"}, samples=2)
+    assert (points["a"].cache, points["a"].samples.batch, points["a"].samples.n) == ("warm", batch_size(0.01), 2)
+    # a kernel that is dropped was timed in the same way, once
+    assert (points["b"].cache, points["b"].samples.batch, points["b"].samples.n) == ("warm", batch_size(0.4), 1)
+    assert f"time 0.01 batch={batch_size(0.01)} rewarm=True" in device.calls
+
+
+def test_batches_are_bounded():
+    assert batch_size(1.0) == 1
+    assert batch_size(1e-9) == 32
+
+
+def test_a_wrong_kernel_is_not_timed():
+    device = FakeDevice()
+    points = survey(device, {"right": b"1.0", "wrong": b"wrong", "refused": b"refused"})
+    assert "wrong" in points["wrong"].failure
+    assert points["wrong"].samples is None
+    assert points["refused"].failure == "too much shared memory"
+    assert points["right"].error == 1e-8
+    assert len([call for call in device.calls if call.startswith("time")]) == points["right"].samples.n
+
+
+def test_the_baseline_takes_turns_with_the_kernels():
+    device = FakeDevice()
+    points = survey(device, {"a": b"1.0", "b": b"1.05"}, baseline=True, samples=3)
+    assert points[BASELINE].samples.n == 3
+    assert points[BASELINE].note == "libfake 1.0"
+    times = [call.split()[1] for call in device.calls if call.startswith("time")]
+    assert times == ["1", "1.05", "2"] * 3
+
+
+def test_a_faster_baseline_drops_nobody():
+    points = survey(FakeDevice(), {"fast": b"8.0", "near": b"8.8", "far": b"13"}, baseline=True, samples=3)
+    assert points[BASELINE].samples.median < 8.0
+    assert [points[name].samples.n for name in ("fast", "near", "far")] == [3, 3, 1]
+
+
+def test_the_field_is_made_once_and_the_reference_once_a_size():
+    device = FakeDevice()
+    surveyor = Surveyor(device, lambda *_: None)
+    for _ in range(3):
+        surveyor.answer(order({"a": b"1"}))
+    assert device.calls.count("field") == 1
+    assert device.calls.count("expect 8") == 3
+
+
+def test_without_checks_nothing_is_compared():
+    device = FakeDevice()
+    assert survey(device, {"wrong": b"wrong"}, verify=False)["wrong"].error is None
+    assert not [call for call in device.calls if call.startswith("expect")]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"), [(b"abort", "SIGSEGV"), (b"illegal", "illegal memory access"), (b"hang", "timed out")]
+)
+def test_a_kernel_that_costs_the_worker_costs_its_own_point(words, reason):
+    cubins = {"good": b"1.0", "bad": words, "other": b"1.1"}
+    with GpuSession(FakeDevice) as session:
+        wanted = order(cubins, baseline=True, samples=2, timeout_s=3.0)
+        points = {point.kernel: point for point in session.survey(wanted, cubins)}
+        assert session.workers == 2
+    assert reason in points["bad"].failure
+    assert set(points) == {"good", "bad", "other", BASELINE}
+    assert points["good"].samples.n == points["other"].samples.n == 2
+
+
+def test_machine_code_is_sent_once():
+    cubins = {"a": b"1.0"}
+    with GpuSession(FakeDevice) as session:
+        session.survey(order({"a": b""}), cubins)
+        (point,) = session.survey(order({"a": b""}), {"a": b"abort"})  # what the worker has is what it runs
+    assert point.samples.median == 1.0

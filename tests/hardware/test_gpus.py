@@ -1,0 +1,133 @@
+import pytest
+
+from lab.base.errors import UserError
+from lab.hardware.gpus import ARCHITECTURES, PRODUCTS, architecture_for, from_description, gpu_for
+from lab.measured.timing import GpuDescription
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "datasheet"),
+    [
+        # The figures that the datasheets and whitepapers print, TFLOP/s.
+        ("V100 SXM2", "float32", 15.7),
+        ("V100 SXM2", "float64", 7.8),
+        ("V100 SXM2", "float16", 31.4),
+        ("T4", "float32", 8.1),
+        ("A100 SXM 80GB", "float32", 19.5),
+        ("A100 SXM 80GB", "float64", 9.7),
+        ("A100 SXM 80GB", "float16", 78.0),
+        ("RTX 3090", "float32", 35.6),
+        ("A10", "float32", 31.2),
+        ("A40", "float32", 37.4),
+        ("L4", "float32", 30.3),
+        ("L40S", "float32", 91.6),
+        ("RTX 4090", "float32", 82.6),
+        ("RTX 4090", "float64", 1.29),
+        ("H100 SXM", "float32", 66.9),
+        ("H100 SXM", "float64", 33.5),
+        ("H100 SXM", "float16", 133.8),
+        ("H100 PCIe", "float32", 51.2),
+        ("H200", "float32", 66.9),
+        ("B200", "float32", 75.0),
+        ("RTX 5090", "float32", 104.8),
+        ("Jetson AGX Orin 64GB", "float32", 5.3),
+    ],
+)
+def test_peak_is_the_datasheet_s(name, dtype, datasheet):
+    assert gpu_for(name).peak_tflops(dtype) == pytest.approx(datasheet, rel=0.01)
+
+
+def test_h200_peak_by_hand():
+    # 132 SMs x 128 lanes x 2 operations x 1.98 GHz
+    assert gpu_for("H200").peak_tflops("float32") == pytest.approx(66.908, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("h200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("Tesla V100-SXM2-16GB", "V100 SXM2"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA A100-SXM4-40GB", "A100 SXM 40GB"),
+        ("sm_90", "H200"),
+        ("sm_90a", "H200"),
+        ("compute_70", "V100 SXM2"),
+        ("9.0", "H200"),
+        ("120", "RTX 5090"),
+    ],
+)
+def test_gpu_for_takes_the_usual_spellings(spelling, name):
+    assert gpu_for(spelling).name == name
+
+
+def test_every_product_is_found_by_each_of_its_names_and_none_is_ambiguous():
+    spellings = [(gpu, name) for gpu in PRODUCTS for name in (gpu.name, *gpu.aliases)]
+    assert len(spellings) > len(PRODUCTS)
+    for gpu, name in spellings:
+        assert gpu_for(f"NVIDIA {name}") is gpu
+
+
+@pytest.mark.parametrize(
+    ("wrong", "suggestion"), [("H20", "H200"), ("RTX 4095", "RTX 4090"), ("sm_91", "sm_90"), ("A1000", "A100")]
+)
+def test_unknown_gpu_names_what_is_accepted(wrong, suggestion):
+    with pytest.raises(UserError) as caught:
+        gpu_for(wrong)
+    assert caught.value.found == wrong
+    assert "sm_90" in caught.value.accepted
+    assert suggestion in str(caught.value.suggestion)
+
+
+def test_an_architecture_without_a_product_says_so():
+    assert architecture_for("sm_103").warps_per_sm == 64
+    with pytest.raises(UserError, match="no product of sm_103") as caught:
+        gpu_for("sm_103")
+    assert "sm_103" not in caught.value.accepted
+
+
+@pytest.mark.parametrize("dtype", ["int32", "complex64"])
+def test_a_type_without_a_peak_is_refused(dtype):
+    with pytest.raises(UserError, match="no peak") as caught:
+        gpu_for("H200").peak_tflops(dtype)
+    assert caught.value.accepted == ("float32", "float64", "float16")
+
+
+def test_an_undocumented_rate_is_refused():
+    with pytest.raises(UserError, match="float16 rate of sm_100 is not documented") as caught:
+        gpu_for("B200").peak_tflops("float16")
+    assert caught.value.accepted == ("float32", "float64")
+
+
+def _live(name, arch="sm_90"):
+    return GpuDescription(name, arch, 78, 1500, 10**11, 2**25, "580.1", "13.0")
+
+
+def test_live_gpu_takes_the_driver_s_figures_and_the_table_s_bandwidth():
+    gpu = from_description(_live("NVIDIA H200"))
+    assert (gpu.name, gpu.sms, gpu.clock_mhz, gpu.l2_bytes, gpu.dram_gb_s) == ("NVIDIA H200", 78, 1500, 2**25, 4800)
+    assert gpu.peak_tflops("float32") == pytest.approx(78 * 128 * 2 * 1.5e-3)
+    assert "580.1" in gpu.source
+
+
+def test_live_gpu_outside_the_table_has_no_bandwidth():
+    gpu = from_description(_live("NVIDIA H20"))
+    assert gpu.dram_gb_s is None
+    assert gpu.architecture is ARCHITECTURES["sm_90"]
+
+
+def test_live_gpu_of_an_unknown_architecture_is_refused():
+    with pytest.raises(UserError, match="unknown GPU architecture"):
+        from_description(_live("NVIDIA R100", "sm_160"))
+
+
+@pytest.mark.parametrize("row", ARCHITECTURES.values(), ids=ARCHITECTURES)
+def test_rows_are_consistent(row):
+    assert row.threads_per_sm in {1024, 1536, 2048}
+    assert row.warps_per_sm >= row.threads_per_block // 32
+    assert list(row.shared_carveouts) == sorted(set(row.shared_carveouts))
+    assert row.shared_per_block + row.reserved_shared == row.shared_per_sm
+    assert row.l1_bytes is None or row.l1_bytes >= row.shared_per_sm
+    assert row.source

@@ -1,0 +1,52 @@
+"""Wavefronts and sectors of known patterns."""
+
+import numpy as np
+import pytest
+
+from lab.hardware import memory as traffic
+
+LANES = np.arange(32)
+ALL = np.ones((1, 32), bool)
+
+
+def waves(addresses, width, active=ALL):
+    return int(traffic.shared_wavefronts(np.asarray(addresses).reshape(1, 32), width, active, loads=True)[0])
+
+
+@pytest.mark.parametrize(
+    ("stride", "expected"), [(1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (31, 1), (32, 32), (33, 1), (0, 1)]
+)
+def test_strided_words(stride, expected):
+    assert waves(LANES * 4 * stride, 4) == expected
+
+
+def test_wide_accesses_take_a_phase_for_each_part_of_the_warp():
+    assert waves(LANES * 8, 8) == 2
+    assert waves(LANES * 16, 16) == 4
+    assert waves(LANES * 0, 16) == 2  # all lanes agree, so two phases share a pass
+    assert waves(LANES * 32, 16) == 8  # eight lanes on four groups of banks
+    assert waves(LANES * 16, 8) == 4
+
+
+def test_narrow_accesses_share_words():
+    assert waves(LANES, 1) == 1
+    assert waves(LANES * 2, 2) == 1
+    assert waves(LANES * 128 + LANES % 4, 1) == 32
+
+
+def test_inactive_lanes_do_not_count():
+    half = (LANES < 16).reshape(1, 32)
+    assert waves(LANES * 128, 4, half) == 16
+    assert waves(LANES * 16, 16, half) == 2
+    assert waves(LANES * 4, 4, np.zeros((1, 32), bool)) == 0
+
+
+@pytest.mark.parametrize(("stride", "expected"), [(1, 4), (2, 8), (4, 16), (8, 32), (32, 32), (0, 1)])
+def test_sectors(stride, expected):
+    found = traffic.global_sectors((LANES * 4 * stride).reshape(1, 32), 4, ALL)
+    assert found[0] == expected
+
+
+def test_sectors_of_an_offset_and_of_vectors():
+    assert traffic.global_sectors((LANES * 4 + 4).reshape(1, 32), 4, ALL)[0] == 5
+    assert traffic.global_sectors((LANES * 16).reshape(1, 32), 16, ALL)[0] == 16

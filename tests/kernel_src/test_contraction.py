@@ -1,0 +1,78 @@
+"""Contractions of random indices, executed on the CPU: right for any indices and sizes, and free of races."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from contraction_cases import TILES, by_numpy, parameters, problems
+from hypothesis import HealthCheck, given, settings
+
+from lab.operators.builtin import operator
+from lab.stages.emulate import EmulationTask, emulate
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+
+ROOTS = kernels.search_path()
+CONTRACTION = operator("contraction")
+TILED = kernels.load("contraction/tiled.cu.j2", ROOTS)
+SIZES = {"i": 5, "j": 4, "k": 3, "l": 2, "m": 7, "n": 3, "o": 3}
+KNOWN = {
+    "batched NT": {"einsum": "ilk,jlk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},
+    "batched NN": {"einsum": "ilk,ljk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},
+    "batched TN": {"einsum": "lik,ljk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},
+    "d0 in B": {"einsum": "ilk,jlk->jki", "i": 40, "j": 36, "k": 3, "l": 20},
+    "interleaved": {"einsum": "kil,klj->kij", "i": 33, "j": 20, "k": 8, "l": 12},
+    "convolution": {"IndexAssignmentsA": "6,5,0,1,4,3", "IndexAssignmentsB": "6,5,1,4,2,3", "NumIndicesC": 4, **SIZES},
+    "eight dimensions": {
+        "einsum": "abcdefgh,ghabijkl->cdefijkl",
+        **dict.fromkeys("abdefhijk", 2),
+        "c": 3,
+        "g": 3,
+        "l": 1,
+    },
+    "dot product": {"einsum": "ab,ab->", "a": 30, "b": 7},
+    "outer product": {"einsum": "ab,c->cab", "a": 5, "b": 7, "c": 9},
+    "product of elements": {"einsum": "ab,ab->ba", "a": 5, "b": 7},
+    "scalars": {"einsum": ",->"},
+    "vector by a scalar": {"einsum": "a,->a", "a": 70},
+    "windows": {"einsum": "oil,ok->ikl", "o": 3, "i": 30, "k": 5, "l": 2, "strides_A": "1,1,32"},
+    "everything is 1": {"einsum": "abc,cd->abd", **dict.fromkeys("abcd", 1)},
+}
+
+
+def check(fields, given_parameters):
+    """Execute the template's kernels; compare with the operator's reference, and that with NumPy's einsum."""
+    problem, chosen = CONTRACTION.problem(fields), kernels.complete(TILED, given_parameters)
+    assert kernels.unmet(TILED, chosen, problem) is None
+    ptx = ptx_of(kernels.render(TILED, chosen, problem))
+    done = emulate(EmulationTask(launches(TILED, chosen, problem), "contraction", problem, 1, {}), ptx)
+    assert done.unsupported == ""
+    assert done.fault == ""
+    assert done.verification.passed, done.verification.worst
+    inputs = CONTRACTION.inputs(problem, 1)
+    reference = CONTRACTION.reference(problem, inputs)["C"]
+    assert np.all(np.abs(by_numpy(problem, inputs) - reference.values) <= 1e-14 * reference.scale)
+
+
+@functools.lru_cache(maxsize=8)
+def ptx_of(source):
+    return toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
+
+
+@given(problems(), parameters())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_any_contraction_is_what_numpys_einsum_says(fields, given_parameters):
+    check(fields, given_parameters)
+
+
+@pytest.mark.parametrize("summation", ["flat", "loops"])
+@pytest.mark.parametrize("free", ["tile", "grid"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_contractions_are_right(name, free, summation):
+    for i, tile in enumerate(TILES):
+        split = 4 if (i + (free == "tile")) % 2 else 1
+        check({**KNOWN[name], "beta": 0.5 * (i % 2)}, {**tile, "free": free, "summation": summation, "split": split})

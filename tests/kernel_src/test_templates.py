@@ -1,0 +1,278 @@
+"""Every template, executed on the CPU: right on awkward sizes, and free of races and bad accesses."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import pytest
+
+from lab.operators.builtin import operator
+from lab.stages.emulate import EmulationTask, emulate
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches, predictions
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+
+ROOTS = kernels.search_path()
+NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
+TILES = {
+    "v5": {
+        "block_m": 32,
+        "block_n": 32,
+        "block_k": 32,
+        "thread_m": 4,
+        "thread_n": 1,
+        "unroll": 32,
+        "double_buffer": False,
+    },
+    "64x64": {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4, "unroll": 16, "padding": 4},
+    "128x128": {},
+    "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
+    "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
+}
+SGEMM = {
+    "sgemm 32x32": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "stages": 4},
+    "sgemm loop": {
+        "block_m": 64,
+        "block_n": 32,
+        "block_k": 16,
+        "thread_m": 8,
+        "thread_n": 4,
+        "stages": 3,
+        "unroll": 4,
+        "order": "row_zigzag",
+        "group": 2,
+        "early_loads": True,
+        "branches": False,
+    },
+    "sgemm z-order": {
+        "block_m": 32,
+        "block_n": 64,
+        "block_k": 32,
+        "thread_m": 4,
+        "thread_n": 8,
+        "lane_map": "zorder",
+        "unroll": 2,
+        "order": "column_snake",
+        "padding": 0,
+        "streaming": True,
+        "branches": False,
+    },
+    "sgemm 4 x 20": {
+        "block_m": 64,
+        "block_n": 40,
+        "block_k": 16,
+        "thread_m": 4,
+        "thread_n": 20,
+        "lanes_m": 16,
+        "split_k": 2,
+    },
+    "sgemm packed": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "pack": "both", "block_k": 16},
+    "sgemm transposed first": {
+        "block_m": 64,
+        "block_n": 48,
+        "thread_m": 8,
+        "thread_n": 12,
+        "pack": "transposed",
+        "stages": 3,
+        "branches": False,
+    },
+    "sgemm packed split-k": {
+        "block_m": 32,
+        "block_n": 32,
+        "thread_m": 4,
+        "thread_n": 4,
+        "pack": "both",
+        "split_k": 2,
+        "epilogue": "shared",
+    },
+    "sgemm packed stream-k": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "pack": "both", "workers": 5},
+    "sgemm split-k": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "split_k": 3, "stages": 3},
+    "sgemm through shared memory": {"block_m": 32, "block_n": 64, "thread_m": 4, "thread_n": 8, "epilogue": "shared"},
+    "sgemm stream-k": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "workers": 7, "group": 2},
+    "sgemm stream-k shared": {
+        "block_m": 32,
+        "block_n": 32,
+        "thread_m": 8,
+        "thread_n": 4,
+        "workers": 32,
+        "epilogue": "shared",
+        "branches": False,
+    },
+    "sgemm bulk": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "copies": "bulk", "stages": 3},
+    "sgemm bulk split-k": {
+        "block_m": 64,
+        "block_n": 48,
+        "block_k": 16,
+        "thread_m": 8,
+        "thread_n": 12,
+        "copies": "bulk",
+        "pack": "transposed",
+        "unroll": 4,
+        "early_loads": True,
+        "branches": False,
+        "split_k": 2,
+    },
+    "sgemm bulk stream-k": {
+        "block_m": 32,
+        "block_n": 32,
+        "thread_m": 4,
+        "thread_n": 4,
+        "copies": "bulk",
+        "pack": "both",
+        "workers": 5,
+        "epilogue": "shared",
+    },
+}
+TENSILE = {
+    "tensile LSU": {"work_group_0": 8, "work_group_1": 8, "local_split_u": 4, "thread_tile_0": 4, "thread_tile_1": 4,
+                    "loop_unroll": 2, "global_split_u": 3, "work_group_mapping": 2},
+    "tensile workspace": {"work_group_1": 8, "local_split_u": 2, "thread_tile_0": 2, "thread_tile_1": 4,
+                          "loop_unroll": 3, "global_split_u": 4, "global_split_u_algorithm": "workspace",
+                          "global_split_u_work_group_mapping_round_robin": True, "prefetch_global_read": False},
+    "tensile no prefetch": {"work_group_0": 4, "work_group_1": 8, "thread_tile_0": 3, "thread_tile_1": 6,
+                            "loop_unroll": 4, "prefetch_global_read": False, "prefetch_local_read": False},
+    "tensile odd": {"work_group_0": 12, "thread_tile_0": 6, "thread_tile_1": 4, "loop_unroll": 5, "vector_width": 2,
+                    "prefetch_local_read": False, "work_group_mapping": 1},
+    "tensile loads": {"work_group_0": 8, "work_group_1": 4, "thread_tile_0": 8, "thread_tile_1": 4, "vector_width": 4,
+                      "loop_unroll": 8, "num_loads_coalesced_a": 2, "num_loads_coalesced_b": 2},
+}  # fmt: skip
+"""Sub-groups, both ways to split k among blocks, thread tiles without vectors, and every way to share out the loads."""
+
+TRANSPOSED = {
+    "scattered reads": {"a": {"group": False}, "b": {"group": False}},
+    "vectors written": {"a": {"vector": False}, "b": {"vector": False}},
+    "both": {"a": {"group": False, "vector": False}, "b": {"vector": False, "group": False}},
+}
+"""How an operand that is transposed on its way is read; each holds for the layouts that transpose it."""
+
+VECTOR = "gemm/vector.cu.j2"
+VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
+VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
+IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
+VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
+IDS += SGEMM
+VECTORS = {
+    "vector": {},
+    "vector, one element a block": {"threads": 64, "elements": 1, "unroll": 2},
+    "vector, many elements a block": {"threads": 128, "elements": 64, "unroll": 1},
+}
+VARIANTS += [(VECTOR, given) for given in VECTORS.values()]
+IDS += VECTORS
+VARIANTS += [("gemm/tensile.cu.j2", given) for given in TENSILE.values()]
+IDS += TENSILE
+TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
+MOVES = [
+    ("copy/linear.cu.j2", {}),
+    ("copy/linear.cu.j2", {"mapping": "cyclic(width=2, items=6, threads=48)", "blocks": 3}),
+    ("copy/linear.cu.j2", {"mapping": "[3, 2] | [(5, 3), 7] => [t1, -i0, t0, i1]", "vector": False}),
+    ("copy/tiles.cu.j2", {}),
+    ("copy/tiles.cu.j2", {"mapping": TALL, "tile_m": 64, "vector": True}),
+    ("copy/tiles.cu.j2", {"mapping": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "tile_m": 35}),
+    ("transpose/direct.cu.j2", {}),
+    ("transpose/direct.cu.j2", {"mapping": TALL, "tile_m": 64, "vector": True}),
+    ("transpose/direct.cu.j2", {"mapping": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "tile_m": 21}),
+    ("transpose/shared.cu.j2", {}),
+    ("transpose/shared.cu.j2", {"load": TALL, "store": "cyclic2d(width=(8, 1), items=(8, 2), threads=(2, 16))",
+                                "tile_m": 32, "vector": True, "padding": 0}),
+    ("transpose/shared.cu.j2", {"load": "[5] | [3, (9, 7)] => [-t1, i0, -t0]", "store": "[5] | [(27, 21)] => [i0, t0]",
+                                "tile_m": 15}),
+]  # fmt: skip
+"""Templates of moves with mappings whose sizes are powers of two or not, that reverse, and that leave threads idle."""
+
+SHAPES = [(1, 1), (31, 33), (32, 64), (64, 5), (129, 68), (1000, 1), (3, 257)]
+SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
+VECTOR_SIZES = [(1, 1, 1), (1, 37, 5), (129, 1, 64), (1, 64, 257), (65, 1, 1031)]
+FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
+
+
+def executed(name, given, problem):
+    """The record of one launch, and what the template says of its accesses."""
+    template = kernels.load(name, ROOTS)
+    parameters = kernels.complete(template, given)
+    if kernels.unsupported(template, problem):
+        pytest.skip("the template is not made for this type")
+    if kernels.unmet(template, parameters, problem):
+        pytest.skip("this point is outside the template's space for this type")
+    source = kernels.render(template, parameters, problem)
+    task = EmulationTask(launches(template, parameters, problem), template.declares.operator, problem, 0, {})
+    return emulate(task, ptx_of(source)), predictions(template, parameters, problem)
+
+
+@functools.lru_cache(maxsize=4)
+def ptx_of(source):
+    return toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(("name", "given"), VARIANTS, ids=IDS)
+def test_every_template_is_right_and_clean(name, given, layout, dtype):
+    gemm = operator("gemm")
+    sizes = VECTOR_SIZES if name == VECTOR else SIZES
+    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
+        if i % 4 != ["nn", "nt", "tn", "tt"].index(layout) and i >= 3:
+            continue  # every layout sees the smallest size whole and a quarter of the others
+        shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
+        # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
+        leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
+        done, _ = executed(name, given, gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta}))
+        assert done.unsupported == ""
+        assert done.fault == "", f"{shape} {leading} alpha={alpha} beta={beta}: {done.fault}"
+        assert done.verification.passed
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt", "tn"])
+@pytest.mark.parametrize("ways", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_transposed_operands_are_read_right(ways, layout):
+    given = {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
+    for operand, transposed in (("a", layout[0] == "t"), ("b", layout[1] == "n")):
+        for way, value in ways[operand].items() if transposed else ():
+            given[f"global_read_coalesce_{way}_{operand}"] = value
+    gemm = operator("gemm")
+    for m, n, k in [(33, 31, 32), (64, 36, 52), (5, 70, 9)]:
+        problem = gemm.problem({"m": m, "n": n, "k": k, "layout": layout})
+        done, _ = executed("gemm/tensile.cu.j2", given, problem)
+        assert done.unsupported == done.fault == ""
+        assert done.verification.passed
+
+
+def test_no_template_is_left_out():
+    known = {name for name in kernels.available(ROOTS) if name.partition("/")[0] in ("gemm", "copy", "transpose")}
+    assert {name for name, _ in (*VARIANTS, *MOVES)} == known
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("name", "given"), MOVES)
+def test_every_move_is_right_and_clean(name, given, dtype):
+    move = operator(name.partition("/")[0])
+    for i, (m, n) in enumerate(SHAPES):
+        shape = {"m": m, "n": n, "dtype": dtype}
+        leading = {key: move.problem(shape)[key] + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}
+        done, _ = executed(name, given, move.problem({**shape, **leading}))
+        assert done.unsupported == ""
+        assert done.fault == "", f"{shape} {leading}: {done.fault}"
+        assert done.verification.passed
+
+
+@pytest.mark.parametrize(("name", "given"), MOVES)
+def test_whole_tiles_cost_what_the_template_says(name, given):
+    template = kernels.load(name, ROOTS)
+    parameters = kernels.expression_names(template, kernels.complete(template, given))
+    tile = parameters.get("mapping", parameters.get("load"))
+    rows = parameters.get("tile_m", tile.size)
+    move = operator(name.partition("/")[0])
+    # leading dimensions keep columns apart and aligned to a sector
+    m, n = 2 * rows, 3 * tile.size // rows
+    apart = (
+        {"lda": -(-m // 8) * 8, "ldb": -(-(m if move.name == "copy" else n) // 8) * 8} if "tile_m" in parameters else {}
+    )
+    done, predicted = executed(name, given, move.problem({"m": m, "n": n, **apart}))
+    counted = {
+        access: count.sectors_per_request if access.startswith("global") else count.bank_conflicts / count.requests
+        for access, count in done.executed.memory.items()
+    }
+    assert set(counted) == set(predicted)
+    if tile.size % 8 == 0 and rows % 8 == 0 and (tile.size // rows) % 8 == 0:
+        assert counted == pytest.approx(predicted)

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from library_support import small_library
+
+from lab.base.errors import MissingToolError, UserError
+from lab.library import dispatch
+from lab.library.emit import write
+from lab.toolchain import locate
+
+GCC = shutil.which("gcc")
+ADDRESS = 1 << 20
+
+
+class OnGpu:
+    """An array's interface without a GPU: what dispatch reads, over memory that is never touched."""
+
+    def __init__(self, array, *, address=ADDRESS, strides=True, read_only=False, stream=None):
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (address, read_only),
+            "strides": array.strides if strides else None,
+            "version": 3,
+            "stream": stream,
+        }
+
+
+def fortran(rows, columns, dtype="float32"):
+    return np.zeros((rows, columns), dtype, order="F")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    library = small_library()
+    write(library, {kernel.name: b"test data" for kernel in library.kernels}, tmp_path)
+    return tmp_path
+
+
+def test_a_folder_or_its_json_is_loaded(folder):
+    by_folder, by_file = dispatch.load(folder), dispatch.load(folder / "sgemm.json")
+    assert by_folder.library == by_file.library == small_library()
+
+
+def test_what_is_no_library_is_refused(tmp_path):
+    with pytest.raises(UserError, match="which library"):
+        dispatch.load(tmp_path)
+    with pytest.raises(UserError, match="cannot be read"):
+        dispatch.load(tmp_path / "absent.json")
+
+
+def test_select_remembers_and_agrees_with_the_logic(folder):
+    loaded = dispatch.load(folder)
+    logic = loaded.library.logic
+    for _ in range(2):
+        for size in [(16, 16, 64), (35, 700, 2560), (5000, 5000, 3104)]:
+            assert loaded.select(*size) == logic.kernels[logic.select(*size)]
+    with pytest.raises(UserError, match="not a size"):
+        loaded.select(0, 1, 1)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(dispatch, "_MOST_REMEMBERED", 4)
+    picker = dispatch.Picker(small_library().logic)
+    for m in range(1, 40):
+        picker.select(m, 1, 1)
+    assert len(picker._picked) <= 4
+
+
+@pytest.mark.parametrize(
+    ("value", "leading"),
+    [
+        (OnGpu(fortran(5, 7)), 5),
+        (OnGpu(fortran(16, 7)[:5]), 16),
+        (OnGpu(np.zeros((5, 1), "f4")), 5),
+        (OnGpu(np.zeros((1, 7), "f4")), 1),
+        (OnGpu(np.zeros((1, 7), "f4"), strides=False), 1),
+        (OnGpu(fortran(8, 7)[:1]), 8),
+        (OnGpu(np.zeros((7, 5), "f4").T), 5),
+    ],
+)
+def test_column_major_matrices_are_taken_with_their_leading_dimension(value, leading):
+    found = dispatch.matrix("A", value, "float32")
+    assert (found.leading, found.pointer) == (leading, ADDRESS)
+    assert (found.rows, found.columns) == value.__cuda_array_interface__["shape"]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (fortran(5, 7), "A is not on the GPU"),
+        (OnGpu(fortran(5, 7, "float64")), "another element type"),
+        (OnGpu(np.zeros((5, 7), "f4")), "not column-major"),
+        (OnGpu(np.zeros((5, 7), "f4"), strides=False), "not column-major"),
+        (OnGpu(fortran(10, 7)[::2]), "not column-major"),
+        (OnGpu(fortran(5, 7)[:, ::-1]), "not column-major"),
+        (OnGpu(np.broadcast_to(np.zeros((5, 1), "f4"), (5, 7))), "not column-major"),
+        (OnGpu(np.zeros(5, "f4")), "no matrix"),
+        (OnGpu(fortran(0, 7)), "no matrix"),
+        (OnGpu(fortran(5, 7), address=ADDRESS + 4), "not aligned"),
+    ],
+)
+def test_other_arrays_are_refused_by_name(value, says):
+    with pytest.raises(UserError, match=says) as caught:
+        dispatch.matrix("A", value, "float32")
+    assert caught.value.key == "A"
+
+
+def test_c_must_be_writable_and_small_enough():
+    with pytest.raises(UserError, match="read-only"):
+        dispatch.matrix("C", OnGpu(fortran(5, 7), read_only=True), "float32")
+    huge = OnGpu(fortran(1, 1))
+    huge.__cuda_array_interface__ |= {"shape": (1 << 16, 1 << 15), "strides": (4, 4 << 16)}
+    with pytest.raises(UserError, match="too large"):
+        dispatch.matrix("A", huge, "float32")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_sizes_follow_the_layout(layout):
+    a, b = ((3, 5) if layout[0] == "n" else (5, 3)), ((5, 4) if layout[1] == "n" else (4, 5))
+    shaped = [dispatch.matrix("A", OnGpu(fortran(*shape)), "float32") for shape in (a, b, (3, 4), (4, 3))]
+    assert dispatch.sizes(*shaped[:3], layout) == (3, 4, 5)
+    with pytest.raises(UserError, match="do not fit"):
+        dispatch.sizes(*shaped[:2], shaped[3], layout)
+
+
+def test_without_pycuda_gemm_says_how_to_get_it(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    loaded = dispatch.load(folder)
+    with pytest.raises(MissingToolError, match="pip install"):
+        loaded.gemm(1.0, OnGpu(fortran(3, 5)), OnGpu(fortran(5, 4)), 0.0, OnGpu(fortran(3, 4)))
+
+
+class FakeDriver:
+    """PyCUDA's driver as dispatch uses it, writing down what is queued."""
+
+    class Error(Exception):
+        pass
+
+    class function_attribute:  # noqa: N801 - PyCUDA's name
+        MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+    def __init__(self):
+        self.log, self.Context = [], self
+        self.loaded = []
+
+    def init(self):
+        pass
+
+    def get_current(self):
+        return self
+
+    def synchronize(self):
+        self.log.append("synchronize")
+
+    def mem_alloc(self, size):
+        self.log.append(("alloc", size))
+        return 1 << 30
+
+    def memset_d8_async(self, *arguments):
+        self.log.append(("memset", *arguments))
+
+    def module_from_file(self, file):
+        self.loaded.append(Path(file).name)
+        return self
+
+    def get_function(self, entry):
+        return FakeFunction(entry, self.log)
+
+
+class FakeFunction:
+    def __init__(self, entry, log):
+        self.entry, self.log = entry, log
+
+    def prepare(self, codes):
+        self.codes = codes
+
+    def set_attribute(self, attribute, value):
+        self.log.append(("shared", value))
+
+    def prepared_async_call(self, grid, block, stream, *values, shared_size):
+        self.log.append((self.entry, grid, block, shared_size, self.codes, values))
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    fake = FakeDriver()
+    monkeypatch.setattr(dispatch.importlib, "import_module", lambda name: fake)
+    return fake
+
+
+def test_gemm_queues_the_launches_of_the_selected_kernel(folder, driver):
+    loaded = dispatch.load(folder)
+    a, b, c = (OnGpu(fortran(*shape), address=ADDRESS * i) for i, shape in enumerate([(300, 8), (8, 50), (300, 50)], 1))
+    for _ in range(2):
+        loaded.gemm(2.0, a, b, 0.5, c)
+    at, partial = ADDRESS, 300 * 50 * 4 * 4
+    first = [
+        ("memset", 1 << 30, 0, partial, None),
+        ("shared", 65536),
+        (
+            "part",
+            (3, 17, 4),
+            (256, 1, 1),
+            65536,
+            "iiifPiPifPi",
+            (300, 50, 8, 2.0, at, 300, 2 * at, 8, 0.5, 3 * at, 300),
+        ),
+        ("reduce", (300, 1, 1), (32, 1, 1), 0, "PPl", (1 << 30, 3 * at, 300)),
+    ]
+    rounded = -(-partial // 256) * 256
+    assert driver.log == [("alloc", rounded + 256), *first, *first]
+    assert driver.loaded == [f"{loaded.select(300, 50, 8)}.cubin"]
+
+
+def test_contents_of_another_stream_are_waited_for(folder, driver):
+    shapes = [(300, 8), (8, 50), (300, 50)]
+    loaded = dispatch.load(folder)
+    loaded.gemm(1.0, *(OnGpu(fortran(*s), stream=1) for s in shapes[:2]), 0.0, OnGpu(fortran(*shapes[2])))
+    assert "synchronize" not in driver.log
+    loaded.gemm(1.0, *(OnGpu(fortran(*s), stream=77) for s in shapes[:2]), 0.0, OnGpu(fortran(*shapes[2])))
+    assert "synchronize" in driver.log
+
+
+def test_a_missing_cubin_is_named(folder, driver):
+    for file in folder.glob("*.cubin"):
+        file.unlink()
+    with pytest.raises(UserError, match="lacks a cubin"):
+        dispatch.load(folder).gemm(1.0, OnGpu(fortran(3, 5)), OnGpu(fortran(5, 4)), 0.0, OnGpu(fortran(3, 4)))
+
+
+STUBS = """
+#include <stdio.h>
+#include "sgemm.h"
+static char symbols[999][32];
+static int count;
+CUresult cuModuleLoad(CUmodule *m, const char *path) { printf("load %s\\n", path); *m = (CUmodule)symbols; return 0; }
+CUresult cuModuleUnload(CUmodule m) { return m == NULL; }
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
+{ (void)m; snprintf(symbols[count], 32, "%s", name); *f = (CUfunction)symbols[count++]; return 0; }
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) { (void)f; return a != 8 || v <= 0; }
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char v, size_t n, CUstream s)
+{ (void)s; printf("memset %llu %d %zu\\n", at, v, n); return 0; }
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream s, void **a, void **extra)
+{
+    (void)s; (void)extra;
+    printf("%s %u %u %u %u %u %u %u", (const char *)f, gx, gy, gz, bx, by, bz, shared);
+    if (((const char *)f)[0] == 'p')
+        printf(" %d %d %d %g %llu %d %llu %d %g %llu %d\\n", *(int *)a[0], *(int *)a[1], *(int *)a[2], *(float *)a[3],
+               *(CUdeviceptr *)a[4], *(int *)a[5], *(CUdeviceptr *)a[6], *(int *)a[7], *(float *)a[8],
+               *(CUdeviceptr *)a[9], *(int *)a[10]);
+    else
+        printf(" %llu %llu %lld\\n", *(CUdeviceptr *)a[0], *(CUdeviceptr *)a[1], (long long)*(int64_t *)a[2]);
+    return 0;
+}
+int main(void)
+{
+    sgemm_library *library = NULL;
+    if (sgemm_open(&library, "here") != CUDA_SUCCESS) return 1;
+    long long m, n, k, lda, ldb, ldc;
+    const CUdeviceptr at = 1 << 20;
+    while (scanf("%lld %lld %lld %lld %lld %lld", &m, &n, &k, &lda, &ldb, &ldc) == 6) {
+        size_t bytes = 0;
+        CUresult status = sgemm_workspace(m, n, k, 2.0f, lda, ldb, 0.5f, ldc, &bytes);
+        printf("status %d %zu\\n", status, bytes);
+        status = sgemm_gemm(library, m, n, k, 2.0f, at, lda, 2 * at, ldb, 0.5f, 3 * at, ldc, 1 << 30, bytes, NULL);
+        printf("status %d\\n", status);
+    }
+    printf("misaligned %d\\n", sgemm_gemm(library, 4, 4, 4, 1, at + 4, 4, at, 4, 0, at, 4, 1 << 30, 1 << 20, NULL));
+    printf("no room %d\\n", sgemm_gemm(library, 4, 4, 4, 1, at, 4, at, 4, 0, at, 4, 1 << 30, 1, NULL));
+    sgemm_close(library);
+    return 0;
+}
+"""
+
+
+def as_printed(library, m, n, k, leading):
+    """What the stubs print for a size, by dispatch's own plan."""
+    values = {
+        "m": m,
+        "n": n,
+        "k": k,
+        **dict(zip(("lda", "ldb", "ldc"), leading, strict=True)),
+        "alpha": 2.0,
+        "beta": 0.5,
+    }
+    made = dispatch.plan(library, values)
+    where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS, **{b[0]: (1 << 30) + b[1] for b in made.buffers}}
+    lines = [f"status 0 {made.workspace_bytes}"]
+    lines += [f"memset {where[name]} 0 {size}" for name, _, size, zero in made.buffers if zero]
+    for step in made.steps:
+        arguments = [where[v] if isinstance(v, str) else v for v in step.values]
+        numbers = (*step.grid, *step.block, step.shared_bytes, *arguments)
+        lines.append(f"{step.entry} {' '.join(f'{x:g}' if isinstance(x, float) else str(x) for x in numbers)}")
+    return [*lines, "status 0"]
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc compiles what is emitted")
+def test_c_launches_what_python_launches(folder):
+    library = small_library()
+    (folder / "main.c").write_text(STUBS)
+    headers = locate.headers()
+    assert headers is not None
+    sources = [folder / "main.c", folder / "sgemm.c"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", headers]
+    subprocess.run([GCC, *flags, "-o", folder / "main", *sources], check=True)
+    good = [
+        (300, 50, 8, 300, 8, 304),
+        (1, 1, 1, 1, 1, 1),
+        (700, 35, 2560, 1024, 2560, 700),
+        (5000, 9, 6, 5000, 6, 5001),
+    ]
+    bad = [(300, 50, 8, 299, 8, 300), (300, 50, 8, 300, 8, 299), (0, 1, 1, 1, 1, 1), (300, 50, 8, 300, 2**31, 300)]
+    text = "\n".join(" ".join(map(str, line)) for line in [*good, *bad])
+    run = subprocess.run([folder / "main"], input=text, capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()
+    loads = [f"load here/{kernel.cubin}" for kernel in library.kernels]
+    wanted = [line for m, n, k, *leading in good for line in as_printed(library, m, n, k, leading)]
+    refused = ["status 1 0", "status 1"] * len(bad)
+    assert lines == [*loads, *wanted, *refused, "misaligned 716", "no room 1"]

@@ -1,0 +1,71 @@
+"""Contractions on the GPU: random indices and sizes through the tiled template, and PyTorch's einsum beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from contraction_cases import TILES, parameters, problems
+from gpu_support import CHECK, QUICK
+from hypothesis import HealthCheck, given, settings
+
+from lab.gpu.process.job import Flush, Job
+from lab.operators.builtin import operator
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.cache import Cache, default_folder
+from lab.toolchain.select import build, toolchain
+
+pytestmark = pytest.mark.gpu
+
+CONTRACTION = operator("contraction")
+TILED = kernels.load("contraction/tiled.cu.j2", kernels.search_path())
+LARGE = {
+    "batched NT": {"einsum": "ilk,jlk->ijk", "i": 516, "j": 260, "k": 5, "l": 132},
+    "odd sizes": {"einsum": "ilk,jlk->ijk", "i": 517, "j": 263, "k": 5, "l": 131},
+    "batch innermost": {"einsum": "kil,klj->kij", "i": 300, "j": 200, "k": 7, "l": 99},
+    "convolution": {"einsum": "onijml,onjmkl->ijkl", "i": 60, "j": 9, "k": 33, "l": 2, "m": 17, "n": 3, "o": 3},
+    "windows": {"einsum": "onijml,onmk->ijkl", "i": 60, "j": 40, "k": 33, "l": 2, "m": 17, "n": 3, "o": 3,
+                "strides_A": "1,62,1,62,2604,44268"},
+    "coupled cluster": {"einsum": "aebf,fdec->abcd", "a": 16, "b": 24, "c": 12, "d": 20, "e": 9, "f": 28},
+    "long sum": {"einsum": "il,jl->ij", "i": 33, "j": 65, "l": 300_001},
+}  # fmt: skip
+
+
+def job(fields, given_parameters, arch):
+    problem, chosen = CONTRACTION.problem(fields), kernels.complete(TILED, given_parameters)
+    assert kernels.unmet(TILED, chosen, problem) is None
+    source = kernels.render(TILED, chosen, problem)
+    built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
+    return Job(TILED.name, built.build.cubin, launches(TILED, chosen, problem), "contraction", problem)
+
+
+@given(problems(operations=2_000_000), parameters())
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+def test_any_contraction_is_right(session, fields, given_parameters):
+    assert session.run(job(fields, given_parameters, session.start().arch), CHECK).failure is None
+
+
+@pytest.mark.parametrize("summation", ["flat", "loops"])
+@pytest.mark.parametrize("free", ["tile", "grid"])
+@pytest.mark.parametrize("name", LARGE)
+def test_larger_contractions_are_right(session, name, free, summation):
+    failures = []
+    for i, tile in enumerate([{}, *TILES]):
+        given_parameters = {**tile, "free": free, "summation": summation, "split": (1, 16)[i % 2]}
+        made = job({**LARGE[name], "beta": 0.5 * (i % 2)}, given_parameters, session.start().arch)
+        if failure := session.run(made, CHECK).failure:
+            failures.append(f"{tile}: {failure.stage}: {failure.reason}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("factors", [{}, {"alpha": -1.5}, {"alpha": 2.0, "beta": 0.5}, {"alpha": 0.0, "beta": 2.0}])
+@pytest.mark.parametrize("name", LARGE)
+def test_torchs_einsum_is_right_and_timed(session, name, factors):
+    pytest.importorskip("torch")
+    made = job({**LARGE[name], **factors}, {}, session.start().arch)
+    result = session.run(made, replace(QUICK, baseline="torch", flush=Flush.ON))
+    assert result.failure is None
+    assert result.baseline.verification.passed, result.baseline.note
+    assert result.measurement.ratio_to_baseline > 0

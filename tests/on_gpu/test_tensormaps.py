@@ -1,0 +1,54 @@
+"""A tensor map as a kernel's argument on a real GPU: a box of a matrix, with zeros outside of it."""
+
+import pytest
+from gpu_support import CHECK, compiled
+
+from lab.gpu.process.job import Job
+from lab.hardware.tensormaps import TensorMap
+from lab.operators.builtin import operator
+from lab.templates.launches import Launch, Launches
+
+pytestmark = pytest.mark.gpu
+
+COPY = """
+struct __align__(64) Map { unsigned long long words[16]; };
+extern "C" __global__ void box(int m, const __grid_constant__ Map map, int n, float* B, int ldb) {
+    __shared__ __align__(128) float tile[8][32];
+    __shared__ unsigned long long full;
+    const unsigned to = __cvta_generic_to_shared(tile), mbarrier = __cvta_generic_to_shared(&full);
+    const int row = blockIdx.x * 32 - 16, column = blockIdx.y * 8 - 4;  // boxes hang over every edge
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(mbarrier) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" ::"r"(mbarrier) : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3}], [%4];"
+                     ::"r"(to), "l"(&map), "r"(row), "r"(column), "r"(mbarrier) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra again; }"
+                 ::"r"(mbarrier) : "memory");
+    for (int j = 0; j < 8; ++j) {
+        const int i = row + threadIdx.x, at = column + j;
+        const bool inside = i >= 0 && i < m && at >= 0 && at < n;
+        if (inside) B[i + at * ldb] = tile[j][threadIdx.x];
+        else if (tile[j][threadIdx.x] != 0) B[0] = -1;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(("m", "n", "lda"), [(64, 32, 64), (37, 22, 40), (1, 1, 4), (131, 67, 132)])
+def test_boxes_make_a_copy(session, m, n, lda):
+    problem = operator("copy").problem({"m": m, "n": n, "dtype": "float32", "lda": lda, "ldb": m})
+    arguments = (("m", "int32"), ("map", "tensor_map"), ("n", "int32"), ("B", "float32*"), ("ldb", "int32"))
+    launch = Launch("box", (m // 32 + 2, n // 8 + 2, 1), (32, 1, 1), 0, arguments)
+    tensor_map = TensorMap("map", "A", "float32", (m, n), lda, (32, 8))
+    job = Job(
+        variant="box",
+        cubin=compiled(COPY, session.start().arch),
+        launches=Launches((launch,), (), (tensor_map,)),
+        operator="copy",
+        problem=problem,
+    )
+    assert session.run(job, CHECK).failure is None

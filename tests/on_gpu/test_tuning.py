@@ -1,0 +1,95 @@
+"""A survey and a whole tuning run on a real GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.gpu.timing.survey import BASELINE, TOLERANCE, Entrant, Ground, Survey, SurveyPolicy
+from lab.library import dispatch
+from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning_model import ProblemType
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+from lab.tuning.run import Options, tune
+
+pytestmark = pytest.mark.gpu
+
+TENSILE = "gemm/tensile.cu.j2"
+KERNELS = {
+    "whole": {},
+    "sub-groups": {"work_group_0": 8, "work_group_1": 8, "local_split_u": 4, "thread_tile_0": 4, "thread_tile_1": 4},
+    "atomics": {"thread_tile_0": 4, "thread_tile_1": 4, "global_split_u": 6},
+    "workspace": {
+        "thread_tile_0": 4,
+        "thread_tile_1": 2,
+        "global_split_u": 8,
+        "global_split_u_algorithm": "workspace",
+        "global_split_u_work_group_mapping_round_robin": True,
+    },
+}
+SIZES = [(1, 1, 1), (67, 45, 129), (512, 1, 5000), (35, 700, 2048), (1000, 1000, 1000)]
+
+
+class Silent:
+    def began(self, *_):
+        pass
+
+    built = timed = stepped = began
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout):
+    template, kind = kernels.load(TENSILE, kernels.search_path()), ProblemType("float32", layout)
+    parameters = {name: kernels.complete(template, given) for name, given in KERNELS.items()}
+    cubins = {
+        f"{name} {layout}": toolchain("nvrtc")
+        .compile(CompileRequest(kernels.render(template, own, kind.problem((1, 1, 1))), "kernel.cu", gpu.arch))
+        .cubin
+        for name, own in parameters.items()
+    }
+    ground = Ground("float32", (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0)
+    for size in SIZES:
+        problem = kind.problem(size)
+        entrants = tuple(
+            Entrant(f"{name} {layout}", launches(template, own, problem)) for name, own in parameters.items()
+        )
+        policy = SurveyPolicy(samples=2, drop=None, warmup_ms=0.0)
+        points = session.survey(Survey(ground, problem, entrants, baseline=True, policy=policy), cubins)
+        for point in points:
+            if point.kernel == BASELINE and point.failure:
+                continue  # cuBLAS may be missing
+            assert point.failure == "", (size, point)
+            assert point.error <= TOLERANCE
+            assert point.samples.n == 2
+
+
+def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
+    template = kernels.load(TENSILE, kernels.search_path())
+    parameters = kernels.complete(template, {})
+    source = kernels.render(template, parameters, ProblemType("float32", "tt").problem((1, 1, 1)))
+    cubin = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", gpu.arch)).cubin
+    problem = ProblemType("float32", "nn").problem((64, 64, 64))
+    order = Survey(
+        Ground("float32", (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0),
+        problem,
+        (Entrant("wrong", launches(template, parameters, problem)),),
+        baseline=False,
+        policy=SurveyPolicy(warmup_ms=0.0),
+    )
+    (point,) = session.survey(order, {"wrong": cubin})
+    assert "the result is wrong" in point.failure
+
+
+def test_a_tuning_run_measures_and_its_library_computes(gpu, tmp_path):
+    file = Path(__file__).parents[2] / "experiments" / "gemm_tensile_small.yaml"
+    outcome = tune(file, Options(output=tmp_path, arch=gpu.arch), Silent())
+    assert outcome.failed == ()
+    with TuningStore(tmp_path) as store:
+        times = store.times(Stage.FINAL)
+    assert all(timed.error is not None and timed.error <= TOLERANCE for own in times.values() for timed in own.values())
+    (library,) = outcome.libraries
+    assert dispatch.load(library).select(1, 1, 1)

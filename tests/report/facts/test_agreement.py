@@ -1,0 +1,75 @@
+"""Predictions against measurements, in figures that can be worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from lab.measured.timing import Kind, Samples
+from lab.predict.schedulers.estimate import Estimate
+from lab.report.facts.agreement import agreements, loss
+from lab.report.facts.answer import answer
+from lab.report.render import render
+from lab.report.variant.details import variant_detail
+from lab.store.figures import Basis, estimated, response_of
+
+
+@pytest.fixture
+def measured(make):
+    """A store whose measured variants have estimates 10 % above what was measured, the last one twice that."""
+    store = make("sweep")
+    for position, record in enumerate(store.records()):
+        if record.measurement is not None:
+            timed = replace(record.measurement, samples=Samples((1.0 + position,)))
+            rate = record.rate(1.0 + position)
+            shares = {"fma": 0.7, "register banks": 0.2, "shared memory": 0.1}
+            store.write(replace(record, measurement=timed, estimate=Estimate(1.1 * rate, 100.0, shares)), position)
+    return store
+
+
+def test_error_and_rank(measured):
+    estimate, ceiling = agreements(measured.records())
+    assert (estimate.name, ceiling.name) == ("estimate", "ceiling")
+    assert estimate.error == pytest.approx(0.1)
+    assert estimate.correlation == pytest.approx(1.0)
+    assert f"n = {len(estimate.points)}" in estimate.sentence
+    assert "10.0%" in estimate.sentence
+
+
+def test_what_costs_most_besides_fma(measured):
+    record = next(record for record in measured.records() if record.estimate)
+    assert loss(record) == "register banks 20%"
+    assert estimated(record) == record.estimate.tflops
+
+
+def test_too_few_say_nothing(measured):
+    few = [record for record in measured.records() if record.estimate][:3]
+    assert agreements(few) == ()
+
+
+def test_the_page_says_it(measured):
+    files = {path.name: path for path in render(measured)}
+    text = files["index.html"].read_text()
+    assert files["model.png"].read_bytes().startswith(b"\x89PNG")
+    assert "How far the predictions hold" in text
+    record = next(record for record in measured.records() if record.estimate)
+    sections = {heading: dict(rows) for heading, _, rows in variant_detail(record)["sections"]}
+    assert sections["Where the cycles go"]["register banks"] == "20.0%"
+
+
+def test_without_measurements_the_estimate_ranks(make):
+    store = make("no_gpu")
+    for position, record in enumerate(store.records()):
+        store.write(
+            replace(record, estimate=Estimate(10.0 + position, 100.0, {"fma": 0.6, "busy pipe": 0.4})), position
+        )
+    records = store.records()
+    response = response_of(records)
+    assert (response.basis, response.kind) == (Basis.ESTIMATE, Kind.PREDICTED)
+    best = max(records, key=lambda record: record.estimate.tflops)
+    found = answer(store.run(), records, response)
+    assert f"≈ {best.estimate.tflops:.2f} TFLOP/s estimated" in found.headline
+    assert "go most into busy pipe (40%)" in found.text
+    text = next(path for path in render(store) if path.name == "index.html").read_text()
+    assert "issued on a model" in text
+    store.write(replace(records[0], estimate=None), 0)  # one without: all are compared by their ceilings
+    assert response_of(store.records()).basis is Basis.CEILING

@@ -1,0 +1,174 @@
+"""The opening paragraph says what the records say, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.report.facts.answer import answer, correlate, mapped, tally
+from lab.store.figures import (
+    emulated_conflicts,
+    emulated_excess,
+    emulated_sectors,
+    fma_share,
+    percent,
+    predicted_sectors,
+    ranked,
+    response_of,
+)
+from lab.store.model import EmulationRecord, Status
+
+
+def opening(store):
+    records = store.records()
+    return answer(store.run(), records, response_of(records))
+
+
+def test_measured_answer_gives_the_best_variants_figures(make):
+    store = make("sweep")
+    best = max(store.records(), key=lambda record: record.tflops)
+    text = opening(store).text
+    assert best.label in text
+    assert f"{best.tflops:.2f} TFLOP/s" in text
+    assert percent(best.tflops / best.prediction.peak_tflops) in text
+    assert f"{best.measurement.ratio_to_baseline:.3f} times the throughput of cublas" in text
+    assert "Of 24 variants: 24 verified; none failed." in text
+
+
+def test_where_throughput_counts_bytes_every_figure_is_in_gb_s(make, counting_bytes):
+    store = counting_bytes(make("sweep"))
+    best = min(store.records(), key=lambda record: record.measurement.samples.median)
+    rate = best.bytes_moved / (best.measurement.samples.median / 1e3) / 1e9
+    text = opening(store).text
+    assert f"{rate:.2f} GB/s, {percent(rate / 4800)} of the 4800.0 GB/s peak" in text
+    assert "TFLOP" not in text
+
+
+def test_correlation_is_spearmans_over_the_verified_variants(make):
+    store = make("failures")
+    records = store.records()
+    pairs = [(fma_share(r.sass), r.tflops) for r in records if not r.status.failed]
+    expected = stats.spearmanr(*zip(*pairs, strict=True))
+    found = correlate(records, response_of(records))
+    assert (found.n, found.rho, found.p) == (20, pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert f"ρ = {expected.statistic:+.2f} over n = 20 verified variants" in opening(store).text
+
+
+def with_traffic(records):
+    """Every fourth record coalesced, the others worse; predictions for all, an execution for the first twenty."""
+    for i, record in enumerate(records):
+        moved = MemoryCount(requests=10, sectors=10 * (4 + i % 4), bytes_used=1280)
+        executed = ExecutedCounts(1, 32, {}, {}, {}, {}, {"global.load": moved, "global.store": moved + moved})
+        emulation = EmulationRecord({}, (), executed=executed)
+        yield replace(
+            record, emulation=emulation if i < 20 else None, accesses={"global.load": 4 + i % 4, "shared.load": 9}
+        )
+
+
+def test_where_throughput_counts_bytes_traffic_is_correlated(make, counting_bytes):
+    records = tuple(with_traffic(counting_bytes(make("sweep")).records()))
+    response = response_of(records)
+    text = answer(make("sweep").run(), records, response).text
+    for name, n in (("emulated", 20), ("predicted", 24)):
+        expected = stats.spearmanr([i % 4 for i in range(n)], [r.throughput for r in records[:n]])
+        what = f"the {name} number of sectors per request with measured throughput is ρ = {expected.statistic:+.2f}"
+        assert f"{what} over n = {n} verified variants" in text
+    assert "bytes moved per byte used" in text
+    assert "bank conflicts" not in text
+    assert "FMA" not in text
+
+
+def test_predicted_and_emulated_sectors_are_of_one_kind(make):
+    record = next(with_traffic(make("sweep").records()[1:]))
+    assert predicted_sectors(record) == emulated_sectors(record) == 4
+    assert emulated_excess(record) == 1
+    assert emulated_conflicts(record) is None
+
+
+def test_predictions_of_mappings_are_held_against_what_was_counted(make):
+    def counted(record, sectors, predicted):
+        traffic = MemoryCount(requests=100, sectors=sectors, bytes_used=3200)
+        executed = ExecutedCounts(1, 32, {}, {}, {}, {}, {"global.load": traffic})
+        return replace(
+            record,
+            emulation=EmulationRecord({}, (), executed=executed),
+            accesses={"global.load": predicted, "shared.load": 9.0},  # shared memory was not accessed
+        )
+
+    records = make("sweep").records()[:3]
+    right = tuple(counted(record, 400, 4.0) for record in records)
+    assert mapped(right).endswith("are those counted on the CPU in all 3 variants.")
+    wrong = (*right[:2], counted(records[2], 475, 4.0))
+    said = mapped(wrong)
+    assert "in 2 of 3 variants; furthest off is" in said
+    assert "global load 4.00 predicted, 4.75 counted" in said
+    assert records[2].label in said
+    assert mapped(records) == ""
+
+
+def test_asynchronous_copies_are_loads_of_global_and_accesses_of_shared_memory(make):
+    record = next(with_traffic(make("sweep").records()[1:]))
+    copied = MemoryCount(requests=30, sectors=30 * 8, bytes_used=30 * 128)
+    landed = MemoryCount(requests=30, wavefronts=90, ideal_wavefronts=30)
+    emulation = record.emulation
+    memory = {**emulation.executed.memory, "global.copy": copied, "shared.copy": landed}
+    record = replace(record, emulation=replace(emulation, executed=replace(emulation.executed, memory=memory)))
+    assert emulated_sectors(record) == ((10 * 4 + 30 * 8) / 40 + 4) / 2
+    assert emulated_conflicts(record) == 2
+
+
+def test_too_few_variants_are_not_correlated(make):
+    records = make("sweep").records()[:4]
+    found = correlate(records, response_of(records))
+    assert found.rho is None
+    assert "n = 4 verified variants are too few" in found.sentence
+
+
+def test_a_constant_share_is_not_correlated(make):
+    records = make("sweep").records()
+    records = tuple(replace(record, sass=records[0].sass) for record in records)
+    found = correlate(records, response_of(records))
+    assert found.rho is None
+    assert "is the same for all n = 24" in found.sentence
+
+
+def test_without_a_gpu_the_answer_is_a_ceiling_and_says_why(make):
+    store = make("no_gpu")
+    ceilings = [record.prediction.ceiling.tflops for record in store.records()]
+    shares = [fma_share(record.sass) for record in store.records()]
+    text = opening(store).text
+    assert f"The best predicted ceiling on NVIDIA H200 is {max(ceilings):.2f} TFLOP/s" in text
+    assert f"{ceilings.count(max(ceilings))} of 24 variants share it" in text
+    assert f"from {percent(min(shares))} to {percent(max(shares))}" in text
+    assert "unroll explains" in text
+    assert text.count("Nothing was measured: No CUDA GPU was found: libcuda.so.1 is missing.") == 1
+    assert "ρ" not in text
+    assert "fastest" not in text
+
+
+def test_a_reason_that_says_so_itself_is_not_announced_again(make):
+    store = make("no_gpu")
+    store.write_run(replace(store.run(), not_measured="Nothing was measured: --no-gpu was given."))
+    assert opening(store).text.count("othing was measured") == 1
+
+
+def test_tally_counts_failures_by_kind_and_what_is_missing(make):
+    store = make("failures")
+    text = tally(store.run(), store.records())
+    assert text.startswith("Of 27 variants: 20 verified; 4 failed (")
+    for part in ("1 compile failed", "1 verification failed", "1 timed out", "1 launch failed"):
+        assert part in text
+    assert "3 not reached before the run ended" in text
+
+
+@pytest.mark.parametrize("what", ["sweep", "no_gpu"])
+def test_a_failed_variant_never_wins(make, what):
+    store = make(what)
+    records = store.records()
+    best = ranked(records, response_of(records))[0]
+    broken = replace(best, status=Status.VERIFICATION_FAILED)
+    records = tuple(broken if record is best else record for record in records)
+    assert ranked(records, response_of(records))[0].variant != best.variant

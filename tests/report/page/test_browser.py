@@ -1,0 +1,148 @@
+"""What the page's script makes of the data, in a browser; needs playwright and a Chromium."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from lab.report.render import render
+from lab.store.database import Store
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+pytestmark = pytest.mark.skipif(not BROWSER, reason="no Chromium on the PATH")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def records(planted):
+    with Store(planted) as store:
+        return {record.kernel: record for record in store.records()}
+
+
+@pytest.fixture
+def visit(browser, planted):
+    """Open the page at an anchor; whatever the script complains of fails the test."""
+    pages, complaints = [], []
+
+    def go(anchor, width=1280):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        pages.append(page)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.goto(f"file://{planted}/index.html#{anchor}")
+        page.wait_for_selector(".pane")
+        page.wait_for_selector("#chart-mix-executed svg")
+        return page
+
+    yield go
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_link_leads_to_the_marked_line_and_the_other_side_is_marked(visit, records, width):
+    record = records["racy"]
+    (found,) = record.emulation.findings
+    page = visit(f"v-{record.variant}", width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.click(f'.findings a[href="#v-{record.variant}:ptx-{found.line}"]')
+    page.wait_for_selector(f"#ptx-{found.line}.target")  # the page answers the change of its address later
+    line = page.locator(f"#ptx-{found.line}")
+    assert {"fault", "target"} <= set(line.get_attribute("class").split())
+    assert line.get_attribute("data-n") == str(found.line)
+    assert "ld.shared" in line.inner_text()
+    assert "shared-race" in line.locator("em").inner_text()
+    assert line.evaluate(
+        "(e) => { const a = e.getBoundingClientRect(), b = e.closest('.code').getBoundingClientRect();"
+        " return a.top >= b.top && a.bottom <= b.bottom; }"
+    )
+    other = page.locator(f"#ptx-{found.other.line}")
+    assert "other" in other.get_attribute("class").split()
+    assert f"line {found.line}" in other.locator("em").inner_text()
+    assert page.locator("#source-" + str(found.source.line)).get_attribute("class") == "fault"
+
+
+def test_a_link_opens_a_hidden_pane(visit, records):
+    record = records["racy"]
+    page = visit(f"v-{record.variant}")
+    page.click('button[data-pane="ptx"]')
+    line = record.emulation.findings[0].line
+    assert not page.locator(f"#ptx-{line}").is_visible()
+    page.click(f'#failures a[href="#v-{record.variant}:ptx-{line}"]')
+    page.locator(f"#ptx-{line}").wait_for(state="visible")
+
+
+def test_the_gutter_names_the_conflicting_access(visit, records):
+    page = visit(f"v-{records['conflicts'].variant}")
+    lines = page.locator('.pane[data-name="ptx"] li:has(.conflict)')
+    assert lines.count() == 2
+    for line in lines.all():
+        assert ".shared" in line.inner_text()
+        assert line.locator(".conflict").inner_text() == "8w"
+
+
+def test_both_mixes_stand_side_by_side_and_the_difference_is_said(visit, records):
+    page = visit(f"v-{records['two_loops'].variant}")
+    assert page.locator(".mixtable").count() == 3
+    assert page.locator(".mixtable .bar").count() == 6
+    assert "By execution the hot loop is" in page.locator("#viewer .note").inner_text()
+    page.click('[data-switch="mix-ptx mix-executed mix-sass"] button:has-text("kernel, count")')
+    page.wait_for_function(
+        "document.querySelector('#chart-mix-executed').textContent.includes('instructions per thread (emulated)')"
+    )
+    assert "instructions (static)" in page.locator("#chart-mix-sass").text_content()
+
+
+@pytest.fixture
+def many(make):
+    """A run of so many problems as variants: the table of problems has two pages."""
+    store = make("sweep")
+    for position, record in enumerate(store.records()):
+        n = 64 * (position + 1)
+        store.write(replace(record, problem={**record.problem, "n": n}, label=f"n={n}"), position)
+    store.write_run(replace(store.run(), problem_axes=("n",)))
+    render(store)
+    return store
+
+
+def test_the_table_of_problems_is_sorted_and_turned(browser, many):
+    page = browser.new_page()
+    page.goto(f"file://{many.folder}/index.html")
+    rows = page.locator("#problems tbody tr")
+
+    def problems():
+        return [text.strip() for text in rows.locator("th").all_inner_texts()]
+
+    every = [f"n={64 * (i + 1)}" for i in range(24)]
+    assert problems() == every[:12]
+    page.click("#problems-pager button:has-text('Next')")
+    assert problems() == every[12:]
+    assert page.locator("#problems-pager span").inner_text() == "page 2 of 2"
+    best = sorted(many.records(), key=lambda record: -record.throughput)
+    page.click("#problems thead button:has-text('throughput')")
+    assert problems() == [f"n={record.problem['n']}" for record in best[:12]]
+    assert page.locator("#problems th[aria-sort=descending]").count() == 1
+    page.click("#problems thead button:has-text('throughput')")
+    assert problems() == [f"n={record.problem['n']}" for record in best[:11:-1]]
+    page.click("#problems thead button:has-text('problem')")
+    assert problems() == every[:12]  # 64 before 128: by number
+    page.click("#problems tbody tr:first-child a")
+    page.wait_for_selector(".pane")
+    assert page.locator("#pick").input_value() == many.records()[0].variant
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert rows.count() == 24
+    page.close()

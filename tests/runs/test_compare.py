@@ -1,0 +1,139 @@
+"""Two runs side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lab.base.errors import UserError
+from lab.cli.main import app
+from lab.measured.timing import CardState, GpuDescription, Measurement, Samples
+from lab.runs.compare import RESAMPLES, Verdict, compare, ratio_interval
+from lab.store.database import Store
+from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
+from lab.toolchain.base import Resources
+
+GPU = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580", "13.0")
+RUN = RunRecord("e", "q", "gemm", {}, "", "", "2026", "0.1", "", "3.11", {}, GPU, "", "", ("unroll",), 3)
+
+
+def samples(ms, n=15, scatter=0.001, seed=0):
+    return Samples(tuple(ms * np.random.default_rng(seed).normal(1, scatter, n)))
+
+
+def record(unroll, ms, *, baseline=None, registers=64, scatter=0.001, version="13.5", status=Status.VERIFIED):
+    resources = Resources(registers, 0, 0, 0, 0, 400, 1)
+    timed = Measurement(
+        samples(ms, scatter=scatter, seed=unroll),
+        baseline and samples(baseline, seed=9),
+        baseline and "cublas",
+        "cold",
+        CardState(),
+        CardState(),
+    )
+    build = BuildRecord("nvrtc", version, "c", resources, f"{registers}", 0.1, cached=False, disassembler="d")
+    made = VariantRecord(
+        f"{unroll}{version}", "k", f"unroll={unroll}", "t", {"unroll": unroll}, {"m": 64}, "sm_90", status, "",
+        10**9, 1, build=build, compiler=f"nvrtc {version}",
+    )  # fmt: skip
+    return made if status.failed else replace(made, measurement=timed)
+
+
+def changes(a, b, **options):
+    found = compare((RUN, a), (RUN, b), **options)
+    return {change.label: change for change in found.changes}, found
+
+
+def test_faster_slower_same_and_ambiguous():
+    a = [record(1, 2.0), record(2, 2.0), record(4, 2.0), record(8, 2.0, scatter=0.1)]
+    b = [record(1, 1.8), record(2, 2.3, registers=70), record(4, 2.001), record(8, 2.0, scatter=0.1)]
+    b[3] = replace(b[3], measurement=replace(b[3].measurement, samples=samples(2.05, scatter=0.1, seed=77)))
+    found, whole = changes(a, b)
+    assert {label: change.verdict for label, change in found.items()} == {
+        "unroll=1": Verdict.FASTER,
+        "unroll=2": Verdict.SLOWER,
+        "unroll=4": Verdict.SAME,
+        "unroll=8": Verdict.AMBIGUOUS,
+    }
+    slower = found["unroll=2"]
+    assert slower.low < slower.ratio < slower.high < 1
+    assert slower.ratio == pytest.approx(2 / 2.3, rel=0.01)
+    assert (slower.n_a, slower.n_b, slower.same_code) == (15, 15, False)
+    assert slower.figures["registers"] == (64, 70)
+    assert found["unroll=1"].same_code is True
+    assert slower.regressed(0.05)
+    assert not slower.regressed(0.2)
+    assert whole.counts[Verdict.SAME] == 1
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng, hits = np.random.default_rng(5), 0
+    for _ in range(200):
+        a, b = (Samples(tuple(rng.normal(ms, 0.02, 31))) for ms in (1.0, 1.1))
+        _, low, high = ratio_interval([a], [b], rng)
+        hits += low <= 1 / 1.1 <= high
+    assert RESAMPLES >= 1000
+    assert 0.88 * 200 <= hits <= 200
+
+
+def test_relative_cancels_what_the_session_did_to_both():
+    a = [record(1, 2.0, baseline=1.0)]
+    b = [record(1, 2.2, baseline=1.1)]
+    assert changes(a, b)[0]["unroll=1"].verdict is Verdict.SLOWER
+    found, whole = changes(a, b, relative=True)
+    assert found["unroll=1"].verdict is Verdict.SAME
+    assert whole.baseline == pytest.approx(1 / 1.1, rel=0.01)
+    assert changes([record(1, 2.0)], b, relative=True)[0]["unroll=1"].verdict is Verdict.NOT_COMPARED
+
+
+def test_what_broke_is_a_regression_at_any_threshold():
+    found, _ = changes([record(1, 2.0)], [record(1, 2.0, status=Status.VERIFICATION_FAILED)])
+    assert found["unroll=1"].verdict is Verdict.BROKEN
+    assert found["unroll=1"].regressed(0.9)
+    found, _ = changes([record(1, 2.0, status=Status.TIMED_OUT)], [record(1, 2.0)])
+    assert found["unroll=1"].verdict is Verdict.MENDED
+
+
+def test_runs_of_two_compilers_match_and_a_run_of_both_keeps_them_apart():
+    one, other = [record(1, 2.0)], [record(1, 2.0, version="12.9")]
+    assert len(changes(one, other)[0]) == 1
+    both = one + other
+    _, found = changes(both, other)
+    assert [(c.variant_a, c.variant_b) for c in found.changes] == [("112.9", "112.9")]
+    assert found.only_a == ("113.5 k unroll=1",)
+
+
+def test_runs_without_a_common_variant_are_refused():
+    with pytest.raises(UserError, match="no variant in common"):
+        compare((RUN, [record(1, 2.0)]), (RUN, [record(2, 2.0)]))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name, ms in (("a", 2.0), ("b", 2.3)):
+        with Store(tmp_path / name, create=True) as store:
+            store.write_run(RUN)
+            for position, unroll in enumerate((1, 2)):
+                store.write(record(unroll, ms if unroll == 2 else 2.0), position)
+    return str(tmp_path / "a"), str(tmp_path / "b")
+
+
+def test_the_command_says_what_changed_and_fails_on_a_regression(runs):
+    done = CliRunner().invoke(app, ["compare", *runs], env={"COLUMNS": "200"})
+    assert done.exit_code == 1
+    assert "slower ✗" in done.stdout
+    assert "1 slower, 1 same" in done.stdout.replace("1 same, 1 slower", "1 slower, 1 same")
+    assert CliRunner().invoke(app, ["compare", *runs, "--threshold", "0.5"]).exit_code == 0
+    assert CliRunner().invoke(app, ["compare", runs[1], runs[0]]).exit_code == 0
+
+
+def test_the_command_prints_json(runs):
+    done = CliRunner().invoke(app, ["compare", *runs, "--json"])
+    found = json.loads(done.stdout)
+    assert found["regressions"] == ["213.5"]
+    assert found["counts"] == {"slower": 1, "same": 1}
+    assert [change["regression"] for change in found["changes"]] == [False, True]

@@ -1,0 +1,362 @@
+"""A run that is ended at any moment goes on where it was and yields the same report.
+
+The pipeline runs in a forked child with a compiler and a GPU that are played, so that a hundred runs take seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from pebble import ProcessExpired
+
+from lab.base.errors import StoreError
+from lab.experiment.load import load
+from lab.gpu.process.job import BaselineResult, JobResult
+from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
+from lab.runs import pipeline, sweep
+from lab.runs.pipeline import Options, run
+from lab.stages import batches, records
+from lab.stages.build import BuildFailure, build
+from lab.store.database import Store
+
+TEMPLATE = """{#---
+summary: s
+operator: gemm
+entry: k
+parameters: {first: {type: int, default: 0, help: h}, second: {type: int, default: 0, help: h}}
+grid: [1]
+block: [32]
+arguments: {m: int32, C: T*}
+---#}
+extern "C" __global__ void k(int m, {{ T }}* C) { C[threadIdx.x] = m; }
+"""
+EXPERIMENT = """question: Does it?
+operator: gemm
+problem: {m: [64, 96], n: 64, k: 64}
+kernels:
+  - {template: mine.cu.j2, parameters: {first: [1, 2, 3], second: [1, 2, 3]}}
+baselines: [cublas]
+archs: [sm_90]
+"""
+SEARCH = "search: {sample: 4, prune: {below_measured: false}, refine: {top: 2, rounds: 2}}\n"
+H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
+
+
+class Silent:
+    def planned(self, *_):
+        pass
+
+    more = built = recorded = counting = counted = planned
+
+
+class Pool:
+    """Does what it is asked at once, in this process."""
+
+    def __init__(self, **_):
+        pass
+
+    def schedule(self, function, args, timeout):
+        del timeout
+        future = Future()
+        try:
+            future.set_result(function(*args))
+        except ProcessExpired as error:
+            future.set_exception(error)
+        return future
+
+    def close(self):
+        pass
+
+    stop = join = close
+
+
+class Session:
+    """Every job has the time that its id decides, in any process."""
+
+    workers = 1
+
+    def __exit__(self, *_):
+        pass
+
+    def start(self):
+        return H200
+
+    def restart(self):
+        return H200
+
+    def run(self, job, policy):
+        ms = 1 + int(job.variant, 16) / 16**10
+        passed = Verification(passed=True, max_error=0.0, tolerance=1e-6, worst="", executed_on=H200.name)
+        timed = Measurement(Samples((ms,) * 3), Samples((1.0,) * 3), "cublas", "cold", CardState(), CardState())
+        return JobResult(job.variant, passed, timed, None, BaselineResult("cublas", "libcublas 13"))
+
+
+_builds = cache(lambda task: build([task])[0])
+
+
+def build_once(tasks):
+    """One compiler call for all variants: their sources differ in nothing."""
+    return [replace(_builds(task), cached=False) for task in tasks]
+
+
+@pytest.fixture
+def played(monkeypatch, tmp_path):
+    (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    monkeypatch.setattr(sweep.workers, "ProcessPool", Pool)
+    monkeypatch.setattr(batches, "build", build_once)
+    monkeypatch.setattr(pipeline.describe, "probe", lambda: H200)
+    monkeypatch.setattr(pipeline, "GpuSession", Session)
+    monkeypatch.setattr(pipeline.workers, "prepare", lambda: None)  # a forked child cannot use the parent's server
+    monkeypatch.setattr("lab.report.render.render", lambda store: (store.folder / "index.html",))
+    return tmp_path / "small.yaml"
+
+
+def go(file, folder, **options):
+    return run(file, Options(output=folder, jobs=2, **options), Silent())
+
+
+def content(outcome):
+    """Everything that a report is made from, but when it was made."""
+    return replace(outcome.run, started="", command=""), outcome.records
+
+
+def killed_after(seconds, work):
+    """Run `work` in a child and kill it; whether it was still at work."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.parametrize("more", ["", SEARCH], ids=["sweep", "search"])
+def test_killed_anywhere_a_run_goes_on_and_yields_the_same(played, tmp_path, more):
+    played.write_text(EXPERIMENT + more)
+    go(played, tmp_path / "warm")  # compiles once for all
+    began = time.monotonic()
+    whole = go(played, tmp_path / "whole")
+    duration = time.monotonic() - began
+    rng = random.Random(7)  # noqa: S311 - no secret
+    folder, kills, finished = tmp_path / "broken", 0, 0
+    while kills < 60:
+        # sometimes after a few records, sometimes before the first, sometimes near the end
+        if killed_after(rng.uniform(0, duration), lambda: go(played, folder)):
+            kills += 1
+        before = records_of(folder)
+        if before is None:
+            continue
+        if rng.random() < 0.5 and len(before) < len(whole.records):
+            continue  # the next run finds what this one left
+        ended = go(played, folder)
+        assert content(ended) == content(whole)
+        assert {r.variant: r for r in ended.records if r.variant in before} == {
+            r.variant: r if r.measurement.remeasured else replace(before[r.variant], measurement=r.measurement)
+            for r in ended.records
+            if r.variant in before
+        }
+        finished += 1
+        for file in folder.glob("run.*"):
+            file.unlink()
+    assert finished > 3
+
+
+def records_of(folder):
+    """What a killed run left; None where it left nothing at all."""
+    if not (folder / "run.sqlite").is_file():
+        return None
+    with Store(folder) as store:
+        return {record.variant: record for record in store.records()}
+
+
+def test_finished_work_is_not_repeated(played, tmp_path, monkeypatch):
+    class Impatient(Silent):
+        left = 5
+
+        def recorded(self, record):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    first = run(played, Options(output=tmp_path / "out", jobs=2), Impatient())
+    assert (first.interrupted, len(first.records)) == (True, 5)
+    built = []
+    monkeypatch.setattr(batches, "build", lambda tasks: built.extend(tasks) or build_once(tasks))
+    second = go(played, tmp_path / "out")
+    assert not second.interrupted
+    assert len(second.records) == 18
+    assert len(built) <= 13
+    assert content(second) == content(go(played, tmp_path / "whole"))
+    assert second.run.started == first.run.started
+    assert not any("interrupted" in note for note in second.run.notes)
+
+
+def test_a_finished_run_begins_again_unless_asked_to_go_on(played, tmp_path, monkeypatch):
+    go(played, tmp_path / "out")
+    built = []
+    monkeypatch.setattr(batches, "build", lambda tasks: built.extend(tasks) or build_once(tasks))
+    go(played, tmp_path / "out", resume=True)
+    assert not built
+    go(played, tmp_path / "out")
+    assert built
+
+
+def unfinished(file, folder):
+    class Impatient(Silent):
+        def recorded(self, record):
+            raise KeyboardInterrupt
+
+    return run(file, Options(output=folder, jobs=2), Impatient())
+
+
+def test_records_made_under_other_conditions_are_not_taken(played, tmp_path):
+    unfinished(played, tmp_path / "out")
+    played.write_text(EXPERIMENT + "seed: 7\n")
+    with pytest.raises(StoreError, match="made with another seed"):
+        go(played, tmp_path / "out", resume=True)
+    outcome = go(played, tmp_path / "out")
+    assert "it had another seed" in outcome.run.notes[0]
+    assert len(outcome.records) == 18
+
+
+def test_an_experiment_that_grew_keeps_what_is_done_in_its_new_place(played, tmp_path):
+    unfinished(played, tmp_path / "out")
+    kept = records_of(tmp_path / "out")
+    played.write_text(EXPERIMENT.replace("first: [1, 2, 3]", "first: [0, 1, 2, 3]"))
+    outcome = go(played, tmp_path / "out")
+    assert [r.parameters["first"] for r in outcome.records][:12] == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    assert kept.keys() <= {r.variant for r in outcome.records}
+    played.write_text(EXPERIMENT.replace("first: [1, 2, 3]", "first: [3]"))
+    assert {r.parameters["first"] for r in go(played, tmp_path / "out", resume=True).records} == {3}
+
+
+@pytest.mark.parametrize("harm", ["cut", "missing", "no provenance"])
+def test_a_record_whose_files_were_lost_with_the_power_is_made_again(played, tmp_path, harm):
+    unfinished(played, tmp_path / "out")
+    (variant,) = records_of(tmp_path / "out")
+    folder = tmp_path / "out" / "variants" / variant
+    if harm == "cut":
+        (folder / "kernel.cubin").write_bytes(b"")
+    elif harm == "missing":
+        (folder / "kernel.ptx").unlink()
+    else:
+        (folder / "provenance.json").write_text("")
+    with Store(tmp_path / "out") as store:
+        assert store.whole_records() == {}
+    go(played, tmp_path / "out")
+    with Store(tmp_path / "out") as store:
+        assert len(store.whole_records()) == 18
+
+
+def test_two_runs_at_once_say_who_holds_the_directory(played, tmp_path):
+    with Store(tmp_path / "out", create=True) as store:
+        with pytest.raises(StoreError, match=rf"in use by process {os.getpid()} on .* since 20\d\d-"):
+            go(played, tmp_path / "out")
+        with Store(tmp_path / "out") as reader:  # a report may read meanwhile
+            assert reader.records() == store.records() == ()
+    assert len(go(played, tmp_path / "out").records) == 18
+
+
+def test_a_killed_holder_holds_nothing(played, tmp_path):
+    def hold():
+        Store(tmp_path / "out", create=True)
+        time.sleep(600)
+
+    assert killed_after(0.3, hold)
+    assert len(go(played, tmp_path / "out").records) == 18
+
+
+@pytest.mark.parametrize("harm", ["no database", "torn pages"])
+def test_a_damaged_database_is_set_aside_and_made_anew(played, tmp_path, harm):
+    go(played, tmp_path / "out")
+    path = tmp_path / "out" / "run.sqlite"
+    content = bytearray(path.read_bytes())
+    if harm == "no database":
+        content[:] = b"not a database at all, " * 100
+    else:
+        content[4096:] = bytes(byte ^ 0x5A for byte in content[4096:])
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store(tmp_path / "out")
+    outcome = go(played, tmp_path / "out")
+    assert len(outcome.records) == 18
+    assert "was damaged" in outcome.run.notes[0]
+    assert (tmp_path / "out" / "run.sqlite.damaged").is_file()
+
+
+def test_a_full_disk_is_an_error_in_words(played, tmp_path, monkeypatch):
+    class Full:
+        def __init__(self, database):
+            self.database = database
+
+        def execute(self, statement, values=()):
+            if statement.startswith("INSERT OR REPLACE INTO records"):
+                raise sqlite3.OperationalError("database or disk is full")
+            return self.database.execute(statement, values)
+
+        def close(self):
+            self.database.close()
+
+    opened = Store._open
+
+    def open_full(self, path):
+        found = opened(self, path)
+        self._db = Full(self._db)
+        return found
+
+    monkeypatch.setattr(Store, "_open", open_full)
+    with pytest.raises(StoreError, match=r"run\.sqlite cannot be written: database or disk is full"):
+        go(played, tmp_path / "out")
+    monkeypatch.undo()
+
+
+def test_files_that_cannot_be_written_are_an_error_in_words(played, tmp_path, monkeypatch):
+    def no_space(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lab.store.database.write_atomically", no_space)
+    with pytest.raises(StoreError, match="No space left on device"):
+        go(played, tmp_path / "out")
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_in_words(played, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        go(played, tmp_path / "file" / "out")
+
+
+def test_conditions_are_plain(played):
+    conditions = records.conditions_of(load(played), H200, emulated=True, measured=True)
+    assert json.loads(json.dumps(conditions)) == conditions
+
+
+def test_a_batch_that_dies_is_built_again_variant_by_variant(played, tmp_path, monkeypatch):
+    """Every variant's source is another, one of them kills its compiler."""
+    text = (tmp_path / "mine.cu.j2").read_text().replace("= m;", "= m + {{ 10 * first + second }};")
+    (tmp_path / "mine.cu.j2").write_text(text)
+    asked = []
+
+    def die(tasks):
+        asked.append(len(tasks))
+        if any("= m + 33;" in task.request.source for task in tasks):
+            raise ProcessExpired("killed", -11)
+        return [BuildFailure("refused") for _ in tasks]
+
+    monkeypatch.setattr(batches, "build", die)
+    records = go(played, tmp_path / "out").records
+    reasons = [record.reason for record in records]
+    assert sum(reason.startswith("the build process ended by itself") for reason in reasons) == 2  # of two problems
+    assert reasons.count("refused") == len(records) - 2 == 16
+    assert max(asked) > 1

@@ -1,0 +1,86 @@
+"""What a search prunes and where it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.experiment.schema import PruneModel
+from lab.measured.timing import CardState, Measurement, Samples
+from lab.predict.bounds import Bound, Prediction
+from lab.runs.search import Pruner, Score, leaders, score
+from lab.store.model import BuildRecord, Status, VariantRecord
+from lab.toolchain.base import Resources
+
+RULES = PruneModel.model_validate({"below_prediction": 0.5})
+
+
+def record(ceiling, *, spills=0, occupancy=0.5, tflops=None, m=64, status=Status.INSPECTED):
+    resources = Resources(64, spills, 0, 0, 0, 400, 1)
+    prediction = Prediction("H200", occupancy, 2, "registers", 66.9, (Bound("issue slots", ceiling, "x"),))
+    made = VariantRecord("v", "k", "l", "t", {}, {"m": m}, "sm_90", status, "", 10**12, 1)
+    made = replace(
+        made, build=BuildRecord("nvrtc", "1", "c", resources, "0", 0.1, cached=False, disassembler="d"),
+        prediction=prediction,
+    )  # fmt: skip
+    if tflops is None:
+        return made
+    samples = Samples((10**12 / tflops / 1e9,))
+    return replace(
+        made, status=Status.VERIFIED, measurement=Measurement(samples, None, None, "cold", CardState(), CardState())
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (record(30), ""),
+        (record(30, spills=8), "spills: 8 bytes"),
+        (record(30, occupancy=0.0), "occupancy: no block fits on an SM, limited by registers"),
+        (record(19), "prediction: a ceiling of 19.00 TFLOP/s is below 50% of the best one, 40.00"),
+        (record(19, m=32), ""),
+    ],
+)
+def test_what_is_pruned_and_why(one, why):
+    pruner = Pruner(RULES)
+    assert pruner.judge(record(40)) == ""
+    reason = pruner.judge(one)
+    assert reason.startswith(why)
+    assert bool(reason) == bool(why)
+
+
+def test_rules_can_be_switched_off():
+    pruner = Pruner(PruneModel(spills=False, below_prediction=0, below_measured=False))
+    pruner.judge(record(40))
+    pruner.learn(score(record(40, tflops=39), 0))
+    assert pruner.judge(record(1, spills=8)) == ""
+    assert pruner.overtaken(record(1)) == ""
+
+
+def test_a_ceiling_below_what_was_measured_is_overtaken():
+    pruner = Pruner(RULES)
+    assert pruner.overtaken(record(30)) == ""
+    pruner.learn(score(record(40, tflops=35), 0))
+    assert pruner.overtaken(record(30)).startswith("measurement: a ceiling of 30.00 TFLOP/s is below the 35.00")
+    assert pruner.overtaken(record(36)) == ""
+    assert pruner.overtaken(record(30, m=32)) == ""
+
+
+def test_failed_and_pruned_variants_have_no_score():
+    assert score(record(30, status=Status.COMPILE_FAILED), 0) is None
+    assert score(record(30, status=Status.PRUNED), 0) is None
+    assert score(record(30, tflops=20), 3) == Score((("m", 64),), 3, 30, pytest.approx(20))
+
+
+def test_leaders_are_the_measured_ones_where_anything_was_measured():
+    a, b = ("a",), ("b",)
+    scores = [
+        Score(a, 0, 50, 10),
+        Score(a, 1, 40, 20),
+        Score(a, 2, 60, None),
+        Score(b, 3, 7, None),
+        Score(b, 4, 9, None),
+    ]
+    assert [one.position for one in leaders(scores, 1)] == [1, 4]
+    assert [one.position for one in leaders(scores, 5)] == [1, 0, 4, 3]

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lab.base.errors import StoreError
+from lab.isa.mix import Counts, KernelMix, LoopMix
+from lab.measured.counters import LaunchCounters, Profile
+from lab.measured.timing import CardState, Measurement, Samples, Verification
+from lab.predict.bounds import Bound, Prediction
+from lab.store.codec import SCHEMA, record_to_json
+from lab.store.database import Store
+from lab.store.model import BuildRecord, LaunchRecord, RunRecord, Status, VariantRecord
+from lab.toolchain.base import Resources
+
+COUNTS = Counts(10, {"fma": 4, "ld.shared": 2}, {"FFMA": 4}, 32, 0)
+LOOP = LoopMix(".L_1", 1, None, True, COUNTS, 3, 9, ((3, 5), (7, 9)), 40)
+RECORD = VariantRecord(
+    variant="0123456789",
+    kernel="tiled",
+    label="unroll=1",
+    template="gemm/tiled.cu.j2",
+    parameters={"unroll": 1, "double_buffer": True, "x": 1.5, "word": "a"},
+    problem={"m": 4},
+    arch="sm_90",
+    status=Status.VERIFIED,
+    reason="",
+    flops=100,
+    bytes_moved=10,
+    launch=LaunchRecord((1, 2, 3), (32, 1, 1), 0),
+    build=BuildRecord("nvrtc", "13.5", "nvrtc k.cu", Resources(32, 0, 0, 0, 0, 0, 1), "ab", 0.1, False, "13.5"),
+    ptx=KernelMix("ptx", "k", COUNTS, (LOOP,), None),
+    sass=KernelMix("sass", "k", COUNTS, (LOOP,), 40),
+    prediction=Prediction("H200", 0.5, 2, "registers", 66.9, (Bound("roofline", 60.0, "why"),)),
+    verification=Verification(True, 1e-9, 1e-6, "", "H200"),
+    measurement=Measurement(Samples((1.0, 2.0, 3.0)), Samples((4.0,)), "cublas", "cold", CardState(), CardState(1980)),
+)
+RUN = RunRecord(
+    experiment="e",
+    question="q",
+    operator="gemm",
+    problem={"m": 4},
+    source="",
+    command="",
+    started="",
+    lab_version="0",
+    commit="",
+    python="",
+    packages={},
+    gpu=None,
+    not_measured="",
+    baseline="",
+    swept=("unroll",),
+    variants=1,
+)
+
+
+def test_records_come_back_as_they_were_in_the_experiments_order(tmp_path):
+    second = dataclasses.replace(RECORD, variant="b")
+    with Store(tmp_path / "run", create=True) as store:
+        store.write_run(RUN)
+        store.write(second, 1)
+        store.write(RECORD, 0)
+        store.write(dataclasses.replace(second, reason="again"), 1)
+    with Store(tmp_path / "run") as store:
+        assert store.run() == RUN
+        assert store.records() == (RECORD, dataclasses.replace(second, reason="again"))
+    types = {k: type(v) for k, v in store_parameters(tmp_path).items()}
+    assert types == {"unroll": int, "double_buffer": bool, "x": float, "word": str}
+
+
+def store_parameters(tmp_path):
+    with Store(tmp_path / "run") as store:
+        return store.records()[0].parameters
+
+
+def test_throughput_is_the_medians():
+    assert RECORD.tflops == 100 / 2.0 / 1e9
+    assert RECORD.measurement.ratio_to_baseline == 2.0
+    assert dataclasses.replace(RECORD, measurement=None).tflops is None
+
+
+def test_json_is_plain():
+    value = record_to_json(RECORD)
+    assert value["status"] == "verified"
+    assert value["parameters"]["double_buffer"] is True
+    assert value["measurement"]["samples"]["ms"] == [1.0, 2.0, 3.0]
+
+
+@given(st.lists(st.floats(min_value=1e-6, max_value=1e6), min_size=1, max_size=20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+def test_raw_samples_survive_exactly(tmp_path, values):
+    measurement = dataclasses.replace(RECORD.measurement, samples=Samples(tuple(values)))
+    record = dataclasses.replace(RECORD, measurement=measurement)
+    with Store(tmp_path / "s", create=True) as store:
+        store.write(record, 0)
+        assert store.records() == (record,)
+
+
+def test_nan_and_infinity_survive(tmp_path):
+    record = dataclasses.replace(RECORD, verification=Verification(False, float("inf"), 1e-6, "C[0]", "H200"))
+    with Store(tmp_path, create=True) as store:
+        store.write(record, 0)
+        assert store.records() == (record,)
+
+
+def test_what_is_no_run_directory_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="holds no run"):
+        Store(tmp_path)
+    (tmp_path / "run.sqlite").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store(tmp_path)
+
+
+def test_records_of_the_schema_before_are_read_and_a_writer_makes_them_its_own(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        store.write(RECORD, 0)
+        text = json.loads(next(store.texts()))
+        del text["profile"]
+        store._write("UPDATE records SET json=?", (json.dumps(text),))
+        store._write("PRAGMA user_version=7", ())
+    with Store(tmp_path) as reader:
+        assert reader.records() == (RECORD,)
+        assert reader._db.execute("PRAGMA user_version").fetchone() == (7,)
+    with Store(tmp_path, create=True) as writer:
+        assert writer.records() == (RECORD,)
+        assert writer._db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def test_a_profile_comes_back_as_it_was(tmp_path):
+    launch = LaunchCounters("k", 1.0, None, occupancy=0.5, pipes={"fma": 0.25}, stalls={"wait": 1.5})
+    record = dataclasses.replace(RECORD, profile=Profile("Nsight Compute 2025.3.1.0", "cold", (launch,), ("note",)))
+    with Store(tmp_path, create=True) as store:
+        store.write(record, 0)
+        assert store.record(record.variant) == record
+
+
+def test_another_schema_is_refused_not_misread(tmp_path):
+    Store(tmp_path, create=True).close()
+    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match="schema 99"):
+        Store(tmp_path)
+
+
+def test_a_record_that_cannot_be_read_is_an_error_not_a_guess(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        store.write(RECORD, 0)
+    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        db.execute('UPDATE records SET json = replace(json, \'"flops":100\', \'"flops":"x"\')')
+    with Store(tmp_path) as store, pytest.raises(StoreError, match="cannot be read"):
+        store.records()
+
+
+def test_files_are_written_whole(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        store.write_files("v", {"kernel.cu": "text\n", "kernel.cubin": b"\x00\xff"})
+        folder = store.variant_folder("v")
+    assert (folder / "kernel.cu").read_text() == "text\n"
+    assert (folder / "kernel.cubin").read_bytes() == b"\x00\xff"
+    assert sorted(p.name for p in folder.iterdir()) == ["kernel.cu", "kernel.cubin"]

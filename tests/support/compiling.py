@@ -1,0 +1,74 @@
+"""Compile the kernels beside this file with NVRTC, or with nvcc where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import nvidia
+from cuda.bindings import nvrtc
+
+KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
+_PACKAGE = Path(next(iter(nvidia.__path__)))
+TOOLKIT = next((folder for folder in sorted(_PACKAGE.glob("cu*")) if (folder / "include").is_dir()), _PACKAGE)
+VARIANTS = {
+    "release": (),
+    "debug": ("--device-debug",),
+    "lineinfo": ("-lineinfo",),
+    "fast-math": ("--use_fast_math",),
+}
+
+
+def source(name: str) -> str:
+    return (KERNELS / f"{name}.cu").read_text()
+
+
+def compile_text(text: str, *options: str, arch: str = "compute_90") -> str:
+    """Compile CUDA source to PTX with NVRTC."""
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
+    include = TOOLKIT / "include"
+    flags = [f"--gpu-architecture={arch}", f"-I{include}", f"-I{include / 'cccl'}", *options]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise AssertionError(log.decode())
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    ptx = b" " * size
+    nvrtc.nvrtcGetPTX(program, ptx)
+    nvrtc.nvrtcDestroyProgram(program)
+    return ptx.decode().rstrip("\0")
+
+
+@cache
+def ptx(name: str, variant: str = "release") -> str:
+    return compile_text(source(name), *VARIANTS[variant])
+
+
+def nvcc() -> Path | None:
+    """The wheel's nvcc, where it and a host compiler are installed."""
+    found = TOOLKIT / "bin" / "nvcc"
+    return found if found.exists() and shutil.which("g++") else None
+
+
+def nvcc_lacks(name: str) -> str | None:
+    """Return why nvcc cannot compile a kernel here: its headers need CCCL's, which are a wheel of their own."""
+    if nvcc() is None:
+        return "nvcc and a host compiler are not installed"
+    if "#include" in source(name) and not list((TOOLKIT / "include").glob("**/nv/target")):
+        return "CCCL's headers are not installed"
+    return None
+
+
+def compile_with_nvcc(name: str, *options: str) -> str:
+    compiler = nvcc()
+    assert compiler is not None
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "kernel.ptx"
+        command = [compiler, "-ptx", "-arch=sm_90", *options, "-o", target, KERNELS / f"{name}.cu"]
+        subprocess.run(command, check=True, capture_output=True)
+        return target.read_text()

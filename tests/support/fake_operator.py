@@ -1,0 +1,46 @@
+"""y = 2 x, as an operator file of a user."""
+
+import numpy as np
+
+from lab.measured.timing import Merit
+from lab.operators.base import Expected, Inputs
+
+
+class Double:
+    name = "double"
+    merit = Merit.TFLOPS
+    references = 0
+
+    def problem(self, values):
+        return {"n": 16, **values}
+
+    def inputs(self, problem, seed):
+        if problem["n"] == 13:
+            raise ValueError("thirteen")
+        x = np.random.default_rng(seed).standard_normal(problem["n"])
+        return Inputs({"n": problem["n"]}, {"x": x, "y": np.full_like(x, np.nan)}, ("y",))
+
+    def reference(self, problem, inputs):
+        type(self).references += 1
+        values = 2 * inputs.arrays["x"]
+        return {"y": Expected(values, np.ones_like(values))}
+
+    def verify(self, problem, reference, outputs):
+        error = np.abs(outputs["y"] - reference["y"].values)
+        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        passed = error[worst] <= 1e-12
+        return float(error[worst]), 1e-12, "" if passed else f"y[{worst}]: got {outputs['y'][worst]}"
+
+    def flops(self, problem):
+        return problem["n"]
+
+    def bytes_moved(self, problem):
+        return 16 * problem["n"]
+
+    def fma_dtype(self, problem):
+        return np.dtype(np.float64)
+
+
+class ElementwiseDouble(Double):
+    def elementwise(self, problem, reference):
+        return reference, 1e-12

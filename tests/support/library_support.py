@@ -1,0 +1,87 @@
+"""Test data: kernels that do not exist, with invented times. Nothing here was measured."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lab.base.sizes import Size
+from lab.library.logic import Grid, Logic, build, evaluate
+from lab.library.package import Kind, Library, LibraryBuffer, LibraryKernel, LibraryLaunch
+
+TILES = ((16, 16), (32, 64), (64, 32), (128, 128), (256, 128))
+
+ARGUMENTS = tuple(
+    {"alpha": "float32", "beta": "float32", "A": "float32*", "B": "float32*", "C": "float32*"}.get(name, "int32")
+    for name in ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
+)
+NAMED = tuple(zip(("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"), ARGUMENTS, strict=True))
+
+
+def invented_ms(tile: tuple[int, int], size: Size) -> float:
+    """Waves of tiles over 132 imagined SMs; larger tiles are more efficient, and pay for their edges."""
+    tile_m, tile_n = tile
+    m, n, k = size
+    waves = math.ceil(math.ceil(m / tile_m) * math.ceil(n / tile_n) / 132)
+    return 1e-3 + waves * k * (tile_m * tile_n + 40 * (tile_m + tile_n)) * 1e-8
+
+
+def invented_grid(along: tuple[int, ...], depths: tuple[int, ...] = (64, 3104)) -> Grid:
+    """All tiles at all sizes."""
+    times = {}
+    for m in along:
+        for n in along:
+            for k in depths:
+                times[m, n, k] = {f"tile_{a}x{b}": invented_ms((a, b), (m, n, k)) for a, b in TILES}
+    return Grid.of(times)
+
+
+def invented_kernel(name: str) -> LibraryKernel:
+    """One with a condition, a scratch buffer and two launches."""
+    step = LibraryLaunch(
+        "part", ("ceil_div(m, 128)", "n // 3 + 1", "4"), ("256", "1", "1"), "65536", NAMED, "(k % 4) == 0"
+    )
+    last = LibraryLaunch(
+        "reduce",
+        ("max(m, n)", "1", "1"),
+        ("32", "1", "1"),
+        "0",
+        (("partial", "float32*"), ("C", "float32*"), ("ldc", "int64")),
+    )
+    scratch = (
+        LibraryBuffer("partial", "float32", "(m * n) * 4", zero=True),
+        LibraryBuffer("more", "float64", "m if k > 9 else 1"),
+    )
+    return LibraryKernel(name, f"{name}.cubin", "invented.cu.j2", {"tile": 1}, (step, last), scratch)
+
+
+def invented_library(logic: Logic, grid: Grid, layout: str = "nn") -> Library:
+    """A library of invented kernels."""
+    kernels = tuple(invented_kernel(name) for name in logic.kernels)
+    loss = evaluate(logic, grid)
+    source = 'invented for a test; "quoted" */ and \\ survive'
+    return Library("sgemm", "float32", layout, "sm_90", Kind.PREDICTED, source, kernels, logic, loss)  # type: ignore[arg-type]
+
+
+def small_library() -> Library:
+    """With ranges and exact sizes, and thresholds on what 4 leaves of a dimension."""
+    sizes = (16, 48, 128, 400, 1000, 3000, 5632)
+    grid = invented_grid(sizes)
+    odd = {
+        (m - 1, n, k): {
+            name: ms * (1 if name == "tile_16x16" else 9) for name, ms in zip(grid.kernels, row, strict=True)
+        }
+        for (m, n, k), row in zip(grid.sizes, grid.times, strict=True)
+    }
+    both = Grid.of(
+        odd | {s: dict(zip(grid.kernels, row, strict=True)) for s, row in zip(grid.sizes, grid.times, strict=True)}
+    )
+    exact = invented_grid((35, 700, 5124), depths=(2560,))
+    return invented_library(build(both, exact, edges=(sizes, sizes, (64, 3104))), grid)
+
+
+def random_sizes(count: int, seed: int) -> np.ndarray:
+    """Sizes of all magnitudes, and some at the very thresholds' scale."""
+    rng = np.random.default_rng(seed)
+    return np.exp(rng.uniform(0, math.log(2**20), size=(count, 3))).astype(np.int64).clip(1)

@@ -1,0 +1,47 @@
+"""Random mappings, and what one touches, worked out digit by digit."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import strategies as st
+
+from lab.templates.mapping.model import Dimension, ThreadMapping
+
+SIZES = st.sampled_from([1, 2, 2, 3, 4, 4, 5, 8])
+
+
+@st.composite
+def mappings(draw):
+    dimensions = []
+    for kind, most in (("i", 40), ("t", 160)):
+        total = 1
+        for number in range(draw(st.integers(1, 3))):
+            size = draw(SIZES)
+            size = size if total * size <= most else 1
+            total *= size
+            extent = draw(st.one_of(st.just(size), st.just(size), st.integers(1, size + 2)))
+            dimensions.append(Dimension(kind, number, size, extent, draw(st.booleans())))
+    return ThreadMapping(tuple(draw(st.permutations(dimensions))), draw(st.sampled_from([0, 0, 0, 1, 4])))
+
+
+def touched(mapping):
+    """(thread, local index) to the element, for every access that there is."""
+    found = {}
+    numbered = sorted(mapping.layout, key=lambda d: (d.kind, d.number), reverse=True)  # the lowest digit runs fastest
+    for digits in itertools.product(*(range(d.size) for d in numbered)):
+        number, weight = {"i": 0, "t": 0}, {"i": 1, "t": 1}
+        for d, digit in zip(reversed(numbered), reversed(digits), strict=True):
+            number[d.kind] += digit * weight[d.kind]
+            weight[d.kind] *= d.size
+        digit_of = dict(zip(((d.kind, d.number) for d in numbered), digits, strict=True))
+        element, stride, there = mapping.offset, 1, True
+        for d in mapping.layout:
+            digit = digit_of[d.kind, d.number]
+            coordinate = d.size - 1 - digit if d.reversed else digit
+            there = there and coordinate < d.extent
+            element += coordinate * stride
+            stride *= d.extent
+        if there:
+            found[number["t"], number["i"]] = element
+    return found

@@ -1,0 +1,81 @@
+"""A tuning run on a GPU that is played; as a script, one that kills itself: ``played.py FILE FOLDER SIZES``."""
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+from fake_device import FakeDevice
+
+from lab.gpu.process.session import GpuSession
+from lab.measured.timing import GpuDescription
+from lab.tuning.run import Options, tune
+
+H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
+
+TUNING = """question: Which?
+arch: sm_90
+baselines: [cublas]
+{halving}
+timing: {{samples: 2, warmup_ms: 0}}
+library: {{name: small, held_out: 3, refine: 4}}
+groups:
+  - name: tensile
+    template: gemm/tensile.cu.j2
+    benchmark: [{{exact: [256, 256, 64]}}]
+    ForkParameters: {{ThreadTile: [[4, 4], [2, 2]], GlobalSplitU: [1, 4]}}
+    JoinParameters: {{parameters: [MacroTile, GlobalSplitU]}}
+    BenchmarkFinalParameters:
+      - range: [[64, 192, 192, 1024], [64, 192, 192, 1024], 256]
+      - exact: [5, 7, 4096]
+    single_tuned: {{ThreadTile: [4, 4]}}
+"""
+
+
+class Watched:
+    """Counts, and calls back after every size."""
+
+    def __init__(self, after=lambda watched: None):
+        self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
+
+    def began(self, tuning, gpu):
+        self.gpu = gpu
+
+    def built(self, facts):
+        self.kernels.append(facts)
+
+    def stepped(self, step):
+        self.steps.append(step)
+
+    def timed(self, size, points):
+        self.sizes.append(size)
+        self.points.append(points)
+        self.after(self)
+
+
+def write(folder, halving=""):
+    file = folder / "small.yaml"
+    file.write_text(TUNING.format(halving=halving))
+    return file
+
+
+def play(file, folder, observer, **options):
+    with (
+        mock.patch("lab.gpu.device.describe.probe", return_value=H200),
+        mock.patch("lab.tuning.run.GpuSession", partial(GpuSession, FakeDevice)),
+    ):
+        return tune(file, Options(output=folder, jobs=1, **options), observer)
+
+
+def killing(after):
+    def kill(watched):
+        if len(watched.sizes) == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return Watched(kill)
+
+
+if __name__ == "__main__":
+    play(Path(sys.argv[1]), Path(sys.argv[2]), killing(int(sys.argv[3])))

@@ -1,0 +1,91 @@
+"""Index and guard as CUDA: compiled by NVRTC, executed by the emulator, held against the map."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from mappings import mappings
+
+from lab.emulator.api import launch
+from lab.isa.ptx.module import read_ptx
+from lab.templates.mapping.text import parse
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+
+KERNEL = """
+extern "C" __global__ void kernel_{number}(int *out, int n)
+{{
+    const int t = threadIdx.x;
+    for (int i = 0; i < {items}; ++i) {{
+        const int e = {index};
+        if ({guard}) out[e] = 1000 * t + i;
+    }}
+}}
+"""
+
+
+def source(number, mapping):
+    guard = mapping.guard("i", also="e < n")
+    return KERNEL.format(number=number, items=mapping.items, index=mapping.index("i"), guard=guard)
+
+
+@given(st.lists(st.tuples(mappings(), st.integers(1, 200)), min_size=40, max_size=40))
+# one compilation an example; shrinking would compile for minutes, and the message names the mapping
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def test_the_generated_code_touches_what_the_map_says(cases):
+    text = "".join(source(number, mapping) for number, (mapping, _) in enumerate(cases))
+    module = read_ptx(toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", "sm_90")).ptx)
+    for number, (mapping, length) in enumerate(cases):
+        out = np.full(length, -1, np.int32)
+        done = launch(module, f"kernel_{number}", 1, mapping.threads, [out, length])
+        assert done.clean, str(mapping)
+        expected = np.full(length, -1)
+        threads, items = np.nonzero((mapping.elements >= 0) & (mapping.elements < length))
+        expected[mapping.elements[threads, items]] = 1000 * threads + items
+        assert out.tolist() == expected.tolist(), str(mapping)
+
+
+@given(mappings())
+def test_python_reads_the_expressions_alike(mapping):
+    index, guard = (
+        compile(text.replace("/", "//").replace("&&", "and").replace("true", "True"), "expression", "eval")
+        for text in (mapping.index("x", "y"), mapping.guard("x", "y"))
+    )
+    for thread in range(mapping.threads):
+        for item in range(mapping.items):
+            names = {"x": item, "y": thread}
+            element = eval(index, names) if eval(guard, names) else -1  # noqa: S307 - our own arithmetic
+            assert element == mapping.elements[thread, item]
+
+
+@given(mappings())
+def test_powers_of_two_need_no_division(mapping):
+    text = mapping.index() + mapping.guard()
+    if all(d.size & (d.size - 1) == 0 and d.extent & (d.extent - 1) == 0 for d in mapping.layout):
+        assert not re.search(r"[/%*]", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "guard"),
+    [
+        ("[1] | [1] => [i0, t0]", "0", "true"),
+        ("[1] | [1] => [i0, t0], offset: 3", "3", "true"),
+        ("[1] | [256] => [i0, t0]", "t", "true"),
+        ("[1] | [16, 16] => [t0, i0, t1]", "t", "true"),
+        ("[1] | [16, 16] => [-t0, -t1, i0]", "(255 - t)", "true"),
+        ("[4, 4] | [256] => [i0, t0, i1]", "((i & 3) + (t << 2) + ((i >> 2) << 10))", "true"),
+        ("[3] | [5] => [i0, t0]", "(i + t * 3)", "true"),
+        ("[3, 5] | [2] => [t0, i1, i0]", "(t + ((i / 3) << 1) + (i % 3) * 10)", "true"),
+        ("[3] | [2, (2, 1)] => [i0, t0, t1]", "(i + t * 3)", "t < 2"),
+        ("[1, 3] | [(4, 2), 2] => [i0, t0, t1, i1]", "((t & 3) + ((t >> 2) << 1) + (i << 2))", "(t & 3) < 2"),
+        ("[(3, 4)] | [2, 2] => [i0, t0, t1]", "(i + (t << 2))", "true"),
+    ],
+)
+def test_expressions_are_no_longer_than_they_need_be(text, index, guard):
+    mapping = parse(text)
+    assert (mapping.index(), mapping.guard()) == (index, guard)
+    assert mapping.guard(also="e < n") == ("e < n" if guard == "true" else f"{guard} && e < n")

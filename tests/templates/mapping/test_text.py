@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from mappings import mappings
+
+from lab.base.errors import UserError
+from lab.templates.mapping.text import parse
+
+
+@given(mappings())
+def test_what_is_written_is_read_back(mapping):
+    assert parse(str(mapping)) == mapping
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("[3]|[4]=>layout:[i0,t0]", "[3] | [4] => [i0, t0]"),
+        (" [ 3 ] | [(4 , 2)]\n=> layout : [ - i0 , t0 ] , offset : 7 ", "[3] | [(4, 2)] => [-i0, t0], offset: 7"),
+        ("[3] | [4] => [i0, t0] offset: 2", "[3] | [4] => [i0, t0], offset: 2"),
+        ("[3] | [(4, 4)] => [i0, t0], offset: 0", "[3] | [4] => [i0, t0]"),
+        ("blocked", "[16] | [256] => [i0, t0]"),
+        ("blocked()", "[16] | [256] => [i0, t0]"),
+        ("blocked(threads=32, items=3)", "[3] | [32] => [i0, t0]"),
+        ("cyclic(width=4)", "[4, 4] | [256] => [i0, t0, i1]"),
+        ("cyclic2d", "[1, 1, 1, 4] | [32, 8] => [i0, t0, i1, i2, t1, i3]"),
+        (
+            "cyclic2d(width=(4, 2), items=(8, 6), threads=(16, 4))",
+            "[4, 2, 2, 3] | [16, 4] => [i0, t0, i1, i2, t1, i3]",
+        ),
+    ],
+)
+def test_spellings_and_shorthands(text, same):
+    assert str(parse(text)) == same
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "found", "accepted"),
+    [
+        ("", 1, "the end of the text", "'['"),
+        ("3 | [4] => [i0, t0]", 1, "3", "'['"),
+        ("[] | [4] => [t0]", 2, "]", "an integer from 1"),
+        ("[0] | [4] => [i0, t0]", 2, "0", "an integer from 1"),
+        ("[-3] | [4] => [i0, t0]", 2, "-", "an integer from 1"),
+        ("[9999999999] | [4] => [i0, t0]", 2, "9999999999", "an integer from 1"),
+        ("[(3)] | [4] => [i0, t0]", 4, ")", "','"),
+        ("[(3, 0)] | [4] => [i0, t0]", 6, "0", "an integer from 1"),
+        ("[3] [4] => [i0, t0]", 5, "[", "'|'"),
+        ("[3] | [4] > [i0, t0]", 11, ">", "'=>'"),
+        ("[3] | [4] => [i0]", 17, "]", "also t0"),
+        ("[3] | [4] => [i0, t0, i0]", 23, "i0", "the end"),
+        ("[3] | [4] => [i0, i0]", 19, "i0", "t0"),
+        ("[3] | [4] => [i0, t1]", 19, "t1", "t0"),
+        ("[3] | [4] => [i0, t0", 21, "the end of the text", "']'"),
+        ("[3] | [4] => [i0, t0], 7", 24, "7", "'offset'"),
+        ("[3] | [4] => [i0, t0], offset: -7", 32, "-", "an integer from 0"),
+        ("[3] | [4] => [i0, t0] and more", 23, "and", "the end of the text"),
+        ("cyclc(width=4)", 1, "cyclc", "cyclic"),
+        ("cyclic(widht=4)", 8, "widht", "width, items, threads"),
+        ("cyclic(width=2, width=4)", 17, "width", "items, threads"),
+        ("cyclic(width 4)", 14, "4", "'='"),
+        ("cyclic(width=3)", 1, "cyclic", "a width that divides items"),
+        ("cyclic(width=4", 15, "the end of the text", "')'"),
+        ("cyclic2d(width=4)", 16, "4", "'('"),
+        ("cyclic2d(width=(4, 3), items=(4, 4))", 1, "cyclic2d", "a width that divides items"),
+    ],
+)
+def test_mistakes_say_where_they_are_and_what_would_do(text, column, found, accepted):
+    with pytest.raises(UserError) as caught:
+        parse(text)
+    assert f"column {column}:" in caught.value.message
+    assert caught.value.found == found
+    assert accepted in caught.value.accepted
+
+
+@pytest.mark.parametrize("text", ["[9999] | [9999] => [i0, t0]", "[(1, 99999999)] | [4] => [i0, t0]"])
+def test_a_mapping_is_a_tile(text):
+    with pytest.raises(UserError, match="the mapping has"):
+        parse(text)

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from lab.base.errors import UserError
+from lab.isa.mix import module_mix
+from lab.isa.ptx.module import read_ptx
+from lab.operators.builtin import operator
+from lab.templates import front_matter as kernels
+from lab.templates.launches import launches, predictions
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.cache import Cache, default_folder
+from lab.toolchain.select import build, toolchain
+
+ROOTS = kernels.search_path()
+NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
+MOVES = [name for name in kernels.available(ROOTS) if name.startswith(("copy/", "transpose/"))]
+
+
+def tile(m, n, k, thread_m, thread_n):
+    return {
+        "block_m": m,
+        "block_n": n,
+        "block_k": k,
+        "thread_m": thread_m,
+        "thread_n": thread_n,
+        "double_buffer": False,
+        "unroll": k,
+    }
+
+
+RUNGS = {"v5": tile(32, 32, 32, 4, 1), "64x64": tile(64, 64, 16, 4, 4), "128x128": {}}
+
+
+def gemm(**values):
+    return operator("gemm").problem({"m": 128, "n": 128, "k": 64, **values})
+
+
+def mix_of(name, problem, **given):
+    template = kernels.load(name, ROOTS)
+    parameters = kernels.complete(template, given)
+    assert kernels.unmet(template, parameters, problem) is None
+    source = kernels.render(template, parameters, problem)
+    (entry,) = launches(template, parameters, problem).entries
+    built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", "sm_90"), Cache(default_folder()))
+    return next(mix for mix in module_mix(read_ptx(built.build.ptx)) if mix.name == entry)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_template_compiles_for_every_problem_that_it_declares(name, layout, dtype):
+    mix = mix_of(name, gemm(layout=layout, dtype=dtype, **({"n": 1} if name == "gemm/vector.cu.j2" else {})))
+    assert mix.hot_loop is not None
+    assert mix.hot_loop.counts.fma > 0
+
+
+@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_every_move_compiles_for_every_type(name, dtype):
+    problem = operator(name.partition("/")[0]).problem({"m": 64, "n": 64, "dtype": dtype})
+    mix = mix_of(name, problem)
+    assert mix.counts.by_class["ld.global"] == mix.counts.by_class["st.global"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "fma", "loads"),
+    [
+        ("gemm/v4_padded.cu.j2", {}, 1, 2),
+        ("gemm/tiled.cu.j2", RUNGS["v5"], 4, 2),
+        ("gemm/tiled.cu.j2", RUNGS["64x64"], 16, 2),
+        ("gemm/tiled.cu.j2", RUNGS["128x128"], 64, 4),
+    ],
+)
+def test_the_ladder_has_the_known_ratios_of_fma_to_ld_shared(name, given, fma, loads):
+    counts = mix_of(name, gemm(), **given).hot_loop.counts
+    assert counts.fma_per_ld_shared == fma / loads
+    assert counts.fma_over_fma_plus_ld_shared == fma / (fma + loads)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("unroll", [1, 2, 4, 8])
+def test_vectors_and_unrolling_show_in_the_loop(width, unroll):
+    counts = mix_of("gemm/tiled.cu.j2", gemm(), vector_width=width, unroll=unroll).hot_loop.counts
+    assert counts.fma == 64 * unroll
+    assert counts.ld_shared == 16 // width * unroll
+
+
+def test_a_signed_index_shortens_the_loop():
+    unsigned = mix_of("gemm/v1_coalesced.cu.j2", gemm()).hot_loop.counts
+    signed = mix_of("gemm/v2_signed_index.cu.j2", gemm()).hot_loop.counts
+    assert unsigned.fma == signed.fma
+    assert signed.instructions < unsigned.instructions
+
+
+def test_odd_sizes_choose_the_entry_without_vectors():
+    template = kernels.load("gemm/tiled.cu.j2", ROOTS)
+    parameters = kernels.complete(template, {})
+    assert launches(template, parameters, gemm()).entries == ("gemm_tiled",)
+    for odd in ({"m": 127}, {"n": 127}, {"k": 63}, {"lda": 129}, {"ldb": 65}, {"ldc": 130}):
+        (launch,) = launches(template, parameters, gemm(**odd)).steps
+        assert launch.entry == "gemm_tiled_scalar"
+        assert launch.grid == (1, 1, 1)
+
+
+def test_machine_code_does_not_depend_on_the_size():
+    template = kernels.load("gemm/tiled.cu.j2", ROOTS)
+    parameters = kernels.complete(template, {})
+    assert kernels.render(template, parameters, gemm()) == kernels.render(template, parameters, gemm(m=9, n=8, k=7))
+
+
+@pytest.mark.parametrize(
+    ("given", "because"),
+    [
+        ({"thread_m": 1, "thread_n": 1, "block_m": 64, "block_n": 64}, "1024"),
+        ({"block_k": 4, "unroll": 8}, "unrolled"),
+        ({"padding": 1}, "aligned"),
+        ({"block_k": 64, "block_m": 256, "block_n": 256, "thread_m": 16, "thread_n": 16}, "48 KiB"),
+    ],
+)
+def test_requirements_say_why(given, because):
+    template = kernels.load("gemm/tiled.cu.j2", ROOTS)
+    assert because in kernels.unmet(template, kernels.complete(template, given), gemm()).because
+
+
+FRONT = """{#---
+summary: s
+operator: gemm
+entry: k
+grid: [1]
+block: [32]
+arguments: {m: int32, A: T*}
+---#}
+"""
+
+
+def written(tmp_path, text, name="mine.cu.j2"):
+    (tmp_path / name).write_text(text)
+    return kernels.load(name, (tmp_path,))
+
+
+def test_a_template_of_the_users_own(tmp_path):
+    template = written(tmp_path, FRONT + '{% include "part.j2" %} {{ T }} {{ dtype }} {{ element_bytes }}\n')
+    (tmp_path / "part.j2").write_text("{{ layout }}")
+    assert kernels.render(template, {}, gemm(dtype="float64")).split() == ["nn", "double", "float64", "8"]
+    (launch,) = launches(template, {}, gemm()).steps
+    assert launch.arguments == (("m", "int32"), ("A", "float32*"))
+    assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((1, 1, 1), (32, 1, 1), 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "words"),
+    [
+        ("\n{{ nothing }}", 10, "'nothing' is undefined"),
+        ("{{ m }}", 9, "'m' is undefined"),
+        ("\n\n{% if %}", 11, "template syntax"),
+        ('{% include "none.j2" %}', None, "no such include"),
+        ("{{ ().__class__.__mro__ }}", 9, "unsafe"),
+        ("{{ 1 // 0 }}", 9, "fails"),
+        ('{{ error("no such layout") }}', 9, "no such layout"),
+    ],
+)
+def test_template_errors_name_their_line(tmp_path, body, line, words):
+    template = written(tmp_path, FRONT + body)
+    with pytest.raises(UserError, match=words) as caught:
+        kernels.render(template, {}, gemm())
+    if words != "no such layout":  # that one comes from the template's author, as it is
+        assert str(caught.value.at.file).endswith("mine.cu.j2")
+        assert line is None or caught.value.at.line == line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("entry: k", "entri: k", 4, "unknown key"),
+        ("entry: k\n", "", None, "entry and entries"),
+        ("A: T*", "A: T32*", 7, "unknown argument type"),
+        ("grid: [1]", "grid: [1, 1, 1, 1]", 5, "at most 3"),
+        ("grid: [1]", "grid: one", 5, "wrong value"),
+        ("entry: k", "entry: k\nparameters: {p: {type: int, default: x, help: h}}", 5, "contradicts"),
+        ("entry: k", "entry: k\nparameters: {a-b: {type: int, default: 1, help: h}}", 5, "identifier"),
+        ("entry: k", "entry: k\nrequires: [{that: '1 +', because: b}]", 5, "not a Jinja expression"),
+        ("{#---", "{#-- ", None, "no front matter"),
+    ],
+)
+def test_front_matter_errors_name_their_line(tmp_path, old, new, line, words):
+    with pytest.raises(UserError, match=words) as caught:
+        written(tmp_path, FRONT.replace(old, new))
+    assert line is None or caught.value.at.line == line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("grid: [1]", "grid: [0]", "grid"),
+        ("grid: [1]", "grid: [1, 65536]", "grid"),
+        ("grid: [1]", "grid: [m / 2]", "grid"),
+        ("grid: [1]", "grid: [q]", "grid[0]"),
+        ("block: [32]", "block: [32, 64]", "block"),
+        ("block: [32]", "block: [2048]", "block"),
+        ("block: [32]", "block: [32]\nshared_bytes: -1", "shared_bytes"),
+    ],
+)
+def test_illegal_launches_are_named(tmp_path, old, new, key):
+    template = written(tmp_path, FRONT.replace(old, new))
+    with pytest.raises(UserError) as caught:
+        launches(template, {}, gemm())
+    assert caught.value.key == key
+
+
+def test_a_missing_template_is_suggested():
+    with pytest.raises(UserError, match=r"did you mean 'gemm/tiled.cu.j2'"):
+        kernels.load("gemm/tilde.cu.j2", ROOTS)
+    for outside in ("../pyproject.toml", "/etc/passwd"):
+        with pytest.raises(UserError, match="no such template"):
+            kernels.load(outside, ROOTS)
+
+
+def test_parameters_know_what_they_accept():
+    parameter = kernels.Parameter(type="int", default=1, help="h", min=0, max=9)
+    assert [v for v in (0, 9, 10, -1, 1.5, True, "1") if parameter.refuses(v) is None] == [0, 9]
+    switch = kernels.Parameter(type="bool", default=True, help="h")
+    assert [v for v in (True, False, 1, "true") if switch.refuses(v) is None] == [True, False]
+    assert list(itertools.chain(kernels.C_TYPES)) == ["float32", "float64", "float16", "bfloat16"]
+
+
+MAPPED = FRONT.replace(
+    "block: [32]",
+    "block: [p.threads]\n"
+    "parameters: {p: {type: mapping, default: cyclic(width=2), help: h}, q: {type: int, default: 1, help: h}}\n"
+    "derived: {w: p.widest(4)}\nrequires: [{that: p.items == 16, because: sixteen}]\n"
+    "predicts: {global.load: 'p.sectors(element_bytes, w if entry == \"k\" and m > 9 else 1)'}",
+)
+
+
+def test_a_mapping_is_text_in_a_file_and_an_object_in_a_template(tmp_path):
+    template = written(tmp_path, MAPPED + '{{ p.index("i") }} {{ p.guard("i") }} {{ p.threads }} {{ w }}')
+    parameters = kernels.complete(template, {})
+    assert parameters == {"p": "cyclic(width=2)", "q": 1}
+    assert kernels.mappings(template) == ("p",)
+    assert kernels.render(template, parameters, gemm()) == "((i & 1) + (t << 1) + ((i >> 1) << 9)) true 256 2"
+    assert launches(template, parameters, gemm()).steps[0].block == (256, 1, 1)
+    assert kernels.unmet(template, parameters, gemm()) is None
+    assert kernels.unmet(template, {**parameters, "p": "blocked(items=3)"}, gemm()).because == "sixteen"
+    assert predictions(template, {**parameters, "p": "cyclic(width=4)"}, gemm()) == {"global.load": 16}
+    assert predictions(template, {**parameters, "p": "cyclic(width=8)"}, gemm(m=8)) == {"global.load": 32}
+
+
+def test_wrong_mappings_are_refused_where_they_stand(tmp_path):
+    declared = written(tmp_path, MAPPED).declares.parameters["p"]
+    assert declared.refuses("[3] | [4] => [i0, t0]") is None
+    assert declared.refuses(4) == "mapping"
+    assert declared.refuses("[3] | [4] => [i0, x]") == (
+        "t0 (the mapping is wrong at column 19: no such dimension, which has 'x')"
+    )
+    with pytest.raises(UserError, match="contradicts itself"):
+        written(tmp_path, MAPPED.replace("cyclic(width=2)", "'[3]'"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("global.load", "texture.load", "unknown key|wrong"),
+        ("p.sectors(element_bytes, w ", "nothing + (w ", "unknown name 'nothing'"),
+        ("p.sectors(element_bytes, w ", "p.elephants(element_bytes, w ", "elephants"),
+        ("'p.sectors(element_bytes, w if entry == \"k\" and m > 9 else 1)'", "'\"many\"'", "not a number"),
+    ],
+)
+def test_wrong_predictions_are_named(tmp_path, old, new, words):
+    assert old in MAPPED
+
+    def predicted():
+        template = written(tmp_path, MAPPED.replace(old, new))
+        return predictions(template, kernels.complete(template, {}), gemm())
+
+    with pytest.raises(UserError, match=words):
+        predicted()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "MT128x128_DU8_GSU1_TT8x8_VW4_WG16x16x1_PGR1_PLR1_WGM8"),
+        (
+            {"work_group_1": 8, "local_split_u": 2, "thread_tile_0": 6, "global_split_u": 4, "loop_unroll": 4},
+            "MT96x64_DU8_GSU4A_TT6x8_VW2_WG16x8x2_PGR1_PLR1_WGM8",
+        ),
+        (
+            {
+                "global_split_u": 2,
+                "global_split_u_algorithm": "workspace",
+                "global_split_u_work_group_mapping_round_robin": True,
+                "num_loads_coalesced_b": 2,
+                "global_read_coalesce_vector_b": False,
+            },
+            "MT128x128_DU8_GSU2WRR_TT8x8_VW4_WG16x16x1_PGR1_PLR1_WGM8_NLCB2_GRCVB0",
+        ),
+    ],
+)
+def test_a_point_is_named_by_its_abbreviation(given, name):
+    template = kernels.load("gemm/tensile.cu.j2", ROOTS)
+    assert kernels.abbreviation(template, kernels.complete(template, given), gemm()) == name
+
+
+def test_splitting_k_among_blocks_takes_another_launch():
+    template = kernels.load("gemm/tensile.cu.j2", ROOTS)
+    split = {"global_split_u": 4}
+    by_atomics = kernels.complete(template, split)
+    by_workspace = kernels.complete(template, {**split, "global_split_u_algorithm": "workspace"})
+    assert launches(template, by_atomics, gemm()).entries == ("scale", "gemm_vectors")
+    assert launches(template, by_atomics, gemm(beta=1.0)).entries == ("gemm_vectors",)
+    summed = launches(template, by_workspace, gemm(m=127))
+    assert summed.entries == ("gemm_elements", "reduce")
+    assert summed.workspace[0].elements == 127 * 128 * 4

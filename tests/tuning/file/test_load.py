@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tuning_support import BASE, tuning
+
+from lab.base.errors import UserError
+from lab.store.tuning_model import ProblemType
+from lab.tuning.file.load import load
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+
+
+def test_a_minimal_file(tmp_path):
+    (group,) = tuning(tmp_path).groups
+    assert group.type == ProblemType("float32", "nn")
+    assert len(group.fork) == 1
+    assert group.common is group.fork_benchmark is group.join is group.join_benchmark is group.single is None
+    assert group.final.exact == ((64, 64, 64),)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "layout"),
+    [("[0, 2]", "[2, 1]", "nn"), ("[0, 2]", "[1, 2]", "nt"), ("[2, 0]", "[2, 1]", "tn"), ("[2, 0]", "[1, 2]", "tt")],
+)
+def test_index_assignments_are_transposes(tmp_path, a, b, layout):
+    (group,) = tuning(tmp_path, f"problem: {{IndexAssignmentsA: {a}, IndexAssignmentsB: {b}}}").groups
+    assert group.type.layout == layout
+
+
+def test_the_last_value_varies_fastest(tmp_path):
+    (group,) = tuning(tmp_path, "ForkParameters: {ThreadTile: [[8, 4], [2, 2]], GlobalSplitU: [1, 2]}").groups
+    assert [dict(option.values) for option in group.fork] == [
+        {"ThreadTile": "8x4", "GlobalSplitU": "1"},
+        {"ThreadTile": "8x4", "GlobalSplitU": "2"},
+        {"ThreadTile": "2x2", "GlobalSplitU": "1"},
+        {"ThreadTile": "2x2", "GlobalSplitU": "2"},
+    ]
+    assert group.fork[0].given == {"thread_tile_0": 8, "thread_tile_1": 4, "global_split_u": 1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "line", "reason"),
+    [
+        ("ForkParameters: {ThreadTil: [[8, 8]]}", 6, "no such parameter"),
+        ("ForkParameters: {ThreadTile: [[8]]}", 6, "wrong value for ThreadTile"),
+        ("ForkParameters: {ThreadTile: [[8, 800]]}", 6, "wrong value for thread_tile_1"),
+        ("ForkParameters: {PrefetchLocalRead: [1]}", 6, "wrong value for prefetch_local_read"),
+        ("ForkParameters: {GlobalSplitU: 4}", 6, "not a list"),
+        ("ForkParameters: {DepthU: [0]}", 6, "wrong value for DepthU"),
+        ("InitialSolutionParameters:\n  DepthU: 8\n  WorkGroup: [16]", 8, "wrong value for WorkGroup"),
+        ("JoinParameters: {parameters: [MacroTil], sizes: [{exact: [1, 1, 1]}]}", 6, "nothing of that name"),
+        ("JoinParameters: {parameters: [MacroTile]}", 6, "nothing to be timed at"),
+        ("BenchmarkForkParameters: {parameters: {GlobalSplitU: [1]}}", 6, "nothing to be timed at"),
+        ("benchmark: [{exact: [1, 1]}]", 6, "at least 3 items"),
+        ("constraints: ['thread_tile_9 > 1']", 6, "unknown name"),
+        ("ForkParametres: {}", 6, "unknown key"),
+        ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}", 6, "without batch"),
+        ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not a matrix of the product"),
+        ("problem: {Precision: H}", 6, "wrong value"),
+        ("single_tuned: {VectorWidth: 3}", 6, "wrong value for vector_width"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(tmp_path, steps, line, reason):
+    with pytest.raises(UserError, match=reason) as raised:
+        tuning(tmp_path, steps)
+    assert raised.value.at.line == line
+    assert str(raised.value.at.file).endswith("t.yaml")
+    assert raised.value.key
+
+
+def test_a_template_that_is_none(tmp_path):
+    with pytest.raises(UserError, match="no such template") as raised:
+        tuning(tmp_path, text=BASE.format(steps="").replace("tensile.cu", "tensil.cu"))
+    assert raised.value.at.line == 5
+
+
+def test_two_groups_of_one_name(tmp_path):
+    text = BASE.format(steps="")
+    with pytest.raises(UserError, match="two groups have one name"):
+        tuning(tmp_path, text=text + text.partition("groups:\n")[2])
+
+
+@pytest.mark.parametrize("name", ["gemm_tensile", "gemm_tensile_small", "gemm_deepbench"])
+def test_the_files_that_come_along_are_right(name):
+    assert load(EXPERIMENTS / f"{name}.yaml").groups
+
+
+def test_experiment_1_is_the_papers():
+    tensile, ours = load(EXPERIMENTS / "gemm_tensile.yaml").groups
+    assert len(tensile.final.ranges) == 27 * 27
+    assert len(tensile.fork) == 9 * 4 * 5
+    assert ours.final == tensile.final

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.base import yamlfile
+from lab.base.errors import UserError
+from lab.tuning.file.schema import SizesModel
+from lab.tuning.file.sizes import along, from_csv, read
+
+
+def sizes(text, layout="nn", file="f.yaml"):
+    document = yamlfile.parse(text, file)
+    return read([SizesModel.model_validate(one) for one in document.data["sizes"]], layout, document, ("sizes",))
+
+
+def test_the_stride_of_a_range_grows_by_its_increment():
+    values = along([16, 16, 16, 5632])
+    assert len(values) == 27
+    assert values[:8] == (16, 32, 64, 112, 176, 256, 352, 464)
+    assert values[-1] == 5632
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [(7, (7,)), ([7], (7,)), ([2, 3, 9], (2, 5, 8)), ([2, 3, 0, 9], (2, 5, 8)), ([4, 1, 1, 4], (4,))],
+)
+def test_shorter_forms(given, values):
+    assert along(given) == values
+
+
+@pytest.mark.parametrize("given", [0, [], [1, 2], [1, 0, 5], [5, 1, 4], [1, 1, -1, 9], [1, 2, 3, 4, 5], [1, 1, 2**31]])
+def test_what_is_no_range(given):
+    with pytest.raises(UserError, match="range"):
+        along(given)
+
+
+def test_ranges_and_exact_sizes_are_told_apart():
+    found = sizes("sizes: [{range: [[8, 8, 16], 4, [1]]}, {exact: [9, 9, 9]}, {exact: [8, 4, 1]}]")
+    assert found.ranges == ((8, 4, 1), (16, 4, 1))
+    assert found.exact == ((9, 9, 9), (8, 4, 1))
+    assert found.all == ((8, 4, 1), (16, 4, 1), (9, 9, 9))
+
+
+def test_a_csv_file_gives_the_sizes_of_the_layout(tmp_path):
+    (tmp_path / "s.csv").write_text("m,n,k,a_t,b_t,set\n1,2,3,0,0,x\n4,5,6,1,0,x\n1,2,3,0,0,y\n7,8,9,0,1,y\n")
+    text = "sizes: [{csv: s.csv}]"
+    assert sizes(text, "nn", tmp_path / "f.yaml").exact == ((1, 2, 3),)
+    assert sizes(text, "tn", tmp_path / "f.yaml").exact == ((4, 5, 6),)
+    assert sizes(text, "nt", tmp_path / "f.yaml").exact == ((7, 8, 9),)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [("m,n,k\n1,2,3\n", "column"), ("m,n,k,a_t,b_t\n1,x,3,0,0\n", r"s\.csv:2: not a size")]
+)
+def test_a_csv_file_that_is_wrong(tmp_path, content, reason):
+    (tmp_path / "s.csv").write_text(content)
+    with pytest.raises(UserError, match=reason):
+        from_csv(tmp_path / "s.csv", "nn")
+
+
+@pytest.mark.parametrize(
+    "text", ["sizes: [{}]", "sizes: [{exact: [1, 1, 1], csv: s.csv}]", "sizes:\n- exact: [1, 0, 1]"]
+)
+def test_errors_name_file_line_and_key(text):
+    with pytest.raises(UserError, match=r"f\.yaml:\d") as raised:
+        sizes(text)
+    assert raised.value.key == "sizes[0]"
+
+
+def test_a_range_of_too_many_sizes_is_refused_before_it_is_made():
+    with pytest.raises(UserError, match="too many sizes"):
+        sizes("sizes: [{range: [[1, 1, 99999], [1, 1, 99999], [1, 1, 99999]]}]")
+
+
+def test_deepbench_is_all_there():
+    file = Path(__file__).parents[3] / "experiments" / "deepbench_gemm.csv"
+    counts = {layout: len(from_csv(file, layout)) for layout in ("nn", "tn", "nt", "tt")}
+    assert counts == {"nn": 160, "tn": 73, "nt": 10, "tt": 0}
+    assert sum(1 for _ in file.open()) == 249
+    assert any(k == 500000 and n <= 2 for _, n, k in from_csv(file, "nn") + from_csv(file, "tn") + from_csv(file, "nt"))
