@@ -156,7 +156,7 @@ def test_the_second_build_comes_from_the_cache(tmp_path):
 def test_a_damaged_entry_is_built_again(tmp_path):
     compiler, cache = toolchain("nvrtc"), Cache(tmp_path)
     first = build(compiler, REQUEST, cache)
-    next(tmp_path.iterdir()).write_bytes(b"")
+    next(tmp_path.glob("*.entry")).write_bytes(b"")
     again = build(compiler, REQUEST, cache)
     assert not again.cached
     assert again.build.cubin == first.build.cubin
