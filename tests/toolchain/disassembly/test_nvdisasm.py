@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from lab.base.errors import CompileError, MissingToolError
@@ -76,7 +74,6 @@ def test_no_nvdisasm(monkeypatch):
         disassemble(b"")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a shell script as a stand-in")
 def test_a_hanging_nvdisasm_is_stopped(monkeypatch, tmp_path):
     script = tmp_path / "nvdisasm"
     script.write_text('#!/bin/sh\n[ "$1" = --version ] && echo V1.0.0 && exit\nexec sleep 60\n')
