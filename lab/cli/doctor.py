@@ -223,7 +223,7 @@ def _host_compiler(machine: Machine) -> Finding:
 
 def _pycuda(machine: Machine) -> Finding:
     version = machine.package("pycuda")
-    adds = "running, verifying and timing kernels on a GPU, and nvcc through PyCUDA"
+    adds = "running, verifying and timing kernels on a GPU, and the toolchain pycuda-nvcc"
     if version is not None and _driver_of(machine) is None:
         return Finding(
             "PyCUDA", found=False, detail=f"{version}, which needs a driver", adds=adds, install=_INSTALL_DRIVER
