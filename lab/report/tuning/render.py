@@ -48,7 +48,7 @@ def render(store: TuningStore) -> tuple[Path, ...]:
 def page(analysis: Analysis, pngs: Sequence[str]) -> str:
     """The page's HTML, one file that works offline."""
     charts = chart_list(analysis)
-    package = resources.files("lab.report")
+    shared, own = resources.files("lab.report.page"), resources.files("lab.report.tuning")
     return (
         environment()
         .get_template("tuning/tuning.html.j2")
@@ -68,8 +68,8 @@ def page(analysis: Analysis, pngs: Sequence[str]) -> str:
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             pngs=pngs,
             vega=vega(),
-            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((package / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            css=Markup((shared / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((own / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
             source=Markup(highlight_yaml(analysis.facts["source"])),  # noqa: S704 - escaped by pygments
         )
     )
