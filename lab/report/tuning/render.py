@@ -68,8 +68,8 @@ def page(analysis: Analysis, pngs: Sequence[str]) -> str:
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             pngs=pngs,
             vega=vega(),
-            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((package / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            css=Markup((package / "page" / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((package / "tuning" / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
             source=Markup(highlight_yaml(analysis.facts["source"])),  # noqa: S704 - escaped by pygments
         )
     )
