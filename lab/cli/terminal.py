@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # it prints values of every stage, and needs none of the stag
     from lab.runs.compare import Comparison
     from lab.runs.pipeline import Outcome
     from lab.stages.build import BuildFailure, Built
-    from lab.store.tuning_model import KernelFacts, Step
+    from lab.store.tuning_model import KernelFacts, ProtocolStep
     from lab.templates.mapping.facts import Facts
     from lab.tuning.file.load import Tuning
-    from lab.tuning.run import Outcome as Tuned
+    from lab.tuning.run import TuningOutcome
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
@@ -157,12 +157,12 @@ class TuneProgress(_Bars):
         self._points += points
         self._bar.update(self._sizes, advance=1, description=f"sizes timed ({self._points} points)")
 
-    def stepped(self, step: Step) -> None:
+    def stepped(self, step: ProtocolStep) -> None:
         """A line."""
         self._console.print(f"{step.group}, step {step.number}, {step.title}: {step.text}", highlight=False)
 
 
-def print_tuned(console: Console, outcome: Tuned) -> None:
+def print_tuned(console: Console, outcome: TuningOutcome) -> None:
     """Where the report and the libraries are, and what failed."""
     if outcome.interrupted:
         console.print(Text("interrupted; what was finished is kept", style="yellow"))
