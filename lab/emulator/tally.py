@@ -169,12 +169,10 @@ def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, th
 
 def _copied(copy: Copy) -> tuple[int, ...]:
     """The fields of the shared side, then those of the global side."""
-    targets, sources, active, fetched = (
-        values.reshape(-1, WARP_SIZE) for values in (copy.targets, copy.sources, copy.active, copy.fetched)
-    )
-    by_warp = Copy(targets, sources, copy.width, active, fetched)
+    by_warp = copy.by_warp()
+    active, fetched = by_warp.active, by_warp.fetched
     waves = copy_wavefronts(by_warp)
-    ideal = np.minimum(waves, ideal_wavefronts(targets, copy.width, active, loads=False))
+    ideal = np.minimum(waves, ideal_wavefronts(by_warp.targets, copy.width, active, loads=False))
     shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum()
     read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0
     return tuple(int(value) for value in (*shared, *read))

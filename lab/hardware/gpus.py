@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lab.base.errors import UserError, did_you_mean
-from lab.base.warp import WARP_SIZE
+from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,8 +81,8 @@ class Architecture:
     registers_per_thread: int = 255
     register_unit: int = 256
     sub_partitions: int = 4
-    shared_bytes_per_cycle: int = 128
-    lsu_lanes: int = 32
+    shared_bytes_per_cycle: int = BANKS * BANK_BYTES
+    lsu_lanes: int = WARP_SIZE
 
     @property
     def threads_per_sm(self) -> int:

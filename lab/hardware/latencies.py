@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class SmLatencies:
     """One SM of an architecture, as the model sees it. All times in SM cycles unless their name has another unit.
 
     Attributes:
@@ -65,7 +65,7 @@ class Machine:
 
 
 _MACHINES = {
-    "sm_90": Machine(
+    "sm_90": SmLatencies(
         shared_latency=24,
         global_latency=900,
         operands_read=8,
@@ -84,6 +84,6 @@ _MACHINES = {
 }
 
 
-def machine_of(arch: str) -> Machine | None:
+def latencies_of(arch: str) -> SmLatencies | None:
     """The model of an architecture such as `sm_90` or `sm_90a`; None where it was never compared with a GPU."""
     return _MACHINES.get(arch.rstrip("af"))

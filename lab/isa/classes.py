@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from lab.base.warp import WARP_SIZE
 from lab.isa.model import InstructionClass as C
 from lab.isa.model import Isa
 from lab.isa.ptx.constants import integer
@@ -213,7 +214,6 @@ def _copy_bytes(operands: tuple[str, ...]) -> int:
 
 _PTX_WIDTH = re.compile(r"(?:[usbf]|bf|tf)(8|16|32|64|128)(?:x(\d))?\Z")
 _SASS_WIDTH = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
-_WARP = 32
 
 
 def load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> int:
@@ -258,7 +258,7 @@ def _type_bytes(modifiers: list[str]) -> int:
 def _matrix_bytes(modifiers: list[str]) -> int:
     """`ldmatrix`: an 8x8 matrix of 16-bit elements is 128 bytes, a 16x16 one of bytes 256 (8x16: 128)."""
     count = next((int(modifier[1:]) for modifier in modifiers if modifier in {"x1", "x2", "x4"}), 1)
-    return count * (256 if "m16n16" in modifiers else 128) // _WARP
+    return count * (256 if "m16n16" in modifiers else 128) // WARP_SIZE
 
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)\Z")
@@ -272,7 +272,7 @@ def _fragment_bytes(modifiers: list[str], width: int) -> int:
         return 0
     m, n, k = (int(shape[position]) for position in (1, 2, 3))
     elements = {"a": m * k, "b": k * n, "c": m * n}.get(modifiers[1], 0)
-    return elements * _BITS.get(modifiers[-1], width * 8) // (8 * _WARP)
+    return elements * _BITS.get(modifiers[-1], width * 8) // (8 * WARP_SIZE)
 
 
 _SASS_LOADS = {"LD", "LDG", "LDS", "LDGMC", "LDGSTS", "LDL", "LDC", "LDCU", "ULDC", "ULDS"}
@@ -283,7 +283,7 @@ def _sass_load_bytes(opcode: str) -> int:
     root, *modifiers = opcode.split(".")
     if root == "LDSM":  # LDSM.16.M88.4: four 8x8 matrices of 16-bit elements
         count = int(modifiers[-1]) if modifiers and modifiers[-1] in {"2", "4"} else 1
-        return count * 128 // _WARP
+        return count * 128 // WARP_SIZE
     if root not in _SASS_LOADS:
         return 0
     return next((_SASS_WIDTH[modifier] for modifier in modifiers if modifier in _SASS_WIDTH), 4)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lab.base.warp import WARP_SIZE
+from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.hardware.occupancy import occupancy
 from lab.isa.classes import bytes_per_lane
 from lab.isa.model import InstructionClass
@@ -301,7 +301,7 @@ def _loop_bounds(
     yield _issue_bound(gpu, issued, work, dtype)
     accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
     if wavefronts:
-        cycles = wavefronts * 128 / gpu.architecture.shared_bytes_per_cycle
+        cycles = wavefronts * BANKS * BANK_BYTES / gpu.architecture.shared_bytes_per_cycle
         text = f"{work.label} per {wavefronts:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
         yield Bound("shared memory", _tflops(gpu, work.operations, cycles), text)
     accessing = _memory_instructions(counts)

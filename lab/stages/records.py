@@ -22,7 +22,7 @@ from lab.experiment.space import Expansion
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import BaselineResult, JobResult, Stage
 from lab.hardware.gpus import Gpu, from_description, gpu_for
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.isa.mix import module_mix, to_json
 from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import GpuDescription, Merit
@@ -164,7 +164,7 @@ def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
 
 def _before_seconds(launches: Launches, gpu: Gpu) -> float:
     """Time of the launches beside the main one as the model has it: their traffic, and what a launch costs."""
-    machine = machine_of(gpu.architecture.arch)
+    machine = latencies_of(gpu.architecture.arch)
     if machine is None:
         return 0.0
     zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own

@@ -325,8 +325,8 @@ class MemoryUnit:
         counters, threads = self._machine.launch.counters, self._machine.threads
         if counters is None or not len(copy.targets):
             return
-        parts = copy.targets, copy.sources & _WITHIN, copy.active, copy.fetched
-        targets, sources, active, fetched = (spread(values, chosen, threads) for values in parts)
+        targets, sources = (spread(values, chosen, threads) for values in (copy.targets, copy.sources & _WITHIN))
+        active, fetched = (spread(values, chosen, threads) for values in (copy.active, copy.fetched))
         counters.copy(position, Copy(targets, sources, copy.width, active, fetched), chosen)
 
     def _watch_load(self, position: int, part: Reach, width: int, *, strong: bool, counted: bool) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from lab.isa.model import Function, Module, Variable
 from lab.isa.ptx.body import BodyReader
-from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, Source
+from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, PtxText
 from lab.isa.ptx.variables import SPACES, read_declaration, read_parameters, read_words
 
 _DIRECTIVE = re.compile(r"\s*+\.([A-Za-z_]\w*+)", re.ASCII)
@@ -46,13 +46,13 @@ def read_ptx(text: str, file: str = "<ptx>") -> Module:
     Raises:
         ReaderError: the text is not PTX, is cut off, or a statement of it cannot be read.
     """
-    return _ModuleReader(Source(text, file)).read()
+    return _ModuleReader(PtxText(text, file)).read()
 
 
 class _ModuleReader:
     """One pass over a module."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PtxText) -> None:
         self._cursor = Cursor(source)
         self._operands = OperandReader()
         self._version, self._target = "", ""

@@ -27,7 +27,7 @@ def _blank(match: re.Match[str]) -> str:
     return "\n" * text.count("\n") or " "
 
 
-class Source:
+class PtxText:
     """One listing without its comments.
 
     Attributes:
@@ -67,9 +67,9 @@ _NEXT_WORDS = re.compile(r"\s*+([^\n]{0,40})", re.ASCII)
 
 
 class Cursor:
-    """A position in a `Source` that moves forward as patterns match there."""
+    """A position in a `PtxText` that moves forward as patterns match there."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PtxText) -> None:
         """Start at the beginning."""
         self.source, self.text, self.position = source, source.text, 0
 

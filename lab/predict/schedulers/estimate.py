@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lab.base.warp import WARP_SIZE
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import Machine, machine_of
+from lab.hardware.latencies import SmLatencies, latencies_of
 from lab.predict.schedulers.loop import MainLoop, Traffic, Unit
 from lab.predict.schedulers.simulate import SUB_PARTITIONS, simulate
 
@@ -55,7 +55,7 @@ class Pace:
     """
 
     gpu: Gpu
-    machine: Machine
+    machine: SmLatencies
     rates: Mapping[int, float]
     warps_per_block: int
     edges: Edges
@@ -132,7 +132,7 @@ def estimate(
         other arithmetic on tensor cores, no resident block, or a wait for an mbarrier of a loop that asks for no bulk
         copy, since what it waits for is then another loop's, of a warp that only copies.
     """
-    machine = machine_of(gpu.architecture.arch)
+    machine = latencies_of(gpu.architecture.arch)
     path = loop.path(trips)
     fma = sum(slot.fma for slot in path)
     units = {slot.unit for slot in path}

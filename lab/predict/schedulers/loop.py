@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.isa.classes import bytes_per_lane
 from lab.isa.mix import KernelMix
 from lab.isa.model import Function, Instruction, InstructionClass
@@ -139,7 +140,7 @@ _UNITS = {
     **dict.fromkeys(_INTEGER, Unit.INTEGER),
 }
 _SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
-BYTES_A_CYCLE = 4
+BYTES_A_CYCLE = BANKS * BANK_BYTES // WARP_SIZE
 """A lane's share of the 128 bytes that the data path moves."""
 
 

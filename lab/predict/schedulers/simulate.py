@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.base.warp import SECTOR_BYTES
-from lab.hardware.latencies import Machine
+from lab.hardware.latencies import SmLatencies
 from lab.predict.schedulers.loop import BYTES_A_CYCLE, Slot, Traffic, Unit, passes, sectors
 
 SUB_PARTITIONS = 4
@@ -111,7 +111,7 @@ class Cycles:
     by_cause: Mapping[Cause, float]
 
 
-def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: Machine, traffic: Traffic) -> Cycles:
+def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: SmLatencies, traffic: Traffic) -> Cycles:
     """Run some iterations of a loop with `warps` warps of each of `blocks` blocks on an SM.
 
     Args:
@@ -152,7 +152,7 @@ def _follows(before: Slot, slot: Slot) -> bool:
 class _Simulation:
     """State of an SM."""
 
-    def __init__(self, path: tuple[_Operation, ...], warps: int, blocks: int, machine: Machine) -> None:
+    def __init__(self, path: tuple[_Operation, ...], warps: int, blocks: int, machine: SmLatencies) -> None:
         self._path, self._machine, self._each = path, machine, warps
         self._parts = [_Part(number) for number in range(SUB_PARTITIONS)]
         for number in range(warps * blocks):

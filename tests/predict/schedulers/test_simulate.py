@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.isa.sass.control import Control
 from lab.predict.schedulers.loop import Slot, Traffic, Unit, passes
 from lab.predict.schedulers.simulate import Cause, simulate
 
-MACHINE = machine_of("sm_90")
+MACHINE = latencies_of("sm_90")
 
 
 def control(stall=1, write=None, read=None, waits=()):
@@ -170,8 +170,8 @@ def test_causes_add_up():
 
 
 def test_only_compared_architectures_have_a_model():
-    assert machine_of("sm_90a") is MACHINE
-    assert machine_of("sm_80") is None
+    assert latencies_of("sm_90a") is MACHINE
+    assert latencies_of("sm_80") is None
     assert replace(MACHINE, queue=1) != MACHINE
 
 
