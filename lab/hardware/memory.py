@@ -194,12 +194,3 @@ def global_sectors(addresses: Array, width: int, active: Array) -> Array:
     both = np.concatenate([first, last], axis=1)
     on = np.concatenate([active, active], axis=1)
     return _distinct(both, on)
-
-
-def spread(values: Array, chosen: Array | None, threads: int) -> Array:
-    """Values of the chosen threads (all where None) as one entry for each of `threads`, zero elsewhere."""
-    if chosen is None:
-        return values
-    full = np.zeros(threads, values.dtype)
-    full[chosen] = values
-    return full
