@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import lab.emulator.operations  # noqa: F401  fills the table of operations
 from lab.base.errors import UserError
 from lab.emulator import operands
+from lab.emulator.arrays import Bytes
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
@@ -26,8 +26,6 @@ from lab.emulator.waiting.clusters import cluster_blocks
 from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
 from lab.isa.ptx.module import read_ptx
-
-Array = NDArray[Any]
 
 BATCH_THREADS = 8192
 """Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
@@ -263,7 +261,8 @@ class _Arguments:
                 )
 
 
-def _bytes(array: Array) -> Array:
+def _bytes(array: NDArray[Any]) -> Bytes:
+    """Return a contiguous array's bytes in memory order, without a copy."""
     flat = array.reshape(-1, order="C" if array.flags.c_contiguous else "F")
     return flat.view(np.uint8)
 

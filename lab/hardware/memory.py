@@ -214,18 +214,3 @@ def global_sectors(addresses: Integers, width: int, active: Lanes) -> Integers:
     both = np.concatenate([first, last], axis=1)
     on = np.concatenate([active, active], axis=1)
     return _distinct(both, on)
-
-
-def spread(values: NDArray[Element], chosen: Integers | None, threads: int) -> NDArray[Element]:
-    """Return the values of some threads as an array with an entry for every thread, zero for the others.
-
-    Args:
-        values: One entry for each chosen thread, of any dtype.
-        chosen: Indices of these threads, int64; None means all, and returns `values` itself.
-        threads: Number of all threads.
-    """
-    if chosen is None:
-        return values
-    full = np.zeros(threads, values.dtype)
-    full[chosen] = values
-    return full

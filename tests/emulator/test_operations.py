@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lab.emulator.operations  # noqa: F401  fills the table
+import lab.emulator.operations.table  # noqa: F401  fills the table
 from lab.emulator.floats import exact_arithmetic, round_fraction
 from lab.emulator.operations.base import ALU, DTYPES, Opcode, UnknownForm
 
