@@ -14,8 +14,8 @@ from lab.gpu.process.line import GpuLine
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import CUBLAS, ProblemType, Timed
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
 
@@ -66,11 +66,15 @@ class Ledger:
 
 
 class Bench(Protocol):
-    """Whoever times."""
+    """What times kernels: a GPU, or a model of one."""
 
     @property
     def kind(self) -> Kind:
         """What its times are."""
+
+    @property
+    def library(self) -> str:
+        """Name and version of the baseline's library; empty until it was timed."""
 
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
@@ -86,11 +90,6 @@ class Bench(Protocol):
         """
 
 
-def baseline_id(of: ProblemType) -> str:
-    """As the ledger knows the baseline."""
-    return f"{CUBLAS} {of.label}"
-
-
 def _missing(ledger: Ledger, stage: TimingStage, task: Task) -> tuple[Kernel, ...]:
     return tuple(one for one in task.kernels if ledger.of(stage, one.facts.id, task.size) is None)
 
@@ -100,7 +99,7 @@ def _not_built(kernels: Iterable[Kernel], kind: Kind) -> dict[str, Timed]:
 
 
 @dataclass
-class Predicted:
+class PredictedBench:
     """Without a GPU: the model of `lab.tuning.predicted`.
 
     Attributes:
@@ -113,6 +112,7 @@ class Predicted:
     gpu: Gpu
     done: Callable[[Size, int], None]
     kind: Kind = Kind.PREDICTED
+    library: str = ""
 
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
@@ -137,7 +137,7 @@ class Predicted:
 
 
 @dataclass
-class Measured:
+class MeasuredBench:
     """On a GPU, through its line.
 
     Attributes:
@@ -178,7 +178,7 @@ class Measured:
             if failed:
                 self.ledger.write(stage, task.size, failed)
             runs = tuple(one for one in missing if one.facts.id not in failed)
-            beside = baseline and self.ledger.of(stage, baseline_id(of), task.size) is None
+            beside = baseline and self.ledger.of(stage, baseline_id(of.label), task.size) is None
             if not runs and not beside:
                 self.done(task.size, 0)
                 continue
@@ -199,7 +199,7 @@ class Measured:
     def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[Point, ...]]) -> None:
         found = {}
         for point in future.result():
-            name = baseline_id(of) if point.kernel == BASELINE else point.kernel
+            name = baseline_id(of.label) if point.kernel == BASELINE else point.kernel
             found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure)
             self.library = point.note or self.library
         self.ledger.write(stage, size, found)
