@@ -1,4 +1,4 @@
-"""Rows to JSON text and back."""
+"""Records to JSON text and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 SCHEMA = 11
-"""Raised when a stored record's shape changes; an older store is refused, never misread."""
+"""Version of the records' shape, raised with each change; an unknown one is refused, never misread."""
 
 READ_TOO = (7, 9, 10)
 """Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
@@ -47,7 +47,7 @@ def _by_label(text: str, axes: Sequence[str]) -> dict[str, str]:
     return {one: fact for labels, fact in pairs for one in labels.split(", ")}
 
 
-# JSON has no infinity and no NaN; an error can be either, and null would lose which
+# JSON has neither infinity nor NaN; an error can be either, and null would not tell which
 for _record in (VariantRecord, RunRecord):
     _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
 VARIANT = TypeAdapter(VariantRecord)
@@ -56,13 +56,13 @@ REPEAT = TypeAdapter(RepeatRecord)
 
 
 def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
-    """The record as plain JSON values, as `records.json` holds it."""
+    """Return the record as plain JSON values, as `records.json` holds it."""
     value: dict[str, object] = json.loads(record_to_text(record))
     return value
 
 
 def record_to_text(record: VariantRecord | RunRecord) -> str:
-    """The record as JSON text."""
+    """Return the record as JSON text."""
     try:
         text = VARIANT.dump_json(record) if isinstance(record, VariantRecord) else RUN.dump_json(record)
     except PydanticSerializationError as error:
@@ -74,7 +74,7 @@ def record_to_text(record: VariantRecord | RunRecord) -> str:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the collector of cycles, which would look at every record again and again; records have none."""
+    """Pause the collector of reference cycles, which would look at every record again and again; records have none."""
     enabled = gc.isenabled()
     gc.disable()
     try:

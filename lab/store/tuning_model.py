@@ -1,4 +1,4 @@
-"""What a tuning run knows of problems, kernels and times: frozen values that are stored and drawn."""
+"""Problems, kernels, times and facts of a tuning run: frozen values that are stored and drawn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def baseline_id(label: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """What all sizes of a product share; α is 1 and β is 0.
+    """What products of all sizes have in common. α is 1 and β is 0.
 
     Attributes:
         dtype: Element type.
@@ -43,11 +43,11 @@ class ProblemType:
 
     @property
     def label(self) -> str:
-        """As tables and folders call it: ``float32_nt``."""
+        """Name in tables and folders: ``float32_nt``."""
         return f"{self.dtype}_{self.layout}"
 
     def problem(self, size: Size) -> dict[str, Scalar]:
-        """The operator's problem, complete, with the least leading dimensions."""
+        """Return the operator's complete problem at a size, with the least leading dimensions."""
         m, n, k = size
         lda, ldb = (m if self.layout[0] == "n" else k), (k if self.layout[1] == "n" else n)
         shape: dict[str, Scalar] = {"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout}
@@ -56,12 +56,12 @@ class ProblemType:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What is known of one kernel at one size.
+    """The time of one kernel at one size, or why it has none.
 
     Attributes:
-        samples: Durations of a launch sequence, ms; of a prediction the one that was computed. None where it failed.
+        samples: Durations of the launch sequence in ms; a prediction is one sample. None where the kernel failed.
         kind: Measured or predicted.
-        cache: `cold` or `warm`, as measured; empty of a prediction.
+        cache: State of the L2 cache, `cold` or `warm`; empty for a prediction.
         error: Largest error against the float64 reference, relative to its scale; None where nothing was checked.
         failure: Why there is no time; empty where there is one.
     """
@@ -74,13 +74,13 @@ class Timed:
 
     @property
     def ms(self) -> float | None:
-        """The median, or None."""
+        """The median in ms, or None."""
         return self.samples.median if self.samples else None
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Instructions of a kernel's main loop by what it takes to hide them, as the Tensile paper counts them.
+    """Instructions of a kernel's main loop, in the Tensile paper's classes by what it takes to hide them.
 
     Attributes:
         entry: The entry point.
@@ -99,10 +99,11 @@ class Census:
     shared_memory: int
 
     def efficiency(self, hidden: str) -> float:
-        """Share of the fma in what is left to issue.
+        """Return the share of fma in the instructions that are left to issue, 0 to 1.
 
         Args:
-            hidden: `all` hides memory and control instructions, `memory` those of memory alone, `none` nothing.
+            hidden: What is hidden: `all` for memory and control instructions, `memory` for memory instructions alone,
+                `none` for nothing.
         """
         left = self.fma + self.vector
         if hidden != "all":
@@ -119,7 +120,7 @@ class KernelFacts:
     Attributes:
         id: Short hash of everything that decides its machine code.
         name: Its abbreviation, ``MT128x64_DU16_GSU4_…``; unique within a problem type.
-        group: Where the file names it.
+        group: Name of its group in the tuning file.
         type: Its problem type's label.
         template: Template path.
         parameters: All of the template's.
@@ -157,10 +158,10 @@ class StepRow:
 
     Attributes:
         name: Of the kernel.
-        values: What the step varies: parameter to value, as text.
+        values: Parameters that the step varies, with their values as text.
         ms: Geometric mean of its times over the step's sizes; None where it failed or was not timed.
-        competes: Rows of equal text compete: the fork, or the joined values. Empty where all do.
-        wins: It lives on.
+        competes: What it competes for: the fork, or the joined values; rows compete where this is equal.
+        wins: It is kept.
         failure: Why it has no time.
     """
 
@@ -174,16 +175,16 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolStep:
-    """What a step of the protocol did.
+    """A record of one step of the protocol.
 
     Attributes:
         group: The group of kernels.
         number: 1 to 7.
         title: Tensile's name of the step.
-        text: What it did, one sentence.
-        sizes: Sizes that it timed.
+        text: What it did, in one sentence.
+        sizes: Sizes at which it timed kernels.
         rows: Its table; empty where the step is empty.
-        excluded: Reason to the number of combinations that it left out.
+        excluded: Constraint or requirement to the number of combinations that it excluded.
     """
 
     group: str
