@@ -17,7 +17,6 @@ from lab.base.warp import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 Integers = NDArray[np.int64]
 Lanes = NDArray[np.bool_]
-Element = TypeVar("Element", bound=np.generic)
 
 LARGEST_COPY = 16
 """Most bytes that one lane copies with cp.async (PTX ISA, `cp.async`)."""

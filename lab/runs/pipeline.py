@@ -182,7 +182,7 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
             facts = replace(facts, notes=(*facts.notes, left))
         if sweep.not_measured:
             facts = replace(facts, gpu=None, not_measured=sweep.not_measured)
-        facts = replace(facts, baseline=records.baseline_text(sweep.baselines), notes=(*facts.notes, *sweep.notes))
+        facts = replace(facts, baselines=dict(sweep.baselines), notes=(*facts.notes, *sweep.notes))
         store.write_run(facts)
         from lab.report.render import render  # noqa: PLC0415 - takes a second, in which the first builds could begin
 
