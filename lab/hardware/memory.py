@@ -8,7 +8,6 @@ otherwise; byte addresses are int64 and masks of lanes are bool.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
