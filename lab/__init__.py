@@ -1,3 +1,7 @@
 """A bench for CUDA kernels: what did this change do to the machine code, and did it pay?"""
 
-__version__ = "0.1.0"
+from lab.base.version import VERSION
+
+__version__ = VERSION
+
+__all__ = ["__version__"]
