@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
@@ -101,13 +102,44 @@ def emulate_file(
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
 ) -> Emulation:
-    """Execute one kernel of a `.ptx` file on the CPU.
+    """Execute one kernel of a `.ptx` file on the CPU, with everything given as text.
 
     Args:
         file: The file.
         kernel: Name of the kernel; None means the only one.
         geometry: Grid and block as text: `4,4`.
         arguments: Texts in the form that `lab.emulator.arguments` describes.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
+        seed: Seed of random buffers.
+
+    Raises:
+        UserError: there is no such file or kernel, or an argument is malformed.
+        ReaderError: the PTX cannot be read.
+        UnsupportedInstruction: the emulator does not support an instruction.
+    """
+    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
+    return execute_file(file, kernel, grid, block, arguments, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
+
+
+def execute_file(
+    file: Path,
+    kernel: str | None,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Any],
+    *,
+    dynamic_shared_bytes: int = 0,
+    seed: int = 0,
+) -> Emulation:
+    """Execute one kernel of a `.ptx` file on the CPU.
+
+    Args:
+        file: The file.
+        kernel: Name of the kernel; None means the only one.
+        grid: Blocks along x, y, z.
+        block: Threads along x, y, z.
+        arguments: One for each parameter: what `lab.emulator.api.launch` takes, or a text in the form that
+            `lab.emulator.arguments` describes.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         seed: Seed of random buffers.
 
@@ -127,15 +159,15 @@ def emulate_file(
         )
     if kernel is not None and kernel not in names:
         raise UserError(
-            "no such kernel",
+            "there is no such kernel",
             at=Location(file),
             key="--kernel",
             found=kernel,
             accepted=names,
             suggestion=did_you_mean(kernel, names),
         )
-    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
-    values = arguments_from_words(arguments, seed)
+    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
+    values = [next(made) if isinstance(one, str) else one for one in arguments]
     return launch(module, kernel or names[0], grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes)
 
 

@@ -273,11 +273,9 @@ def compare(
     from dataclasses import asdict
 
     from lab.cli.tables import print_comparison
-    from lab.runs.compare import compare as compare_runs
-    from lab.store.database import Store
+    from lab.runs.compare import compare_folders
 
-    with Store(a) as first, Store(b) as second:
-        found = compare_runs((first.run(), first.records()), (second.run(), second.records()), relative=relative)
+    found = compare_folders(a, b, relative=relative)
     regressions = [change.variant_b for change in found.changes if change.regressed(threshold)]
     if as_json:
         changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
