@@ -25,7 +25,7 @@ from lab.report.render import render
 from lab.store.codec import record_to_json
 from lab.store.database import Store
 from lab.store.tuning import FILE as TUNING
-from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning import TimingStage, TuningStore
 
 MOST_BYTES = 4 * 2**20
 
@@ -95,7 +95,7 @@ def _times(store: TuningStore) -> str:
     made = io.StringIO()
     table = csv.writer(made, lineterminator="\n")
     table.writerow(["stage", "type", "kernel", "m", "n", "k", "kind", "cache", "error", "failure", "samples_ms"])
-    for stage in Stage:
+    for stage in TimingStage:
         for kernel, by_size in sorted(store.times(stage).items()):
             for (m, n, k), one in sorted(by_size.items()):
                 samples = " ".join(f"{ms:.6g}" for ms in one.samples.ms) if one.samples else ""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from lab.runs.compare import Comparison
     from lab.runs.frame import ExperimentRun
     from lab.runs.observer import RunObserver
-    from lab.tuning.run import Observer as TuningObserver
-    from lab.tuning.run import Outcome as TuningOutcome
+    from lab.tuning.run import TuningObserver, TuningOutcome
 
 __all__ = ["compare", "dispatch", "emulate", "inspect", "records", "run", "tune"]
 __version__ = VERSION
@@ -132,7 +131,7 @@ def tune(
     """
     from lab.tuning import run as tuning_run
 
-    options = tuning_run.Options(
+    options = tuning_run.TuningOptions(
         output=None if output is None else Path(output), jobs=jobs, measure=gpu, arch=arch, resume=resume
     )
     outcome = tuning_run.tune(Path(tuning), options, observer or cast("TuningObserver", _Silent()))

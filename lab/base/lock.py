@@ -1,45 +1,58 @@
-"""Who may write into a run directory."""
+"""The lock that keeps a second process from writing into a run directory."""
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from lab.base.errors import StoreError
+
+LOCK_NAME = "run.lock"
+"""The file that is locked. It stays behind, empty and unlocked."""
+
+HOLDER_NAME = "run.holder"
+"""The file that names the process holding the lock; a file of its own, since Windows lets nobody read a locked one."""
 
 
 class Lock:
-    """The right to write into a run directory, held by one process at a time; its death ends it."""
+    """The right to write into a run directory. One process holds it at a time, and the system frees it on its death."""
 
     def __init__(self, folder: Path) -> None:
-        """Take it.
+        """Take the lock, and create the directory where it is missing.
 
         Raises:
-            StoreError: another process holds it, or the directory cannot be written.
+            StoreError: another process holds the lock, or the directory cannot be written.
         """
-        path = folder / "run.lock"
+        self._holder = folder / HOLDER_NAME
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+", encoding="utf-8")
+            # any thread may release it: the writer's thread can be the last to use the store
+            self._lock = FileLock(folder / LOCK_NAME, thread_local=False)
+            self._lock.acquire(blocking=False)
+        except Timeout as error:
+            raise StoreError(
+                f"{folder} is in use by {self._named_holder()}; wait for it, or choose another directory with --output"
+            ) from error
         except OSError as error:
             raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
-            raise StoreError(
-                f"{folder} is in use by {holder}; wait for it, or choose another directory with --output"
-            ) from error
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {platform.node()} since {now}\n")
-        self._file.flush()
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
+            self._holder.write_text(f"process {os.getpid()} on {platform.node()} since {now}\n", encoding="utf-8")
+
+    def _named_holder(self) -> str:
+        try:
+            return self._holder.read_text(encoding="utf-8").strip() or "another process"
+        except OSError:
+            return "another process"
 
     def release(self) -> None:
-        """Give it back."""
-        self._file.close()
+        """Release the lock. A second call does nothing."""
+        if self._lock.is_locked:
+            with contextlib.suppress(OSError):
+                self._holder.unlink(missing_ok=True)
+            self._lock.release()

@@ -247,7 +247,7 @@ def _host_compiler(probes: Probes) -> Diagnosis:
 
 def _pycuda(probes: Probes) -> Diagnosis:
     version = probes.package("pycuda")
-    adds = "running, verifying and timing kernels on a GPU, and nvcc through PyCUDA"
+    adds = "running, verifying and timing kernels on a GPU, and the toolchain pycuda-nvcc"
     if version is not None and probes.driver() is None:
         return Diagnosis(
             "PyCUDA", found=False, detail=f"{version}, which needs a driver", adds=adds, install=_INSTALL_DRIVER

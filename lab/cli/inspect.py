@@ -233,7 +233,7 @@ def _ptx(text: str, file: str) -> InspectedListing:
 
 
 def _sass(disassembly: Disassembly, file: str) -> InspectedListing:
-    return _listing(read_sass(disassembly.json, disassembly.text, file), disassembly.text)
+    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text)
 
 
 def _listing(module: Module, text: str) -> InspectedListing:

@@ -142,12 +142,12 @@ def tune(
     """Find the fastest kernel for each size by Tensile's protocol; write a report and a library."""
     from lab.cli.progress import TuneProgress
     from lab.cli.tables import print_tuned
-    from lab.tuning.run import Options
+    from lab.tuning.run import TuningOptions
     from lab.tuning.run import tune as run_tuning
 
     console = Console(stderr=True)
     command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
-    options = Options(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
+    options = TuningOptions(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
     with TuneProgress(console) as progress:
         outcome = run_tuning(tuning, options, progress)
     print_tuned(console, outcome)

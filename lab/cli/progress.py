@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to im
     from lab.experiment.space import Expansion
     from lab.experiment.variants import Planned
     from lab.stages.build import BuildFailure, Built
-    from lab.store.tuning_model import KernelFacts, Step
+    from lab.store.tuning_model import KernelFacts, ProtocolStep
     from lab.tuning.file.load import Tuning
 
 
@@ -127,6 +127,6 @@ class TuneProgress(_Bars):
         self._points += points
         self._bar.update(self._sizes, advance=1, description=f"sizes timed ({self._points} points)")
 
-    def stepped(self, step: Step) -> None:
+    def stepped(self, step: ProtocolStep) -> None:
         """Print what a step kept."""
         self._console.print(f"{step.group}, step {step.number}, {step.title}: {step.text}", highlight=False)

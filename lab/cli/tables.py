@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.runs.compare import Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
-    from lab.tuning.run import Outcome as Tuned
+    from lab.tuning.run import TuningOutcome
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
@@ -43,7 +43,7 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     console.print(Text(f"report: {outcome.folder / 'index.html'}"))
 
 
-def print_tuned(console: Console, outcome: Tuned) -> None:
+def print_tuned(console: Console, outcome: TuningOutcome) -> None:
     """Print what failed, and where the libraries and the report are."""
     if outcome.interrupted:
         console.print(Text("interrupted; what was finished is kept", style="yellow"))

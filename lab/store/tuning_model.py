@@ -136,7 +136,7 @@ class KernelFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StepRow:
     """One kernel in a step's table.
 
     Attributes:
@@ -157,7 +157,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProtocolStep:
     """What a step of the protocol did.
 
     Attributes:
@@ -175,7 +175,7 @@ class Step:
     title: str
     text: str
     sizes: tuple[Size, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[StepRow, ...] = ()
     excluded: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -14,7 +14,7 @@ from lab.gpu.process.line import GpuLine
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning import TimingStage, TuningStore
 from lab.store.tuning_model import CUBLAS, ProblemType, Timed
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
@@ -44,21 +44,21 @@ class Ledger:
 
     Attributes:
         store: Where it is kept.
-        times: Stage to kernel's id to size to time.
+        times: TimingStage to kernel's id to size to time.
     """
 
     store: TuningStore
-    times: dict[Stage, dict[str, dict[Size, Timed]]] = field(default_factory=dict)
+    times: dict[TimingStage, dict[str, dict[Size, Timed]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take over what an unfinished run left."""
-        self.times = {stage: self.store.times(stage) for stage in Stage}
+        self.times = {stage: self.store.times(stage) for stage in TimingStage}
 
-    def of(self, stage: Stage, kernel: str, size: Size) -> Timed | None:
+    def of(self, stage: TimingStage, kernel: str, size: Size) -> Timed | None:
         """A time, or None."""
         return self.times[stage].get(kernel, {}).get(size)
 
-    def write(self, stage: Stage, size: Size, found: dict[str, Timed]) -> None:
+    def write(self, stage: TimingStage, size: Size, found: dict[str, Timed]) -> None:
         """Keep times at one size."""
         self.store.write_times(stage, size, found)
         for kernel, timed in found.items():
@@ -72,7 +72,9 @@ class Bench(Protocol):
     def kind(self) -> Kind:
         """What its times are."""
 
-    def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
+    def run(
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+    ) -> None:
         """Time what the ledger does not have yet.
 
         Args:
@@ -89,7 +91,7 @@ def baseline_id(of: ProblemType) -> str:
     return f"{CUBLAS} {of.label}"
 
 
-def _missing(ledger: Ledger, stage: Stage, task: Task) -> tuple[Kernel, ...]:
+def _missing(ledger: Ledger, stage: TimingStage, task: Task) -> tuple[Kernel, ...]:
     return tuple(one for one in task.kernels if ledger.of(stage, one.facts.id, task.size) is None)
 
 
@@ -112,7 +114,9 @@ class Predicted:
     done: Callable[[Size, int], None]
     kind: Kind = Kind.PREDICTED
 
-    def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
+    def run(
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+    ) -> None:
         """Compute; there is nothing to drop, and no prediction of cuBLAS."""
         del of, drop, baseline
         for task in tasks:
@@ -153,7 +157,9 @@ class Measured:
     library: str = ""
     kind: Kind = Kind.MEASURED
 
-    def run(self, stage: Stage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool) -> None:
+    def run(
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+    ) -> None:
         """Hand the sizes to the GPU one after another."""
         policy = SurveyPolicy(
             samples=self.timing.samples,
@@ -190,7 +196,7 @@ class Measured:
         while waiting:
             self._take(stage, of, *waiting.popleft())
 
-    def _take(self, stage: Stage, of: ProblemType, size: Size, future: Future[tuple[Point, ...]]) -> None:
+    def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[Point, ...]]) -> None:
         found = {}
         for point in future.result():
             name = baseline_id(of) if point.kernel == BASELINE else point.kernel

@@ -18,8 +18,8 @@ from lab.library.logic import Grid, Logic, Loss, build, evaluate
 from lab.library.package import Kind as LibraryKind
 from lab.library.package import Library, LibraryKernel
 from lab.measured.timing import Kind
-from lab.store.tuning import Stage
-from lab.store.tuning_model import Cut, ProblemType, Row, Step
+from lab.store.tuning import TimingStage
+from lab.store.tuning_model import Cut, ProblemType, ProtocolStep, StepRow
 from lab.tuning.bench import Bench, Ledger, Task
 from lab.tuning.choose import halving
 from lab.tuning.choose.protocol import TITLES
@@ -95,24 +95,24 @@ def race(run: Run, final: Final) -> list[Cut]:
     baseline = bool(run.tuning.baselines)
     if rules is None:
         tasks = [Task(size, final.at(size), final.singles) for size in sizes]
-        bench.run(Stage.FINAL, final.type, tasks, drop=None, baseline=baseline)
+        bench.run(TimingStage.FINAL, final.type, tasks, drop=None, baseline=baseline)
         return []
     first = halving.coarse(final.sizes, rules.coarse, rules.coarse_gflop)
     cuts = _Cuts(rules, final.singles, run.gpu)
     tasks = [Task(size, cuts.by_prediction(size, final.at(size)), final.singles) for size in first]
-    bench.run(Stage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
+    bench.run(TimingStage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
     known = {
         one.facts.id: {
             size: timed.ms
             for size in first
-            if (timed := ledger.of(Stage.FINAL, one.facts.id, size)) is not None and timed.ms is not None
+            if (timed := ledger.of(TimingStage.FINAL, one.facts.id, size)) is not None and timed.ms is not None
         }
         for one in final.kernels
     }
     seen = set(first)
     rest = [size for size in sizes if size not in seen]
     tasks = [Task(size, cuts.by_neighbours(size, final.at(size), known, first), final.singles) for size in rest]
-    bench.run(Stage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
+    bench.run(TimingStage.FINAL, final.type, tasks, drop=rules.drop, baseline=baseline)
     return cuts.told(ledger, final, len(first))
 
 
@@ -156,7 +156,7 @@ class _Cuts:
         single = sum(
             timed.samples is not None and timed.samples.n == 1 and timed.kind is Kind.MEASURED
             for one in final.kernels
-            for timed in ledger.times[Stage.FINAL].get(one.facts.id, {}).values()
+            for timed in ledger.times[TimingStage.FINAL].get(one.facts.id, {}).values()
         )
         made = [
             Cut(f"predicted to take more than {rules.below_prediction:g} times the best prediction", self.predicted),
@@ -170,7 +170,7 @@ class _Cuts:
         return [cut for cut in made if cut.points]
 
 
-def step(final: Final, ledger: Ledger, cuts: Sequence[Cut], group: str) -> Step:
+def step(final: Final, ledger: Ledger, cuts: Sequence[Cut], group: str) -> ProtocolStep:
     """Step 7 of one group in a table: at how many sizes each kernel wins."""
     wins = dict.fromkeys((one.facts.id for one in final.kernels), 0)
     timed = dict(wins)
@@ -185,14 +185,14 @@ def step(final: Final, ledger: Ledger, cuts: Sequence[Cut], group: str) -> Step:
         if kernel.candidate.group.name == group:
             won, facts = wins[kernel.facts.id], kernel.facts
             values = {"fastest at": f"{won} sizes", "timed at": f"{timed[facts.id]} sizes"}
-            rows.append(Row(facts.name, values, None, "", wins=won > 0, failure=facts.failure))
+            rows.append(StepRow(facts.name, values, None, "", wins=won > 0, failure=facts.failure))
     points = sum(timed.values())
     text = f"{len(final.kernels)} kernels of all groups, {len(final.sizes.all)} sizes: {points} points timed"
     text += f", {sum(cut.points for cut in cuts if 'not run' in cut.rule or 'predicted' in cut.rule)} left out."
-    return Step(group, 7, TITLES[6], text, (), tuple(rows))
+    return ProtocolStep(group, 7, TITLES[6], text, (), tuple(rows))
 
 
-def times_at(final: Final, ledger: Ledger, size: Size, stage: Stage = Stage.FINAL) -> dict[str, float]:
+def times_at(final: Final, ledger: Ledger, size: Size, stage: TimingStage = TimingStage.FINAL) -> dict[str, float]:
     """Times by id at one size, of those that have one."""
     found = {one.facts.id: ledger.of(stage, one.facts.id, size) for one in final.kernels}
     return {name: timed.ms for name, timed in found.items() if timed is not None and timed.ms is not None}
@@ -253,7 +253,7 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
         # the pick's time decides what is lost, so it is never that of a first sample alone
         ids = [frozenset({picked[logic.kernels[logic.select(*size)]].facts.id}) for size in held]
         tasks = [Task(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
-        bench.run(Stage.HELD_OUT, final.type, tasks, drop=run.drop, baseline=False)
+        bench.run(TimingStage.HELD_OUT, final.type, tasks, drop=run.drop, baseline=False)
     loss, lost_between = evaluate(logic, grown.over), held_out(run, final, logic)
     kernels = tuple(_launched(picked[name], final.type) for name in logic.kernels)
     made = Library(
@@ -289,7 +289,7 @@ def grow(run: Run, final: Final) -> Grown | None:
     if measured is None:
         return Grown(build(None, exact, tolerance=tuning.library.tolerance), exact, 0) if exact else None
     _, refined = _between(final.sizes.ranges, tuning)
-    between = _grid(final, ledger, refined, Stage.REFINED)
+    between = _grid(final, ledger, refined, TimingStage.REFINED)
     if between is not None:
         measured = _joined(measured, between)
     filled = _filled(run, final, measured)
@@ -314,7 +314,7 @@ def noted(logic: Logic, loss: Loss, lost_between: Loss | None, interpolated: int
 def held_out(run: Run, final: Final, logic: Logic) -> Loss | None:
     """What the logic loses over the sizes that it was not grown over; None where none has a time."""
     held, _ = _between(final.sizes.ranges, run.tuning)
-    grid = _grid(final, run.ledger, held, Stage.HELD_OUT)
+    grid = _grid(final, run.ledger, held, TimingStage.HELD_OUT)
     return evaluate(logic, grid) if grid else None
 
 
@@ -347,7 +347,7 @@ def _filled(run: Run, final: Final, measured: Grid) -> Filled | None:
     }
     cold = {
         size
-        for stage in (Stage.FINAL, Stage.REFINED)
+        for stage in (TimingStage.FINAL, TimingStage.REFINED)
         for one in final.kernels
         for size, timed in run.ledger.times[stage].get(one.facts.id, {}).items()
         if timed.cache == "cold"
@@ -370,7 +370,7 @@ def _refine(run: Run, final: Final, between: Sequence[Size]) -> None:
         for size in between
         if (good := halving.survivors(size, known, ranges.sizes, nearest=4, keep=REFINE_KEEP))
     ]
-    run.bench.run(Stage.REFINED, final.type, tasks, drop=run.drop, baseline=False)
+    run.bench.run(TimingStage.REFINED, final.type, tasks, drop=run.drop, baseline=False)
 
 
 def _joined(one: Grid, other: Grid) -> Grid:
@@ -383,7 +383,7 @@ def _rows(grid: Grid) -> Iterator[tuple[Size, dict[str, float]]]:
         yield size, {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
 
 
-def _grid(final: Final, ledger: Ledger, sizes: Sequence[Size], stage: Stage = Stage.FINAL) -> Grid | None:
+def _grid(final: Final, ledger: Ledger, sizes: Sequence[Size], stage: TimingStage = TimingStage.FINAL) -> Grid | None:
     """Times by the kernels' names; sizes without any are left out."""
     names = {one.facts.id: one.facts.name for one in final.kernels}
     times = {

@@ -25,7 +25,7 @@ from lab.toolchain.base import CompileRequest, Toolchain
 from lab.toolchain.cubin import image
 from lab.tuning.choose.census import census
 from lab.tuning.choose.protocol import Candidate
-from lab.tuning.predicted import Loop, loop_of, pass_ms, product_ms, tile_of
+from lab.tuning.predicted import ProductLoop, loop_of, pass_ms, product_ms, tile_of
 
 _PROBES: tuple[Size, ...] = ((4096, 4096, 4096), (4095, 4095, 4095), (16, 16, 16), (7, 7, 7))
 """Sizes whose launches, together, use every entry point that a kernel has: large and small, aligned and not."""
@@ -47,7 +47,7 @@ class Kernel:
     facts: KernelFacts
     cubin: bytes
     names: Mapping[str, object]
-    loops: Mapping[str, Loop]
+    loops: Mapping[str, ProductLoop]
 
     def launches(self, size: Size) -> Launches:
         """What is launched at a size."""
@@ -183,7 +183,7 @@ class Workshop:
         names = front_matter.compile_time_names(group.template, one.parameters, words)
         if isinstance(outcome, BuildFailure):
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
-        loops: dict[str, Loop] = {}
+        loops: dict[str, ProductLoop] = {}
         for step in piece.probes:
             used = outcome.build.resources[step.entry]
             found = loop_of(self.gpu, outcome.sass[step.entry], used, step)

@@ -44,7 +44,7 @@ _LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe"})
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class ProductLoop:
     """What the model needs of an entry point that does the product.
 
     Attributes:
@@ -60,7 +60,7 @@ class Loop:
     instructions: int
 
 
-def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Loop | None:
+def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> ProductLoop | None:
     """Read a main loop; None where no block fits or the loop has no arithmetic."""
     threads = math.prod(launch.block)
     predicted = predict(
@@ -77,11 +77,11 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Loop 
     if not rates or hot is None or not hot.counts.fma:
         return None
     held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes).blocks_per_sm
-    return Loop(min(rates) * 1e12 / gpu.sms, held, hot.counts.by_class[_FMA_CLASS], hot.counts.instructions)
+    return ProductLoop(min(rates) * 1e12 / gpu.sms, held, hot.counts.by_class[_FMA_CLASS], hot.counts.instructions)
 
 
 def product_ms(
-    gpu: Gpu, loop: Loop, launch: Launch, size: Size, tile: tuple[int, int], *, prefetch: bool, adds: bool
+    gpu: Gpu, loop: ProductLoop, launch: Launch, size: Size, tile: tuple[int, int], *, prefetch: bool, adds: bool
 ) -> float:
     """Predicted time of the launch that does the product.
 

@@ -21,8 +21,8 @@ from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.measured.timing import GpuDescription, Kind
 from lab.report.tuning import render as report
 from lab.store.resume import differing
-from lab.store.tuning import Stage, TuningStore
-from lab.store.tuning_model import Cut, KernelFacts, ProblemType, Step
+from lab.store.tuning import TimingStage, TuningStore
+from lab.store.tuning_model import Cut, KernelFacts, ProblemType, ProtocolStep
 from lab.toolchain.select import toolchain
 from lab.tuning import final
 from lab.tuning.bench import Bench, Ledger, Measured, Predicted, Task
@@ -32,7 +32,7 @@ from lab.tuning.kernels import Kernel, Workshop
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TuningOptions:
     """What the command line adds to a tuning file.
 
     Attributes:
@@ -52,7 +52,7 @@ class Options:
     command: str = ""
 
 
-class Observer(Protocol):
+class TuningObserver(Protocol):
     """Whoever shows progress."""
 
     def began(self, tuning: Tuning, gpu: str) -> None:
@@ -64,12 +64,12 @@ class Observer(Protocol):
     def timed(self, size: Size, points: int) -> None:
         """So many points were timed at a size."""
 
-    def stepped(self, step: Step) -> None:
+    def stepped(self, step: ProtocolStep) -> None:
         """A step of the protocol is done."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuningOutcome:
     """What a run left.
 
     Attributes:
@@ -91,7 +91,7 @@ class Outcome:
     not_measured: str
 
 
-def tune(file: Path, options: Options, observer: Observer) -> Outcome:
+def tune(file: Path, options: TuningOptions, observer: TuningObserver) -> TuningOutcome:
     """Run a tuning file.
 
     Raises:
@@ -147,16 +147,16 @@ def tune(file: Path, options: Options, observer: Observer) -> Outcome:
         store.note("state", {"conditions": conditions, "finished": not interrupted})
         failed = tuple(_failures(ledger, shop))
         written = tuple(folder / name for name in work.libraries)
-        return Outcome(folder, pages, written, len(shop.known), failed, interrupted, not_measured)
+        return TuningOutcome(folder, pages, written, len(shop.known), failed, interrupted, not_measured)
 
 
 class _Work:
     """The protocol on its way."""
 
-    def __init__(self, run: final.Run, shop: Workshop, observer: Observer, folder: Path) -> None:
+    def __init__(self, run: final.Run, shop: Workshop, observer: TuningObserver, folder: Path) -> None:
         """Nothing is done yet."""
         self._run, self._shop, self._observer, self._folder = run, shop, observer, folder
-        self._steps: dict[str, list[Step]] = {}
+        self._steps: dict[str, list[ProtocolStep]] = {}
         self._cuts: dict[str, list[Cut]] = {}
         self.libraries: dict[str, dict[str, object]] = {}
         self.singles: dict[str, list[str]] = {}
@@ -194,10 +194,12 @@ class _Work:
         """What the protocol asks for in steps 2 to 6."""
         made, run = self._shop.make(candidates), self._run
         tasks = [Task(size, tuple(made.values())) for size in sizes]
-        run.bench.run(Stage.STEPS, group.type, tasks, drop=None, baseline=False)
+        run.bench.run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=False)
         return {
             name: {
-                size: timed for size in sizes if (timed := run.ledger.of(Stage.STEPS, one.facts.id, size)) is not None
+                size: timed
+                for size in sizes
+                if (timed := run.ledger.of(TimingStage.STEPS, one.facts.id, size)) is not None
             }
             for name, one in made.items()
         }
@@ -220,7 +222,7 @@ class _Work:
         how = "measured on" if run.bench.kind is Kind.MEASURED else "predicted for"
         return f"{kind.label}, {run.tuning.name}: times {how} {run.gpu.name}, lab {__version__}"
 
-    def _note(self, group: Group, steps: tuple[Step, ...]) -> None:
+    def _note(self, group: Group, steps: tuple[ProtocolStep, ...]) -> None:
         self._steps.setdefault(group.type.label, []).extend(steps)
         for step in steps:
             self._observer.stepped(step)
@@ -235,7 +237,7 @@ class _Work:
 
 def _facts(
     tuning: Tuning,
-    options: Options,
+    options: TuningOptions,
     described: GpuDescription | None,
     gpu: Gpu,
     not_measured: str,

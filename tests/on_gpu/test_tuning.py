@@ -8,13 +8,13 @@ import pytest
 
 from lab.gpu.timing.survey import BASELINE, TOLERANCE, Entrant, Ground, Survey, SurveyPolicy
 from lab.library import dispatch
-from lab.store.tuning import Stage, TuningStore
+from lab.store.tuning import TimingStage, TuningStore
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
 from lab.templates.launches import launches
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
-from lab.tuning.run import Options, tune
+from lab.tuning.run import TuningOptions, tune
 
 pytestmark = pytest.mark.gpu
 
@@ -86,10 +86,10 @@ def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
 
 def test_a_tuning_run_measures_and_its_library_computes(gpu, tmp_path):
     file = Path(__file__).parents[2] / "experiments" / "gemm_tensile_small.yaml"
-    outcome = tune(file, Options(output=tmp_path, arch=gpu.arch), Silent())
+    outcome = tune(file, TuningOptions(output=tmp_path, arch=gpu.arch), Silent())
     assert outcome.failed == ()
     with TuningStore(tmp_path) as store:
-        times = store.times(Stage.FINAL)
+        times = store.times(TimingStage.FINAL)
     assert all(timed.error is not None and timed.error <= TOLERANCE for own in times.values() for timed in own.values())
     (library,) = outcome.libraries
     assert dispatch.load(library).select(1, 1, 1)

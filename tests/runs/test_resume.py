@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -25,6 +24,7 @@ from lab.runs.pipeline import RunOptions, run
 from lab.stages.build import BuildFailure
 from lab.stages.provenance import conditions_of
 from lab.store.database import Store
+from lab.store.journal import connect
 
 TEMPLATE = """{#---
 summary: s
@@ -294,26 +294,12 @@ def test_a_damaged_database_is_set_aside_and_made_anew(played, tmp_path, harm):
 
 
 def test_a_full_disk_is_an_error_in_words(played, tmp_path, monkeypatch):
-    class Full:
-        def __init__(self, database):
-            self.database = database
+    def full(path):
+        database = connect(path)
+        database.execute("PRAGMA max_page_count=8")
+        return database
 
-        def execute(self, statement, values=()):
-            if statement.startswith("INSERT OR REPLACE INTO records"):
-                raise sqlite3.OperationalError("database or disk is full")
-            return self.database.execute(statement, values)
-
-        def close(self):
-            self.database.close()
-
-    opened = Store._open
-
-    def open_full(self, path):
-        found = opened(self, path)
-        self._db = Full(self._db)
-        return found
-
-    monkeypatch.setattr(Store, "_open", open_full)
+    monkeypatch.setattr("lab.store.journal.connect", full)
     with pytest.raises(StoreError, match=r"run\.sqlite cannot be written: database or disk is full"):
         go(played, tmp_path / "out")
     monkeypatch.undo()

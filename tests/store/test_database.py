@@ -109,27 +109,20 @@ def test_nan_and_infinity_survive(tmp_path):
         assert store.records() == (record,)
 
 
-def test_what_is_no_run_directory_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="holds no run"):
-        Store(tmp_path)
-    (tmp_path / "run.sqlite").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Store(tmp_path)
-
-
 def test_records_of_the_schema_before_are_read_and_a_writer_makes_them_its_own(tmp_path):
     with Store(tmp_path, create=True) as store:
         store.write(RECORD, 0)
         text = json.loads(next(store.texts()))
         del text["profile"]
-        store._write("UPDATE records SET json=?", (json.dumps(text),))
-        store._write("PRAGMA user_version=7", ())
+    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        db.execute("UPDATE records SET json=?", (json.dumps(text),))
+        db.execute("PRAGMA user_version=7")
     with Store(tmp_path) as reader:
         assert reader.records() == (RECORD,)
-        assert reader._db.execute("PRAGMA user_version").fetchone() == (7,)
     with Store(tmp_path, create=True) as writer:
         assert writer.records() == (RECORD,)
-        assert writer._db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+    with sqlite3.connect(tmp_path / "run.sqlite") as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
 
 
 def test_a_profile_comes_back_as_it_was(tmp_path):
@@ -138,14 +131,6 @@ def test_a_profile_comes_back_as_it_was(tmp_path):
     with Store(tmp_path, create=True) as store:
         store.write(record, 0)
         assert store.record(record.variant) == record
-
-
-def test_another_schema_is_refused_not_misread(tmp_path):
-    Store(tmp_path, create=True).close()
-    with sqlite3.connect(tmp_path / "run.sqlite") as db:
-        db.execute("PRAGMA user_version=99")
-    with pytest.raises(StoreError, match="schema 99"):
-        Store(tmp_path)
 
 
 def test_a_record_that_cannot_be_read_is_an_error_not_a_guess(tmp_path):

@@ -11,7 +11,7 @@ from fake_device import FakeDevice
 
 from lab.gpu.process.session import GpuSession
 from lab.measured.timing import GpuDescription
-from lab.tuning.run import Options, tune
+from lab.tuning.run import TuningOptions, tune
 
 H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 
@@ -66,7 +66,7 @@ def play(file, folder, observer, **options):
         mock.patch("lab.gpu.device.describe.probe", return_value=H200),
         mock.patch("lab.tuning.run.GpuSession", partial(GpuSession, FakeDevice)),
     ):
-        return tune(file, Options(output=folder, jobs=1, **options), observer)
+        return tune(file, TuningOptions(output=folder, jobs=1, **options), observer)
 
 
 def killing(after):

@@ -8,10 +8,10 @@ import pytest
 
 from lab.hardware.gpus import gpu_for
 from lab.templates.launches import Launch
-from lab.tuning.predicted import OVERHEAD_MS, Loop, pass_ms, product_ms, tile_of
+from lab.tuning.predicted import OVERHEAD_MS, ProductLoop, pass_ms, product_ms, tile_of
 
 H200 = gpu_for("H200")
-LOOP = Loop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580)
+LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580)
 TILE = (128, 128)
 
 

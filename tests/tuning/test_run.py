@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import itertools
 import os
 import signal
 import subprocess
@@ -15,12 +17,13 @@ from fake_device import invented_ms
 from lab.library import dispatch
 from lab.library.package import Kind as LibraryKind
 from lab.measured.timing import Kind
-from lab.store.tuning import Stage, TuningStore
+from lab.store.journal import connect
+from lab.store.tuning import TimingStage, TuningStore
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
 from lab.templates.launches import launches
 from lab.tuning.file.load import load
-from lab.tuning.run import Options, tune
+from lab.tuning.run import TuningOptions, tune
 
 TYPE = ProblemType("float32", "nn")
 TENSILE = "gemm/tensile.cu.j2"
@@ -49,7 +52,7 @@ def test_every_kernel_is_timed_at_every_size(done):
     assert not outcome.not_measured
     assert watched.gpu == "NVIDIA H200"
     with TuningStore(folder) as store:
-        times, facts = store.times(Stage.FINAL), {one.id: one for one in store.kernels()}
+        times, facts = store.times(TimingStage.FINAL), {one.id: one for one in store.kernels()}
     sizes = final_sizes(file)
     assert len(sizes) == 10
     assert len(times) == 5  # four kernels and the baseline
@@ -96,7 +99,7 @@ def test_what_halving_leaves_out_is_told(tmp_path):
     played.play(played.write(tmp_path, rules), tmp_path / "out", played.Watched())
     with TuningStore(tmp_path / "out") as store:
         _, cuts = store.steps()
-        times = store.times(Stage.FINAL)
+        times = store.times(TimingStage.FINAL)
         facts = store.noted("facts")
     rules = {cut.rule.partition(":")[0]: cut.points for cut in cuts["float32_nn"]}
     assert all(points > 0 for points in rules.values())
@@ -121,7 +124,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, done):
     assert watched.points[:6] == [0] * 6  # the sizes that were done; the worker may be one ahead
     assert all(points for points in watched.points[7:])
     with TuningStore(tmp_path / "out") as store, TuningStore(done[1]) as whole:
-        for stage in Stage:
+        for stage in TimingStage:
             assert store.times(stage) == whole.times(stage)
 
 
@@ -138,6 +141,32 @@ def test_ctrl_c_keeps_what_was_timed(tmp_path):
     assert watched.points[:4] == [0] * 4
 
 
+def test_ctrl_c_in_a_transaction_ends_the_run_as_interrupted(tmp_path, monkeypatch):
+    connections = []
+    once = itertools.chain(map(_thread.interrupt_main, [signal.SIGINT]), itertools.repeat(None))
+
+    def kept(path):
+        connections.append(connect(path))
+        return connections[-1]
+
+    def interrupt(watched):
+        if len(watched.sizes) == 4:  # while SQLite writes the next times
+            connections[0].set_progress_handler(once.__next__, 1)
+
+    monkeypatch.setattr("lab.store.journal.connect", kept)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    file, watched = played.write(tmp_path), played.Watched(interrupt)
+    try:
+        outcome = played.play(file, tmp_path / "out", watched)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert outcome.interrupted
+    assert len(watched.sizes) == 4
+    again = played.Watched()
+    assert not played.play(file, tmp_path / "out", again).interrupted
+    assert again.points[:4] == [0] * 4
+
+
 def test_a_finished_run_begins_again(tmp_path, done):
     file, folder, first, _ = done
     watched = played.Watched()
@@ -147,10 +176,10 @@ def test_a_finished_run_begins_again(tmp_path, done):
 
 def test_without_a_gpu_every_time_is_predicted(tmp_path):
     file, watched = played.write(tmp_path), played.Watched()
-    outcome = tune(file, Options(output=tmp_path / "out", measure=False, jobs=1), watched)
+    outcome = tune(file, TuningOptions(output=tmp_path / "out", measure=False, jobs=1), watched)
     assert outcome.not_measured.startswith("Nothing was measured")
     with TuningStore(tmp_path / "out") as store:
-        kinds = {timed.kind for stage in Stage for own in store.times(stage).values() for timed in own.values()}
+        kinds = {timed.kind for stage in TimingStage for own in store.times(stage).values() for timed in own.values()}
     assert kinds == {Kind.PREDICTED}
     (library,) = outcome.libraries
     assert dispatch.load(library).library.times is LibraryKind.PREDICTED

@@ -8,7 +8,7 @@ import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
 from lab.report.charts import style
 from lab.report.charts.charts import Chart, Choice, Spec
-from lab.report.tuning.data import Analysis, Map, Ratios, TypeReport
+from lab.report.tuning.data import Map, Ratios, TuningAnalysis, TypeReport
 
 alt: Any = typed  # as in lab.report.charts.charts
 _CELL, _LEAST_CELL = 560, 18
@@ -17,7 +17,7 @@ MOST_COLOURS = 24
 OTHERS = "others"
 
 
-def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
+def chart_list(analysis: TuningAnalysis) -> tuple[Chart, ...]:
     """The page's charts; those without data are left out."""
     made = []
     for one in analysis.types:
@@ -87,7 +87,7 @@ def _map(one: TypeReport, grid: Map, colour: Any) -> Spec:  # noqa: ANN401 - alt
     return spec
 
 
-def _throughput(analysis: Analysis, one: TypeReport, grid: Map) -> Chart:
+def _throughput(analysis: TuningAnalysis, one: TypeReport, grid: Map) -> Chart:
     scale = alt.Scale(scheme="viridis", domainMin=0)
     legend = alt.Legend(orient="top", title=f"TFLOP/s ({analysis.kind})", gradientLength=200)
     colour = alt.Color(field="tflops", type="quantitative", scale=scale, legend=legend)
@@ -105,7 +105,7 @@ def _fastest(one: TypeReport, grid: Map) -> Chart:
     return Chart(f"fastest-{one.label}-{grid.k}", label, (Choice("", _map(one, grid, colour)),))
 
 
-def _sorted(analysis: Analysis, ratios: Ratios) -> Chart:
+def _sorted(analysis: TuningAnalysis, ratios: Ratios) -> Chart:
     rows = [
         {
             "place": i + 1,

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from lab.base.sizes import Size
 from lab.measured.timing import Kind
-from lab.store.tuning import Stage, TuningStore
-from lab.store.tuning_model import CUBLAS, Cut, KernelFacts, Step, Timed
+from lab.store.tuning import TimingStage, TuningStore
+from lab.store.tuning_model import CUBLAS, Cut, KernelFacts, ProtocolStep, Timed
 
 LEAST_SIDE: Final = 3
 """Values of M, and of N, that make a map."""
 
 
 @dataclass(frozen=True, slots=True)
-class Winner:
+class SizeWinner:
     """The fastest kernel of one size.
 
     Attributes:
@@ -64,7 +64,7 @@ class Ratios:
     """
 
     against: str
-    values: tuple[tuple[float, Winner], ...]
+    values: tuple[tuple[float, SizeWinner], ...]
 
     @property
     def mean(self) -> float:
@@ -91,7 +91,7 @@ class Map:
     k: int
     ms: tuple[int, ...]
     ns: tuple[int, ...]
-    cells: Mapping[tuple[int, int], Winner]
+    cells: Mapping[tuple[int, int], SizeWinner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ class TypeReport:
     """
 
     label: str
-    winners: tuple[Winner, ...]
+    winners: tuple[SizeWinner, ...]
     maps: tuple[Map, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProtocolStep, ...]
     cuts: tuple[Cut, ...]
     kernels: tuple[tuple[KernelFacts, int, float], ...]
     library: Mapping[str, Any] | None
@@ -122,7 +122,7 @@ class TypeReport:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class TuningAnalysis:
     """The whole run.
 
     Attributes:
@@ -151,11 +151,11 @@ class Analysis:
         return f"Nothing here was measured. {why} All times are predicted for one {self.gpu} by a coarse model."
 
 
-def analyse(store: TuningStore) -> Analysis:
+def analyse(store: TuningStore) -> TuningAnalysis:
     """Everything that page, PNGs and tables have in common."""
     facts = store.noted("facts")
     kernels = {one.id: one for one in store.kernels()}
-    times = store.times(Stage.FINAL)
+    times = store.times(TimingStage.FINAL)
     steps, cuts = store.steps()
     types = tuple(
         _type(label, facts, kernels, times, told=(steps.get(label, []), cuts.get(label, [])))
@@ -167,10 +167,10 @@ def analyse(store: TuningStore) -> Analysis:
         _ratios("cuBLAS", ((winner.over_cublas, winner) for winner in winners)),
     ]
     kind = Kind.MEASURED if facts["gpu"] else Kind.PREDICTED
-    return Analysis(facts, kind, types, tuple(one for one in ratios if one.values))
+    return TuningAnalysis(facts, kind, types, tuple(one for one in ratios if one.values))
 
 
-def _ratios(against: str, found: Iterable[tuple[float | None, Winner]]) -> Ratios:
+def _ratios(against: str, found: Iterable[tuple[float | None, SizeWinner]]) -> Ratios:
     known = [(ratio, winner) for ratio, winner in found if ratio is not None]
     return Ratios(against, tuple(sorted(known, key=lambda pair: pair[0])))
 
@@ -181,7 +181,7 @@ def _type(
     kernels: Mapping[str, KernelFacts],
     times: Mapping[str, Mapping[Size, Timed]],
     *,
-    told: tuple[Sequence[Step], Sequence[Cut]],
+    told: tuple[Sequence[ProtocolStep], Sequence[Cut]],
 ) -> TypeReport:
     sizes: list[Size] = [tuple(size) for part in ("ranges", "exact") for size in facts["final"][label][part]]
     own = {name: times[name] for name, one in kernels.items() if one.type == label and name in times}
@@ -194,7 +194,7 @@ def _type(
             best = min(entrants, key=lambda name: entrants[name].ms or math.inf)
             ms = entrants[best].ms or math.nan
             winners.append(
-                Winner(
+                SizeWinner(
                     size=size,
                     kernel=kernels[best].name,
                     timed=entrants[best],
@@ -218,7 +218,9 @@ def _type(
     )
 
 
-def _champions(winners: Sequence[Winner], kernels: Sequence[KernelFacts]) -> tuple[tuple[KernelFacts, int, float], ...]:
+def _champions(
+    winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]
+) -> tuple[tuple[KernelFacts, int, float], ...]:
     by_name = {one.name: one for one in kernels}
     wins: dict[str, list[float]] = {}
     for winner in winners:
@@ -227,7 +229,7 @@ def _champions(winners: Sequence[Winner], kernels: Sequence[KernelFacts]) -> tup
     return tuple((by_name[name], len(wins[name]), max(wins[name])) for name in order)
 
 
-def _maps(winners: Sequence[Winner]) -> tuple[Map, ...]:
+def _maps(winners: Sequence[SizeWinner]) -> tuple[Map, ...]:
     found = []
     for k in dict.fromkeys(winner.size[2] for winner in winners):
         cells = {(w.size[0], w.size[1]): w for w in winners if w.size[2] == k}

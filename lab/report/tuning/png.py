@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 from lab.report.charts import style
 from lab.report.charts.png import DPI, FAINT, INK, save
 from lab.report.tuning.charts import colours
-from lab.report.tuning.data import Analysis, Map, TypeReport, Winner
+from lab.report.tuning.data import Map, SizeWinner, TuningAnalysis, TypeReport
 
 _SIDE = 10.0
 _DARK = 0.55
 """Share of the map's range below which viridis is dark enough for white figures."""
 
 
-def draw(analysis: Analysis, folder: Path) -> list[Path]:
+def draw(analysis: TuningAnalysis, folder: Path) -> list[Path]:
     """Write the PNGs that have data."""
     made = []
     name = analysis.facts["tuning"]
@@ -54,7 +54,7 @@ def _sides(axis: Any, grid: Map) -> None:  # noqa: ANN401 - matplotlib's axes
     axis.set_ylabel("M", fontsize=9, color=INK)
 
 
-def _places(grid: Map, value: Callable[[Winner], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _places(grid: Map, value: Callable[[SizeWinner], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([
         [value(grid.cells[m, n]) if (m, n) in grid.cells else np.nan for n in grid.ns] for m in grid.ms
     ])  # fmt: skip
@@ -95,7 +95,7 @@ def _fastest(path: Path, one: TypeReport, grid: Map, title: str) -> Path:
     return save(figure, path, title)
 
 
-def _sorted(path: Path, analysis: Analysis, title: str) -> Path:
+def _sorted(path: Path, analysis: TuningAnalysis, title: str) -> Path:
     figure, axis = _figure(4.4)
     axis.grid(color=FAINT, linewidth=0.5)
     axis.set_yscale("log")

@@ -18,11 +18,11 @@ from lab.base.files import write_atomically
 from lab.report.charts import style
 from lab.report.page.page import environment, vega
 from lab.report.tuning.charts import chart_list, colours
-from lab.report.tuning.data import Analysis, TypeReport, Winner, analyse
+from lab.report.tuning.data import SizeWinner, TuningAnalysis, TypeReport, analyse
 from lab.report.tuning.png import draw
 from lab.report.variant.listings import highlight_yaml
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import Row, Step
+from lab.store.tuning_model import ProtocolStep, StepRow
 
 MOST_ROWS = 200
 """Rows of a step's table on the page; the store has the rest."""
@@ -45,10 +45,10 @@ def render(store: TuningStore) -> tuple[Path, ...]:
     return (folder / "index.html", *pngs, folder / "winners.csv", folder / "kernels.csv")
 
 
-def page(analysis: Analysis, pngs: Sequence[str]) -> str:
+def page(analysis: TuningAnalysis, pngs: Sequence[str]) -> str:
     """The page's HTML, one file that works offline."""
     charts = chart_list(analysis)
-    package = resources.files("lab.report")
+    shared, own = resources.files("lab.report.page"), resources.files("lab.report.tuning")
     return (
         environment()
         .get_template("tuning/tuning.html.j2")
@@ -68,8 +68,8 @@ def page(analysis: Analysis, pngs: Sequence[str]) -> str:
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             pngs=pngs,
             vega=vega(),
-            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((package / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            css=Markup((shared / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((own / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
             source=Markup(highlight_yaml(analysis.facts["source"])),  # noqa: S704 - escaped by pygments
         )
     )
@@ -79,18 +79,18 @@ _SMALLEST_OF_PAPER = (16, 16, 3104)
 """Of experiment 1 in D. E. Tanner, "Tensile: Auto-Tuning GEMM GPU Assembly for All Problem Sizes", 2018."""
 
 
-def columns(step: Step) -> list[str]:
+def columns(step: ProtocolStep) -> list[str]:
     """What a step varies, in order."""
     return list(dict.fromkeys(name for row in step.rows for name in row.values))
 
 
-def shown(step: Step) -> list[Row]:
+def shown(step: ProtocolStep) -> list[StepRow]:
     """The rows of a step's table: those that compete together, winners first."""
     rows = sorted(step.rows, key=lambda row: (row.competes, not row.wins, row.ms is None, row.ms or 0.0))
     return rows[:MOST_ROWS]
 
 
-def ends(analysis: Analysis, one: TypeReport) -> str:
+def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
     """The smallest size and the best of a type in words; of the Tensile paper's sizes beside what it reports."""
     if not one.winners:
         return ""
@@ -109,11 +109,11 @@ def ends(analysis: Analysis, one: TypeReport) -> str:
     return text
 
 
-def _size(winner: Winner) -> str:
+def _size(winner: SizeWinner) -> str:
     return " x ".join(map(str, winner.size))
 
 
-def winner_rows(analysis: Analysis) -> list[dict[str, Any]]:
+def winner_rows(analysis: TuningAnalysis) -> list[dict[str, Any]]:
     """A row a size."""
     return [
         {
@@ -136,7 +136,7 @@ def winner_rows(analysis: Analysis) -> list[dict[str, Any]]:
     ]
 
 
-def kernel_rows(analysis: Analysis, store: TuningStore) -> list[dict[str, Any]]:
+def kernel_rows(analysis: TuningAnalysis, store: TuningStore) -> list[dict[str, Any]]:
     """A row a kernel: what it is, its main loop, at how many sizes it wins."""
     won = {(one.label, facts.id): count for one in analysis.types for facts, count, _ in one.kernels}
     rows = []

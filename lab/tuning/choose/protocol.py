@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.base.sizes import Size
-from lab.store.tuning_model import Row, Step, Timed
+from lab.store.tuning_model import ProtocolStep, StepRow, Timed
 from lab.templates import front_matter
 from lab.tuning.file import names
 from lab.tuning.file.load import Benchmark, Group, Option
@@ -50,7 +50,7 @@ class Candidate:
     given: names.Given
 
 
-Bench = Callable[[Sequence[Candidate], Sequence[Size]], Times]
+Timer = Callable[[Sequence[Candidate], Sequence[Size]], Times]
 """Times every kernel at every size; what fails or is left out has no time."""
 
 
@@ -59,24 +59,24 @@ class _Walk:
     """One group on its way through the steps."""
 
     group: Group
-    bench: Bench
-    steps: list[Step] = field(default_factory=list)
+    bench: Timer
+    steps: list[ProtocolStep] = field(default_factory=list)
 
     def note(
         self,
         number: int,
         text: str,
-        rows: Iterable[Row] = (),
+        rows: Iterable[StepRow] = (),
         sizes: Sequence[Size] = (),
         excluded: Mapping[str, int] | None = None,
     ) -> None:
         """Write a step down."""
         title = TITLES[number - 1]
-        step = Step(self.group.name, number, title, text, tuple(sizes), tuple(rows), dict(excluded or {}))
+        step = ProtocolStep(self.group.name, number, title, text, tuple(sizes), tuple(rows), dict(excluded or {}))
         self.steps.append(step)
 
 
-def select(group: Group, bench: Bench) -> tuple[tuple[Candidate, ...], tuple[Step, ...]]:
+def select(group: Group, bench: Timer) -> tuple[tuple[Candidate, ...], tuple[ProtocolStep, ...]]:
     """Walk a group's steps 1 to 6.
 
     Args:
@@ -149,7 +149,7 @@ def _fork(walk: _Walk, given: dict[str, Scalar]) -> list[Candidate]:
     if not made:
         raise _nothing_left(walk, 3, excluded)
     text = f"{len(made)} kernels." if walk.group.fork != (Option({}, {}),) else "Empty."
-    rows = [Row(one.name, option.values, None, "", wins=True) for one, option, _ in made]
+    rows = [StepRow(one.name, option.values, None, "", wins=True) for one, option, _ in made]
     walk.note(3, text, rows if len(rows) > 1 else (), excluded=excluded)
     return [one for one, _, _ in made]
 
@@ -207,7 +207,7 @@ def _made(group: Group, wanted: Iterable[tuple[names.Given, Option, str]]) -> tu
     return list(found.values()), dict(excluded)
 
 
-def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tuple[Candidate, Option, Row]]:
+def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tuple[Candidate, Option, StepRow]]:
     """Rows with their times; no row wins yet."""
     times = walk.bench([one for one, _, _ in made], sizes)
     rows = []
@@ -215,23 +215,23 @@ def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tu
         own = times.get(one.name, {})
         failure = next((timed.failure for timed in own.values() if timed.failure), "")
         rows.append(
-            (one, option, Row(one.name, option.values, score(own, sizes), competes, wins=False, failure=failure))
+            (one, option, StepRow(one.name, option.values, score(own, sizes), competes, wins=False, failure=failure))
         )
     return rows
 
 
-def _best(rows: Sequence[tuple[Candidate, Option, Row]]) -> set[tuple[str, str]]:
+def _best(rows: Sequence[tuple[Candidate, Option, StepRow]]) -> set[tuple[str, str]]:
     """The fastest of those that compete with each other: its name, and for what."""
-    best: dict[str, Row] = {}
+    best: dict[str, StepRow] = {}
     for _, _, row in rows:
         if row.ms is not None and (row.competes not in best or row.ms < (best[row.competes].ms or 0)):
             best[row.competes] = row
     return {(row.name, row.competes) for row in best.values()}
 
 
-def _marked(rows: Sequence[tuple[Candidate, Option, Row]], best: set[tuple[str, str]]) -> list[Row]:
+def _marked(rows: Sequence[tuple[Candidate, Option, StepRow]], best: set[tuple[str, str]]) -> list[StepRow]:
     return [
-        Row(r.name, r.values, r.ms, r.competes, wins=(r.name, r.competes) in best, failure=r.failure)
+        StepRow(r.name, r.values, r.ms, r.competes, wins=(r.name, r.competes) in best, failure=r.failure)
         for _, _, r in rows
     ]
 

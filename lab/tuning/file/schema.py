@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Dimension = int | list[int]
+NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+SizeRange = int | list[int]
 """A size, or a range of sizes; `lab.tuning.file.sizes.along` reads it."""
 
-Values = Annotated[Any, Field(description="A list of values to try; of WorkGroup and ThreadTile a list of lists")]
-Three = Annotated[list[Dimension], Field(min_length=3, max_length=3)]
+Choices = Annotated[Any, Field(description="A list of values to try; of WorkGroup and ThreadTile a list of lists")]
+Three = Annotated[list[SizeRange], Field(min_length=3, max_length=3)]
 
 
 class _Strict(BaseModel):
@@ -38,28 +38,30 @@ class SizesModel(_Strict):
     range: Three | None = Field(
         None, description="Each of m, n, k a number, [start, stride, stop] or [start, stride, increment, stop]"
     )
-    csv: Text | None = Field(None, description="A file beside this one with the columns m, n, k, a_t, b_t; exact sizes")
+    csv: NonEmpty | None = Field(
+        None, description="A file beside this one with the columns m, n, k, a_t, b_t; exact sizes"
+    )
 
 
 class BenchmarkModel(_Strict):
     """A step that times every combination of some parameters and keeps the fastest."""
 
-    parameters: dict[str, Values] = Field(min_length=1, description="Parameter to the values to try")
+    parameters: dict[str, Choices] = Field(min_length=1, description="Parameter to the values to try")
     sizes: list[SizesModel] | None = Field(None, description="What it is timed at; the group's `benchmark` by default")
 
 
 class JoinModel(_Strict):
     """The step that leaves one kernel of those that are equal in some parameters."""
 
-    parameters: list[Text] = Field(min_length=1, description="Parameters, or derived names such as MacroTile")
+    parameters: list[NonEmpty] = Field(min_length=1, description="Parameters, or derived names such as MacroTile")
     sizes: list[SizesModel] | None = Field(None, description="What decides; the group's `benchmark` by default")
 
 
 class GroupModel(_Strict):
     """Kernels, the steps that choose among them, and the sizes that the chosen ones are timed at."""
 
-    name: Text = Field(description="Name in the report")
-    template: Text = Field(description="Path of a template: gemm/tensile.cu.j2")
+    name: NonEmpty = Field(description="Name in the report")
+    template: NonEmpty = Field(description="Path of a template: gemm/tensile.cu.j2")
     problem: ProblemModel | None = Field(None, description="In place of the file's")
     constraints: list[str] = Field(
         default_factory=list,
@@ -70,7 +72,7 @@ class GroupModel(_Strict):
         default_factory=dict, description="Step 1: values in place of the template's defaults"
     )
     BenchmarkCommonParameters: BenchmarkModel | None = Field(None, description="Step 2: the fastest holds for all")
-    ForkParameters: dict[str, Values] = Field(default_factory=dict, description="Step 3: every combination lives on")
+    ForkParameters: dict[str, Choices] = Field(default_factory=dict, description="Step 3: every combination lives on")
     BenchmarkForkParameters: BenchmarkModel | None = Field(None, description="Step 4: the fastest of each fork")
     JoinParameters: JoinModel | None = Field(None, description="Step 5: the fastest of each value")
     BenchmarkJoinParameters: BenchmarkModel | None = Field(None, description="Step 6: the fastest of each that is left")
@@ -143,13 +145,13 @@ class LibraryModel(_Strict):
 class TuningFile(_Strict):
     """A tuning file: a problem type, groups of kernels with groups of sizes, and the seven steps."""
 
-    question: Text = Field(description="What the run asks; the report opens with it")
+    question: NonEmpty = Field(description="What the run asks; the report opens with it")
     groups: list[GroupModel] = Field(min_length=1)
     problem: ProblemModel = Field(default_factory=lambda: ProblemModel.model_validate({}), description="Of all groups")
     arch: Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$")] = Field(
         "native", description="GPU architecture: sm_90; native is this machine's GPU"
     )
-    toolchain: Text = Field("auto", description="auto, nvrtc, nvcc; a version may follow: nvrtc==13.5")
+    toolchain: NonEmpty = Field("auto", description="auto, nvrtc, nvcc; a version may follow: nvrtc==13.5")
     gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
     baselines: list[Literal["cublas"]] = Field(
         default_factory=list, description="[cublas] is timed at every final size"

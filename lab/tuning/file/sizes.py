@@ -15,7 +15,7 @@ from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
 from lab.base.yamlfile import Document, Key
 from lab.library.logic import AXES, LARGEST
-from lab.tuning.file.schema import Dimension, SizesModel
+from lab.tuning.file.schema import SizeRange, SizesModel
 
 _MOST_SIZES = 100_000
 _RANGE = 4
@@ -45,7 +45,7 @@ class Sizes:
         return frozenset(self.all)
 
 
-def along(dimension: Dimension) -> tuple[int, ...]:
+def along(dimension: SizeRange) -> tuple[int, ...]:
     """The values of one index of a range.
 
     A number, alone or in a list, stands for itself; ``[start, stop, stride]`` is not a form: ``[start, stride, stop]``
@@ -110,7 +110,7 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
     return Sizes(tuple(ranges), tuple(exact))
 
 
-def _product(dimensions: Sequence[Dimension]) -> Iterator[Size]:
+def _product(dimensions: Sequence[SizeRange]) -> Iterator[Size]:
     """Every size of a range, refused before it is made where it has too many."""
     m, n, k = (along(dimension) for dimension in dimensions)
     if len(m) * len(n) * len(k) > _MOST_SIZES:

@@ -16,8 +16,8 @@ from lab.cli.main import app
 from lab.measured.timing import Kind, Samples
 from lab.report.tuning.data import analyse
 from lab.report.tuning.render import render
-from lab.store.tuning import Stage, TuningStore
-from lab.store.tuning_model import CUBLAS, Census, Cut, KernelFacts, Row, Step, Timed
+from lab.store.tuning import TimingStage, TuningStore
+from lab.store.tuning_model import CUBLAS, Census, Cut, KernelFacts, ProtocolStep, StepRow, Timed
 
 SIDES = (16, 64, 256, 1024)
 SIZES = [(m, n, 512) for m in SIDES for n in SIDES]
@@ -78,11 +78,11 @@ def plant(folder, gpu):
             times = {f"id-{name}": Timed(Samples((invented(name, m, n),) * 3), kind, "cold", 1e-8) for name in names}
             if gpu:
                 times[f"{CUBLAS} {LABEL}"] = Timed(Samples((invented("large", m, n),)), kind)
-            store.write_times(Stage.FINAL, (m, n, k), times)
-        failed = Row("large", {"TT": "8x8"}, None, "", wins=False, failure="hung")
-        rows = (Row("small", {"TT": "2x2"}, 1.0, "", wins=True), failed)
-        store.write_steps({LABEL: [Step("g", 4, "BenchmarkForkParameters", "Kept.", ((1, 2, 3),), rows, {"no": 3})]},
-                          {LABEL: [Cut("far behind", 42)]})  # fmt: skip
+            store.write_times(TimingStage.FINAL, (m, n, k), times)
+        failed = StepRow("large", {"TT": "8x8"}, None, "", wins=False, failure="hung")
+        rows = (StepRow("small", {"TT": "2x2"}, 1.0, "", wins=True), failed)
+        step = ProtocolStep("g", 4, "BenchmarkForkParameters", "Kept.", ((1, 2, 3),), rows, {"no": 3})
+        store.write_steps({LABEL: [step]}, {LABEL: [Cut("far behind", 42)]})
         store.note("facts", facts(gpu))
     return folder
 

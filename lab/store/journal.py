@@ -1,0 +1,232 @@
+"""A SQLite file that outlives crashes: locking, recovery, schema check and transactions, for every kind of run.
+
+`lab.store.database` keeps the records of a run in one, `lab.store.tuning` the times of a tuning run. A row counts once
+its transaction is committed; whatever ends the process, committed rows are there afterwards and others are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from lab.base.errors import StoreError
+from lab.base.lock import Lock
+
+Statement = tuple[str, Iterable[tuple[Any, ...]]]
+"""SQL with `?` for values, and the rows of values to execute it with."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFormat:
+    """What a journal file holds.
+
+    Attributes:
+        name: File name inside the run directory.
+        content: What the directory holds, for messages: `run`.
+        command: Command that makes one, for messages: `lab run`.
+        tables: `CREATE TABLE IF NOT EXISTS` statements.
+        facts: Name of the table of single facts, with the columns `key` and `json`.
+        schema: Version of the rows' shape that this program writes.
+        readable: Older versions that this program reads as well.
+    """
+
+    name: str
+    content: str
+    command: str
+    tables: tuple[str, ...]
+    facts: str
+    schema: int
+    readable: tuple[int, ...] = ()
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a database file, creating it where it is missing."""
+    # a `Writer`'s thread uses it, too; the journal's own lock keeps transactions of two threads apart
+    return sqlite3.connect(path, check_same_thread=False)
+
+
+class Journal:
+    """A journal file, opened by one process to write or by any to read. Use a subclass of it as a context manager.
+
+    Attributes:
+        form: What the file holds; each subclass says so.
+        folder: The run directory.
+        path: The file.
+        damage: A sentence about a damaged file that was set aside; empty where there was none.
+    """
+
+    form: ClassVar[JournalFormat]
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        """Open the file, and recover what an earlier process left behind.
+
+        Args:
+            folder: The run directory.
+            create: Open it to write; create the directory and the file where they are missing, and replace a damaged
+                file by an empty one.
+
+        Raises:
+            StoreError: the file is missing, damaged, of another schema, or in use by another writer.
+        """
+        form = self.form
+        self.folder, self.path, self.damage = folder, folder / form.name, ""
+        self._one_at_a_time = threading.Lock()
+        if not create and not self.path.is_file():
+            raise StoreError(f"{folder} holds no {form.content}: there is no {form.name}; `{form.command}` makes one")
+        self._lock = Lock(folder) if create else None
+        try:
+            found = self._recovered() if create else self._open()
+        except (sqlite3.Error, OSError) as error:
+            self._unlock()
+            raise StoreError(f"{self.path} cannot be opened: {error}") from error
+        if found != form.schema and found not in form.readable:
+            self.close()
+            raise StoreError(
+                f"{self.path} has schema {found}, this program writes {form.schema}; remove {folder} and run again"
+            )
+
+    def _recovered(self) -> int:
+        """Open the file to write, after setting aside a damaged one; its schema."""
+        try:
+            return self._open()
+        except sqlite3.OperationalError:  # the disk or the permissions, not the content
+            raise
+        except sqlite3.DatabaseError as error:
+            self._set_aside(error)
+            return self._open()
+
+    def _open(self) -> int:
+        """Connect, check and complete the file; its schema."""
+        self._db = connect(self.path)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            for table in self.form.tables:
+                self._db.execute(table)
+            self._check()
+            found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if found == 0 or (found in self.form.readable and self._lock is not None):
+                self._db.execute(
+                    f"PRAGMA user_version={self.form.schema}"
+                )  # what is written from now on has this shape
+                found = self.form.schema
+        except BaseException:
+            self._db.close()
+            raise
+        return found
+
+    def _check(self) -> None:
+        """Read every page.
+
+        Raises:
+            sqlite3.DatabaseError: one of them is damaged.
+        """
+        state = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if state != "ok":
+            raise sqlite3.DatabaseError(state)
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        """Rename a damaged file: what it holds cannot be trusted, and all of it can be made again."""
+        kept = self.path.with_name(f"{self.path.name}.damaged")
+        self.path.replace(kept)
+        for companion in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + companion).unlink(missing_ok=True)
+        self.damage = f"The database of an earlier run was damaged ({error}); it is kept as {kept.name}."
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Merge the write-ahead log into the file, close it, and let others write."""
+        with contextlib.suppress(sqlite3.Error):  # on a full disk, say: the log keeps what is not merged yet
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def note(self, key: str, value: object) -> None:
+        """Store a value that JSON can hold under a key, replacing what was there."""
+        self._commit(self._noting(key, json.dumps(value)))
+
+    def noted(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+        """What `note` stored; None where there is nothing."""
+        text = self._noted_text(key)
+        return None if text is None else json.loads(text)
+
+    @contextlib.contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """Within this context all reads see the file at one moment, even while another process writes to it.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            with self._one_at_a_time:
+                self._db.execute("BEGIN")  # sqlite3 begins a transaction by itself only for statements that write
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path} cannot be read: {error}") from error
+        with self._db:
+            yield
+
+    def _noting(self, key: str, text: str) -> Statement:
+        """What stores a fact that is JSON text already."""
+        statement = f"INSERT OR REPLACE INTO {self.form.facts} VALUES (?, ?)"  # noqa: S608 - our own name
+        return statement, [(key, text)]
+
+    def _noted_text(self, key: str) -> str | None:
+        """The JSON text stored under a key; None where there is none."""
+        rows = self._select(f"SELECT json FROM {self.form.facts} WHERE key=?", key)  # noqa: S608 - our own name
+        return str(rows[0][0]) if rows else None
+
+    def _commit(self, *statements: Statement) -> None:
+        """Execute statements in one transaction: all of them count, or none.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        try:
+            # Ctrl-C may come between any two steps in here; leaving the connection's context then rolls back
+            with self._one_at_a_time, self._db:
+                for statement, rows in statements:
+                    self._db.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path} cannot be written: {error}") from error
+
+    def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Every row that a query selects.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            with self._one_at_a_time:
+                return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path} cannot be read: {error}") from error
+
+    def _iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows that a query selects, one at a time.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            yield from self._db.execute(statement)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path} cannot be read: {error}") from error
