@@ -13,63 +13,59 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lab import __version__
 from lab.base import environment, workers
 from lab.hardware.gpus import Gpu, gpu_for
-from lab.library.logic import evaluate
 from lab.report.tuning import render as report
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import KernelFacts
+from lab.store.tuning_model import KernelFacts, LibraryFacts
 from lab.toolchain.select import toolchain
-from lab.tuning.bench import Ledger, Predicted
+from lab.tuning import grow
+from lab.tuning.bench import Ledger, PredictedBench
 from lab.tuning.choose.protocol import Candidate
 from lab.tuning.file.load import Group, Tuning, load
-from lab.tuning.final import Run, final_of, grow, held_out, noted
 from lab.tuning.kernels import Kernel, Workshop
+from lab.tuning.race import TuningContext, final_of
 
 
 def main() -> None:
     """Change the run's facts, and draw."""
     folder, tuning = Path(sys.argv[1]), load(Path(sys.argv[2]))
     with TuningStore(folder, create=True) as store:
-        facts = store.noted("facts")
+        facts = store.facts()
         known = {(one.type, one.name): one for one in store.kernels()}
-        for name, library in facts["libraries"].items():
-            facts["libraries"][name] |= again(tuning, store, known, library)
+        libraries = {name: again(tuning, store, known, library) for name, library in facts.libraries.items()}
         by = " ".join(filter(None, [__version__, environment.commit()]))
-        facts["grown_again"] = (
-            f"The libraries' logic was grown again by lab {by}, from the times that the run measured."
-        )
-        store.note("facts", facts)
+        note = f"The libraries' logic was grown again by lab {by}, from the times that the run measured."
+        store.write_facts(replace(facts, libraries=libraries, grown_again=note))
         for path in report.render(store):
             print(path)
 
 
 def again(
-    tuning: Tuning, store: TuningStore, known: Mapping[tuple[str, str], KernelFacts], library: Mapping[str, Any]
-) -> dict[str, object]:
-    """What changes of what the run noted about one library.
+    tuning: Tuning, store: TuningStore, known: Mapping[tuple[str, str], KernelFacts], library: LibraryFacts
+) -> LibraryFacts:
+    """What the run remembers of one library, by its new logic.
 
     Raises:
         SystemExit: its kernels are not those of the file, or nothing was measured.
     """
-    kind = next(one for one in tuning.types if one.label == library["type"])
-    candidates = [_candidate(tuning, known[kind.label, name]) for name in library["kernels"]]
-    gpu = gpu_for(known[kind.label, library["kernels"][0]].arch)
-    built = _built(candidates, known[kind.label, library["kernels"][0]].arch, gpu)
+    kind = next(one for one in tuning.types if one.label == library.type)
+    candidates = [_candidate(tuning, known[kind.label, name]) for name in library.kernels]
+    arch = known[kind.label, library.kernels[0]].arch
+    gpu = gpu_for(arch)
+    built = _built(candidates, arch, gpu)
     kernels = [
         replace(one, facts=replace(known[kind.label, name], cluster=one.facts.cluster)) for name, one in built.items()
     ]
     ledger = Ledger(store)
-    run = Run(tuning, Predicted(ledger, gpu, lambda *_: None), ledger, gpu)
+    context = TuningContext(tuning, PredictedBench(ledger, gpu, lambda *_: None), ledger, gpu)
     final = final_of(tuning, kind, kernels, frozenset())
-    grown = grow(run, final)
+    grown = grow.grow(context, final)
     if grown is None:
         raise SystemExit(f"{store.folder} has no times of {kind.label}")
-    loss, lost_between = evaluate(grown.logic, grown.over), held_out(run, final, grown.logic)
-    return noted(grown.logic, loss, lost_between, grown.interpolated)
+    return grow.facts_of(context, final, grown)
 
 
 def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:

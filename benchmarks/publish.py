@@ -25,7 +25,8 @@ from lab.report.render import render
 from lab.store.codec import record_to_json
 from lab.store.database import Store
 from lab.store.tuning import FILE as TUNING
-from lab.store.tuning import TimingStage, TuningStore
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import TimingStage
 
 MOST_BYTES = 4 * 2**20
 

@@ -28,7 +28,7 @@ from lab.runs.recorder import Recorder
 from lab.runs.search import Pruner, leaders
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
-from lab.stages.facts import baseline_text, facts_of
+from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
@@ -345,4 +345,4 @@ def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
     if work.not_measured:
         facts = replace(facts, gpu=None, not_measured=work.not_measured)
     notes = (*facts.notes, *work.recorder.notes)
-    return replace(facts, baseline=baseline_text(work.baselines.found), notes=notes)
+    return replace(facts, baselines=work.baselines.found, notes=notes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from lab.base import environment
@@ -46,7 +45,7 @@ def facts_of(
         packages=environment.packages(),
         gpu=gpu,
         not_measured=not_measured,
-        baseline="",
+        baselines={},
         swept=experiment.swept,
         variants=variants,
         notes=notes,
@@ -65,16 +64,6 @@ def baseline_fact(found: BaselineResult) -> str:
     """Name, library and kernel of a baseline."""
     facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
     return f"{found.name} ({facts})" if facts else found.name
-
-
-def baseline_text(found: Mapping[str, str]) -> str:
-    """`baseline_fact` of each problem, by the problem's label, as one sentence; empty where there was none."""
-    texts: dict[str, list[str]] = {}
-    for label, fact in found.items():
-        texts.setdefault(fact, []).append(label)
-    if len(texts) < 2:  # noqa: PLR2004 - the same for all problems: no need to say for which
-        return next(iter(texts), "")
-    return "; ".join(f"{', '.join(labels)}: {text}" for text, labels in texts.items())
 
 
 def left_out(result: JobResult) -> tuple[str, ...]:

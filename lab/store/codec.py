@@ -1,40 +1,68 @@
-"""Rows to JSON text and back."""
+"""Records to JSON text and back."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
-SCHEMA = 10
-"""Raised when a stored record's shape changes; an older store is refused, never misread."""
+SCHEMA = 11
+"""Version of the records' shape, raised with each change; an unknown one is refused, never misread."""
 
-READ_TOO = (7, 9)
-"""Older schemas whose records are those of this one without optional fields: 7 had no `profile` and no `compiler`, 9 no
-`aside` of loops."""
+READ_TOO = (7, 9, 10)
+"""Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
+10 a run had one text `baseline` in place of `baselines`."""
 
-# JSON has no infinity and no NaN; an error can be either, and null would lose which
+
+def _with_baselines(run: object) -> object:
+    """The fields of a run's record, with the `baseline` of a schema up to 10 as `baselines`."""
+    if not isinstance(run, dict) or "baseline" not in run:
+        return run
+    fields = {name: value for name, value in run.items() if name != "baseline"}
+    return {**fields, "baselines": _by_label(str(run["baseline"]), run.get("problem_axes", ()))}
+
+
+def _by_label(text: str, axes: Sequence[str]) -> dict[str, str]:
+    """Take apart what was written as ``m=1 k=2, m=1 k=3: cublas (…); m=4 k=2: copy (…)``.
+
+    Args:
+        text: The text; one fact without labels where it was the same for all problems.
+        axes: Fields in the problems' labels, in order.
+    """
+    if not text:
+        return {}
+    label = " ".join(rf"{re.escape(axis)}=[^\s,:;]+" for axis in axes)
+    found = re.split(rf"(?:^|; )({label}(?:, {label})*): ", text) if axes else []
+    if len(found) < 2 or found[0]:  # noqa: PLR2004 - no label at its beginning
+        return {"": text}
+    pairs = zip(found[1::2], found[2::2], strict=True)
+    return {one: fact for labels, fact in pairs for one in labels.split(", ")}
+
+
+# JSON has neither infinity nor NaN; an error can be either, and null would not tell which
 for _record in (VariantRecord, RunRecord):
     _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
 VARIANT = TypeAdapter(VariantRecord)
-RUN = TypeAdapter(RunRecord)
+RUN: TypeAdapter[RunRecord] = TypeAdapter(Annotated[RunRecord, BeforeValidator(_with_baselines)])
 REPEAT = TypeAdapter(RepeatRecord)
 
 
 def record_to_json(record: VariantRecord | RunRecord) -> dict[str, object]:
-    """The record as plain JSON values, as `records.json` holds it."""
+    """Return the record as plain JSON values, as `records.json` holds it."""
     value: dict[str, object] = json.loads(record_to_text(record))
     return value
 
 
 def record_to_text(record: VariantRecord | RunRecord) -> str:
-    """The record as JSON text."""
+    """Return the record as JSON text."""
     try:
         text = VARIANT.dump_json(record) if isinstance(record, VariantRecord) else RUN.dump_json(record)
     except PydanticSerializationError as error:
@@ -46,7 +74,7 @@ def record_to_text(record: VariantRecord | RunRecord) -> str:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the collector of cycles, which would look at every record again and again; records have none."""
+    """Pause the collector of reference cycles, which would look at every record again and again; records have none."""
     enabled = gc.isenabled()
     gc.disable()
     try:

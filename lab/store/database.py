@@ -1,4 +1,4 @@
-"""A run directory and its database."""
+"""The records of a run, and the files beside them."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Store(Journal):
         self._commit(self._noting("run", record_to_text(run)))
 
     def write_repeat(self, found: RepeatRecord) -> None:
-        """Store how the run came out a second time."""
+        """Store the comparison with a second run."""
         self._commit(self._noting("repeat", REPEAT.dump_json(found).decode()))
 
     def repeat(self) -> RepeatRecord | None:
-        """How the run came out a second time; None where it was not repeated.
+        """The comparison with a second run; None where the run was not repeated.
 
         Raises:
             StoreError: it cannot be read.
@@ -65,7 +65,7 @@ class Store(Journal):
 
         Args:
             record: The record.
-            position: The variant's place in the experiment, from 0; records are read in this order.
+            position: The variant's place in the experiment, from 0. Records are read in this order.
         """
         row = (record.variant, position, record_to_text(record))
         self._commit(("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [row]))
@@ -95,12 +95,20 @@ class Store(Journal):
             raise StoreError(f"{self.folder}: the run's facts cannot be read: {error}") from error
 
     def records(self) -> tuple[VariantRecord, ...]:
-        """Every finished record, in the experiment's order."""
+        """Every finished record, in the experiment's order.
+
+        Raises:
+            StoreError: one cannot be read.
+        """
         with uncollected():
             return tuple(self.each())
 
     def each(self) -> Iterator[VariantRecord]:
-        """Every finished record, in the experiment's order, one at a time."""
+        """Every finished record, in the experiment's order, one at a time.
+
+        Raises:
+            StoreError: one cannot be read.
+        """
         try:
             yield from map(VARIANT.validate_json, self.texts())
         except ValidationError as error:
@@ -113,7 +121,7 @@ class Store(Journal):
             yield row[0]
 
     def whole_records(self) -> dict[str, VariantRecord]:
-        """Finished records by variant, without those whose files are missing or cut short."""
+        """Finished records by variant, except those whose files are missing or incomplete."""
         return {record.variant: record for record in self.records() if self._files_are_whole(record.variant)}
 
     def _files_are_whole(self, variant: str) -> bool:
@@ -139,7 +147,7 @@ class Store(Journal):
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
 
     def count(self) -> int:
-        """How many records there are."""
+        """Number of finished records."""
         return int(self._select("SELECT count(*) FROM records")[0][0])
 
     def read_file(self, variant: str, name: str) -> bytes:
@@ -155,11 +163,19 @@ class Store(Journal):
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
     def variant_folder(self, variant: str) -> Path:
-        """Where a variant's files are."""
+        """The folder of a variant's files."""
         return self.folder / "variants" / variant
 
     def write_files(self, variant: str, files: Mapping[str, str | bytes]) -> None:
-        """Write a variant's files in this order, each whole or not at all."""
+        """Write a variant's files in this order, each whole or not at all.
+
+        Args:
+            variant: The variant's id.
+            files: Name to content.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
         folder = self.variant_folder(variant)
         try:
             folder.mkdir(parents=True, exist_ok=True)

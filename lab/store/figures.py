@@ -1,6 +1,6 @@
-"""Figures derived from one record: hot-loop counts, the response, shares of peak.
+"""Figures derived from records: hot-loop counts, traffic, the response that variants are ranked by.
 
-The one place where the report decides *which* counts a figure is made of.
+The one place that decides *which* counts a figure is made of.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONE: Final = MemoryCount()
 
 
 def hot_counts(mix: KernelMix | None) -> Counts | None:
-    """Counts of the hot loop; of the whole kernel where it has no loop; None where nothing was read."""
+    """Counts of the hot loop, or of the whole kernel where it has no loop; None where nothing was read."""
     if mix is None:
         return None
     loop = mix.hot_loop
@@ -32,73 +32,75 @@ def hot_counts(mix: KernelMix | None) -> Counts | None:
 
 
 def fma_share(mix: KernelMix | None) -> float | None:
-    """Share of fma in the instructions of the hot loop, 0 to 1."""
+    """Share of fma in the instructions of the hot loop, 0 to 1; None where nothing was read."""
     counts = hot_counts(mix)
     return None if counts is None else counts.fma_share
 
 
 def merit_of(records: Iterable[VariantRecord]) -> Merit:
-    """What throughput counts in a run: all of its records share the operator."""
+    """What throughput counts in a run, all of whose records share the operator; TFLOP/s where there are none."""
     return next((record.merit for record in records), Merit.TFLOPS)
 
 
 def predicted(record: VariantRecord) -> float | None:
-    """The predicted ceiling, the least bound, in the unit of the record's merit."""
+    """The predicted ceiling, which is the lowest bound, in the unit of the record's merit; None without a bound."""
     ceiling = record.prediction.ceiling if record.prediction else None
     return ceiling.rate if ceiling else None
 
 
 def measured(record: VariantRecord) -> float | None:
-    """Median throughput of a variant whose outputs were right, in the unit of its merit; a failed one has none."""
+    """Measured median throughput in the unit of the record's merit; None for failed and for unmeasured variants."""
     return None if record.status.failed else record.throughput
 
 
 def estimated(record: VariantRecord) -> float | None:
-    """Throughput by the model of the schedulers; None where it has none."""
+    """Throughput in TFLOP/s by the model of the schedulers; None where it does not apply."""
     return record.estimate.tflops if record.estimate is not None and record.merit is Merit.TFLOPS else None
 
 
 def peak(record: VariantRecord) -> float | None:
-    """The GPU's peak in the unit of the record's merit; None where it is not known."""
+    """The GPU's peak in the unit of the record's merit; None where it is unknown."""
     return (record.prediction.peak or None) if record.prediction else None
 
 
 def emulated_traffic(record: VariantRecord, *accesses: str) -> MemoryCount | None:
-    """Some kinds of memory access of the emulated variant, together; None where there was none."""
+    """Traffic of some kinds of access (keys of `ExecutedCounts.memory`) on the CPU; None without any request."""
     executed = record.emulation.executed if record.emulation else None
     total = sum((executed.memory.get(access, _NONE) for access in accesses), _NONE) if executed else _NONE
     return total if total.requests else None
 
 
 def emulated_sectors(record: VariantRecord) -> float | None:
-    """Mean of the sectors a request of global loads and of global stores, as `predicted_sectors` has it."""
+    """Sectors per request of global loads and of global stores, averaged as in `predicted_sectors`."""
     counts = (emulated_traffic(record, *accesses) for accesses in (GLOBAL_LOADS, ("global.store",)))
     found = [count.sectors_per_request for count in counts if count]
     return sum(found) / len(found) if found else None
 
 
 def emulated_excess(record: VariantRecord) -> float | None:
-    """Bytes of the sectors that global accesses touch over the bytes that they ask for: 1 is perfectly coalesced."""
+    """Bytes of the sectors that global accesses touch per byte that they ask for; 1 is perfectly coalesced."""
     total = emulated_traffic(record, *GLOBAL)
     return total.bytes_moved / total.bytes_used if total and total.bytes_used else None
 
 
 def emulated_conflicts(record: VariantRecord) -> float | None:
-    """Bank conflicts a request to shared memory, of every kind together."""
+    """Bank conflicts per request to shared memory, over all kinds of access."""
     total = emulated_traffic(record, *SHARED)
     return total.bank_conflicts / total.requests if total else None
 
 
 def predicted_sectors(record: VariantRecord) -> float | None:
-    """Mean of the sectors a request that the template predicts for its global loads and for its global stores."""
+    """Sectors per request that the template predicts, averaged over its kinds of global access."""
     found = [cost for name, cost in record.accesses.items() if name.startswith("global.")]
     return sum(found) / len(found) if found else None
 
 
 def predicted_accesses(record: VariantRecord) -> dict[str, tuple[float, float]]:
-    """Kind of access to what the template predicts of a request and what was counted on the CPU, where both are known.
+    """Compare what the template predicts of its accesses with what was counted on the CPU.
 
-    Sectors of global memory, bank conflicts of shared memory.
+    Returns:
+        Kind of access to the predicted and the counted figure, where both are known: sectors per request for global
+        memory, bank conflicts per request for shared memory.
     """
     found = {}
     for name, predicted in record.accesses.items():
@@ -110,7 +112,7 @@ def predicted_accesses(record: VariantRecord) -> dict[str, tuple[float, float]]:
 
 
 def shared_bytes(record: VariantRecord) -> int | None:
-    """Static and dynamic shared memory of a block, in bytes; of several launches the most."""
+    """Static and dynamic shared memory of a block, in bytes; the most of several launches."""
     if record.build is None:
         return None
     if record.launch:
@@ -120,7 +122,7 @@ def shared_bytes(record: VariantRecord) -> int | None:
 
 
 class Basis(StrEnum):
-    """Where the figure comes from that variants are compared by."""
+    """Origin of the figure that variants are compared by."""
 
     MEASURED = "measured"
     ESTIMATE = "estimate"
@@ -129,10 +131,10 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the variants are ranked and compared by: one figure of one kind for the whole page.
+    """The figure that variants are ranked and compared by: one figure of one kind for all of them.
 
     Attributes:
-        basis: Measured where any variant was measured; else the estimate where all have one; else the ceiling.
+        basis: Its origin.
         column: Name of the column that holds it.
         title: Axis title without the unit.
         unit: What throughput counts.
@@ -162,9 +164,9 @@ class Response:
 
 
 def response_of(records: tuple[VariantRecord, ...]) -> Response:
-    """Measured throughput if any variant has one; else the estimate if all have one, else the ceiling.
+    """Choose the response: measured throughput if any variant has it, else the estimate if all do, else the ceiling.
 
-    Never a mixture: variants with different bases cannot be compared.
+    It is never a mixture: figures of different origins cannot be compared.
     """
     merit = merit_of(records)
     if any(measured(record) is not None for record in records):
@@ -177,20 +179,20 @@ def response_of(records: tuple[VariantRecord, ...]) -> Response:
 
 
 def column_name(name: str, merit: Merit) -> str:
-    """A throughput column's name where throughput counts `merit`: ``measured_tflops`` → ``measured_gb_s``."""
+    """Name of a throughput column in the unit of `merit`: ``measured_gb_s`` for ``measured_tflops``."""
     return name if merit is Merit.TFLOPS else name.replace("tflops", "gb_s")
 
 
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """Records with a response, best first; equal ones stay in the experiment's order."""
+    """Records that have a response, best first; equal ones keep the experiment's order."""
     having = [(value, record) for record in records if (value := response.of(record)) is not None]
     return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
 
 
 def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, tuple[VariantRecord, ...]]:
-    """The records of each problem by its label, its name or ``m=2048 layout=nt``; one without a label for one problem.
+    """Records by the label of their problem: its name, or ``m=2048 layout=nt``; empty where there is one problem.
 
-    Only variants of the same problem compete: each has its winner and its baseline.
+    Only variants of the same problem compete: each problem has its own winner and its own baseline.
     """
     groups: dict[str, list[VariantRecord]] = {}
     for record in records:
@@ -201,16 +203,16 @@ def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, 
 
 
 def text(value: object) -> str:
-    """A value as experiment files write it."""
+    """Return a value as experiment files write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def name_of(record: VariantRecord, *, without: str = "") -> str:
-    """How a sentence names a variant: kernel, then what tells it from its siblings, `without` a problem's label."""
+    """Name a variant in a sentence: its kernel, then its label, `without` a problem's label at the beginning."""
     label = record.label.removeprefix(without).strip()
     return record.kernel if not label or label == record.kernel else f"{record.kernel} {label}"
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """0.873 → `87.3 %`, with a space that does not break."""
+    """Write a share as a percentage: `87.3 %` for 0.873, with a no-break space."""
     return f"{share * 100:.{digits}f}\N{NO-BREAK SPACE}%"

@@ -364,7 +364,9 @@ class RunRecord:
         packages: Package to version, those that decide a figure.
         gpu: The GPU that measured, else None.
         not_measured: One sentence saying why nothing was measured; empty when something was.
-        baseline: Name, library and kernel of the baseline: `cublas (torch 2.11.0, sm80_xmma_gemm…)`; may be empty.
+        baselines: Label of a problem to the name, library and kernel of its baseline: `cublas (torch 2.11.0,
+            sm80_xmma_gemm…)`. The label is empty where there is one problem, and in old records of many problems whose
+            baselines were all alike.
         swept: Names of the parameters that take more than one value, in file order.
         variants: How many variants the experiment has (records may be fewer after an interruption).
         notes: Further sentences that a reader must see.
@@ -385,7 +387,7 @@ class RunRecord:
     packages: Mapping[str, str]
     gpu: GpuDescription | None
     not_measured: str
-    baseline: str
+    baselines: Mapping[str, str]
     swept: tuple[str, ...]
     variants: int
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Whether a folder's unfinished run may be gone on with: what it made must have been made under the same conditions."""
+"""Whether a folder's unfinished run may be resumed: only under the conditions under which its content was made."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from lab.base.errors import StoreError
 def differing(
     state: Mapping[str, Any] | None, conditions: Mapping[str, object], *, resume: bool | None, folder: Path, made: str
 ) -> str | None:
-    """What an earlier run had otherwise than this one.
+    """Compare an earlier run's conditions with those of this run.
 
     Args:
         state: The earlier run's `conditions`, and whether it `finished`; None where there was none.
-        conditions: Of this run, by name; values that JSON can hold.
-        resume: Go on with what is there; None means only if it is unfinished; False never.
+        conditions: Conditions of this run by name; values that JSON can hold.
+        resume: True resumes the earlier run, False never does, None does so where it is unfinished.
         folder: Where the earlier run is.
-        made: What it holds and how that came to be, in words: `records were made`.
+        made: What it holds, for the error message: `records were made`.
 
     Returns:
-        Names of conditions, `seed, GPU`; empty where this run goes on with what is there, None where it does not ask.
+        Names of the conditions that differ: `seed, GPU`; empty where this run resumes the earlier one; None where it
+        begins anew.
 
     Raises:
-        StoreError: `resume` asks to go on, and conditions differ.
+        StoreError: `resume` is True, and conditions differ.
     """
     if state is None or resume is False or (resume is None and state["finished"]):
         return None
@@ -34,6 +35,6 @@ def differing(
     names = ", ".join(name for name in asked if state["conditions"].get(name) != asked[name])
     if names and resume:
         raise StoreError(
-            f"{folder} cannot be gone on with: its {made} with another {names}; run with --no-resume to begin again"
+            f"cannot resume the run in {folder}: its {made} with another {names}; use --no-resume to begin again"
         )
     return names

@@ -1,44 +1,72 @@
-"""The folder of a tuning run: every time as soon as it is known, so that whatever ends the run costs one size at most.
+"""The folder of a tuning run. Each time is stored as soon as it is known: whatever ends the run costs one size at most.
 
 ::
 
     reports/<tuning>/
         tuning.sqlite      kernels, times, steps and the run's facts; the only source of the report
-        <library>/         a library a problem type
-        run.lock           who writes here
+        <library>/         one library for each problem type
+        run.lock           locked by the process that writes here
 
-A time belongs to a kernel, known by a hash of what decides its machine code, and a size: steps that ask for it again,
-and a run that goes on, find it here.
+A time belongs to a size and to a kernel, which is known by a hash of what decides its machine code. Steps that ask for
+the same time again, and a run that is resumed, find it here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from lab.base.errors import StoreError
 from lab.base.sizes import Size
 from lab.store.journal import Journal, JournalFormat
-from lab.store.tuning_model import Cut, KernelFacts, ProtocolStep, Timed
+from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage, TuningFacts
 
-SCHEMA = 1
-"""Raised when what is stored changes its shape; an older store is refused, never misread."""
+T = TypeVar("T")
+
+SCHEMA = 2
+"""Raised when what is stored changes its shape; an unknown one is refused, never misread."""
+
+READ_TOO = (1,)
+"""Older schemas that are read as well: 1 described a cut by a sentence, `rule`, in place of its kind and limits."""
 
 FILE = "tuning.sqlite"
+
+_RULES = {
+    CutKind.PREDICTION: r"predicted to take more than (?P<limit>\S+) times the best prediction",
+    CutKind.NEIGHBOURS: (
+        r"more than (?P<limit>\S+) slower than the fastest at each of the (?P<nearest>\d+) nearest of "
+        r"(?P<coarse>\d+) coarse sizes \((?P<sizes>\d+) in all\): not run"
+    ),
+    CutKind.FIRST_SAMPLE: r"more than (?P<limit>\S+) slower than the fastest in the first sample: no further ones",
+}
+"""The sentences of schema 1."""
+
+
+def _with_kind(cut: object) -> object:
+    """The fields of a cut; those of schema 1 are taken from its sentence, which stays where no rule matches."""
+    if not isinstance(cut, dict) or "rule" not in cut:
+        return cut
+    for kind, pattern in _RULES.items():
+        if found := re.fullmatch(pattern, str(cut["rule"])):
+            numbers = found.groupdict()
+            written = numbers.pop("limit")
+            limit = float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
+            return {"kind": kind, "points": cut["points"], "limit": limit, **numbers}
+    return cut
+
+
+TuningFacts.__pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")  # type: ignore[attr-defined]
+FACTS = TypeAdapter(TuningFacts)
+"""A tuning run's facts as JSON, and back; `provenance.json` of a published run holds the same fields."""
+
 _TIMED, _KERNEL = TypeAdapter(Timed), TypeAdapter(KernelFacts)
-_STEPS, _CUTS = TypeAdapter(dict[str, list[ProtocolStep]]), TypeAdapter(dict[str, list[Cut]])
-
-
-class TimingStage(StrEnum):
-    """What a time was taken for; kernels are compared by times of one stage."""
-
-    STEPS = "steps"  # steps 2 to 6
-    FINAL = "final"  # step 7
-    REFINED = "refined"  # sizes between those of step 7, for the library's thresholds
-    HELD_OUT = "held out"  # sizes between those of step 7
+_STEPS = TypeAdapter(dict[str, tuple[ProtocolStep, ...]])
+_CUTS: TypeAdapter[dict[str, tuple[Cut, ...]]] = TypeAdapter(
+    dict[str, tuple[Annotated[Cut, BeforeValidator(_with_kind)], ...]]
+)
 
 
 class TuningStore(Journal):
@@ -57,6 +85,7 @@ class TuningStore(Journal):
         ),
         facts="facts",
         schema=SCHEMA,
+        readable=READ_TOO,
     )
 
     def clear(self) -> None:
@@ -73,35 +102,70 @@ class TuningStore(Journal):
         rows = [(stage, kernel, *size, _TIMED.dump_json(timed).decode()) for kernel, timed in times.items()]
         self._commit(("INSERT OR REPLACE INTO times VALUES (?, ?, ?, ?, ?, ?)", rows))
 
-    def write_steps(self, steps: Mapping[str, list[ProtocolStep]], cuts: Mapping[str, list[Cut]]) -> None:
-        """Remember what the steps did, by problem type, and what step 7 left out."""
+    def write_steps(self, steps: Mapping[str, Sequence[ProtocolStep]], cuts: Mapping[str, Sequence[Cut]]) -> None:
+        """Store what the steps did and what step 7 left out, each by the problem type's label."""
         self._commit(
-            self._noting("steps", _STEPS.dump_json(dict(steps)).decode()),
-            self._noting("cuts", _CUTS.dump_json(dict(cuts)).decode()),
+            self._noting("steps", _STEPS.dump_json({label: tuple(own) for label, own in steps.items()}).decode()),
+            self._noting("cuts", _CUTS.dump_json({label: tuple(own) for label, own in cuts.items()}).decode()),
         )
 
-    def kernels(self) -> tuple[KernelFacts, ...]:
-        """Every kernel, in the order of writing."""
-        return tuple(self._each(_KERNEL, "SELECT json FROM kernels ORDER BY rowid"))
+    def write_facts(self, facts: TuningFacts) -> None:
+        """Store the run's own facts, replacing what was there."""
+        self._commit(self._noting("facts", FACTS.dump_json(facts).decode()))
 
-    def times(self, stage: TimingStage) -> dict[str, dict[Size, Timed]]:
-        """Every time of a stage, by the kernel's id and the size."""
-        found: dict[str, dict[Size, Timed]] = {}
-        try:
-            for kernel, m, n, k, text in self._select("SELECT kernel, m, n, k, json FROM times WHERE stage=?", stage):
-                found.setdefault(kernel, {})[m, n, k] = _TIMED.validate_json(text)
-        except ValidationError as error:
-            raise StoreError(f"{self.folder}: a time cannot be read: {error}") from error
+    def known_facts(self) -> TuningFacts | None:
+        """The run's own facts; None where none were written yet.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return self._fact(FACTS, "facts")
+
+    def facts(self) -> TuningFacts:
+        """The run's own facts.
+
+        Raises:
+            StoreError: there are none, or they cannot be read.
+        """
+        found = self.known_facts()
+        if found is None:
+            raise StoreError(f"{self.folder} holds no tuning run: the database is empty")
         return found
 
-    def steps(self) -> tuple[dict[str, list[ProtocolStep]], dict[str, list[Cut]]]:
-        """What `write_steps` remembered."""
-        steps = list(self._each(_STEPS, "SELECT json FROM facts WHERE key='steps'"))
-        cuts = list(self._each(_CUTS, "SELECT json FROM facts WHERE key='cuts'"))
-        return (steps[0] if steps else {}), (cuts[0] if cuts else {})
+    def kernels(self) -> tuple[KernelFacts, ...]:
+        """Every kernel, in the order of writing.
 
-    def _each(self, adapter: TypeAdapter[Any], statement: str) -> Iterator[Any]:
+        Raises:
+            StoreError: one cannot be read.
+        """
+        rows = self._select("SELECT json FROM kernels ORDER BY rowid")
+        return tuple(self._read(_KERNEL, text) for (text,) in rows)
+
+    def times(self, stage: TimingStage) -> dict[str, dict[Size, Timed]]:
+        """Every time of a stage, by the kernel's id and the size.
+
+        Raises:
+            StoreError: one cannot be read.
+        """
+        found: dict[str, dict[Size, Timed]] = {}
+        for kernel, m, n, k, text in self._select("SELECT kernel, m, n, k, json FROM times WHERE stage=?", stage):
+            found.setdefault(kernel, {})[m, n, k] = self._read(_TIMED, text)
+        return found
+
+    def steps(self) -> tuple[Mapping[str, tuple[ProtocolStep, ...]], Mapping[str, tuple[Cut, ...]]]:
+        """What `write_steps` stored.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return self._fact(_STEPS, "steps") or {}, self._fact(_CUTS, "cuts") or {}
+
+    def _fact(self, adapter: TypeAdapter[T], key: str) -> T | None:
+        text = self._noted_text(key)
+        return None if text is None else self._read(adapter, text)
+
+    def _read(self, adapter: TypeAdapter[T], text: str) -> T:
         try:
-            yield from (adapter.validate_json(row[0]) for row in self._select(statement))
+            return adapter.validate_json(text)
         except ValidationError as error:
-            raise StoreError(f"{self.folder}: what is stored cannot be read: {error}") from error
+            raise StoreError(f"{self.path} holds something that this program cannot read: {error}") from error

@@ -1,21 +1,37 @@
-"""What a tuning run knows of problems, kernels and times: frozen values that are stored and drawn."""
+"""Problems, kernels, times and facts of a tuning run: frozen values that are stored and drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
-from lab.measured.timing import Kind, Samples
+from lab.library.logic import Loss
+from lab.measured.timing import GpuDescription, Kind, Samples
 
 CUBLAS = "cublas"
 """The one baseline of a product."""
 
 
+class TimingStage(StrEnum):
+    """What a time was taken for; kernels are compared by times of one stage."""
+
+    STEPS = "steps"  # steps 2 to 6
+    FINAL = "final"  # step 7
+    REFINED = "refined"  # sizes between those of step 7, for the library's thresholds
+    HELD_OUT = "held out"  # sizes between those of step 7, for the library's loss
+
+
+def baseline_id(label: str) -> str:
+    """The id under which times of cuBLAS are kept, beside those of the kernels of the problem type with this label."""
+    return f"{CUBLAS} {label}"
+
+
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """What all sizes of a product share; α is 1 and β is 0.
+    """What products of all sizes have in common. α is 1 and β is 0.
 
     Attributes:
         dtype: Element type.
@@ -27,11 +43,11 @@ class ProblemType:
 
     @property
     def label(self) -> str:
-        """As tables and folders call it: ``float32_nt``."""
+        """Name in tables and folders: ``float32_nt``."""
         return f"{self.dtype}_{self.layout}"
 
     def problem(self, size: Size) -> dict[str, Scalar]:
-        """The operator's problem, complete, with the least leading dimensions."""
+        """Return the operator's complete problem at a size, with the least leading dimensions."""
         m, n, k = size
         lda, ldb = (m if self.layout[0] == "n" else k), (k if self.layout[1] == "n" else n)
         shape: dict[str, Scalar] = {"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout}
@@ -40,12 +56,12 @@ class ProblemType:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What is known of one kernel at one size.
+    """The time of one kernel at one size, or why it has none.
 
     Attributes:
-        samples: Durations of a launch sequence, ms; of a prediction the one that was computed. None where it failed.
+        samples: Durations of the launch sequence in ms; a prediction is one sample. None where the kernel failed.
         kind: Measured or predicted.
-        cache: `cold` or `warm`, as measured; empty of a prediction.
+        cache: State of the L2 cache, `cold` or `warm`; empty for a prediction.
         error: Largest error against the float64 reference, relative to its scale; None where nothing was checked.
         failure: Why there is no time; empty where there is one.
     """
@@ -58,13 +74,13 @@ class Timed:
 
     @property
     def ms(self) -> float | None:
-        """The median, or None."""
+        """The median in ms, or None."""
         return self.samples.median if self.samples else None
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Instructions of a kernel's main loop by what it takes to hide them, as the Tensile paper counts them.
+    """Instructions of a kernel's main loop, in the Tensile paper's classes by what it takes to hide them.
 
     Attributes:
         entry: The entry point.
@@ -83,10 +99,11 @@ class Census:
     shared_memory: int
 
     def efficiency(self, hidden: str) -> float:
-        """Share of the fma in what is left to issue.
+        """Return the share of fma in the instructions that are left to issue, 0 to 1.
 
         Args:
-            hidden: `all` hides memory and control instructions, `memory` those of memory alone, `none` nothing.
+            hidden: What is hidden: `all` for memory and control instructions, `memory` for memory instructions alone,
+                `none` for nothing.
         """
         left = self.fma + self.vector
         if hidden != "all":
@@ -103,7 +120,7 @@ class KernelFacts:
     Attributes:
         id: Short hash of everything that decides its machine code.
         name: Its abbreviation, ``MT128x64_DU16_GSU4_…``; unique within a problem type.
-        group: Where the file names it.
+        group: Name of its group in the tuning file.
         type: Its problem type's label.
         template: Template path.
         parameters: All of the template's.
@@ -141,10 +158,10 @@ class StepRow:
 
     Attributes:
         name: Of the kernel.
-        values: What the step varies: parameter to value, as text.
+        values: Parameters that the step varies, with their values as text.
         ms: Geometric mean of its times over the step's sizes; None where it failed or was not timed.
-        competes: Rows of equal text compete: the fork, or the joined values. Empty where all do.
-        wins: It lives on.
+        competes: What it competes for: the fork, or the joined values; rows compete where this is equal.
+        wins: It is kept.
         failure: Why it has no time.
     """
 
@@ -158,16 +175,16 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolStep:
-    """What a step of the protocol did.
+    """A record of one step of the protocol.
 
     Attributes:
         group: The group of kernels.
         number: 1 to 7.
         title: Tensile's name of the step.
-        text: What it did, one sentence.
-        sizes: Sizes that it timed.
+        text: What it did, in one sentence.
+        sizes: Sizes at which it timed kernels.
         rows: Its table; empty where the step is empty.
-        excluded: Reason to the number of combinations that it left out.
+        excluded: Constraint or requirement to the number of combinations that it excluded.
     """
 
     group: str
@@ -179,14 +196,149 @@ class ProtocolStep:
     excluded: Mapping[str, int] = field(default_factory=dict)
 
 
+class CutKind(StrEnum):
+    """Why step 7 left pairs of kernel and size out."""
+
+    PREDICTION = "prediction"  # not run: the kernel's predicted time is far above the best prediction
+    NEIGHBOURS = "neighbours"  # not run: the kernel is slow at the coarse sizes around
+    FIRST_SAMPLE = "first sample"  # run once: that sample is far above the fastest kernel's
+
+    @property
+    def not_run(self) -> bool:
+        """The pairs have no time at all."""
+        return self is not CutKind.FIRST_SAMPLE
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What step 7 did not run, by one rule.
+    """What step 7 left out by one rule.
 
     Attributes:
-        rule: The rule in words.
-        points: How many pairs of kernel and size.
+        kind: The rule.
+        points: Pairs of kernel and size that it left out.
+        limit: The largest time that it accepts: of `PREDICTION` as a multiple of the best prediction, else as a share
+            above the fastest kernel's time.
+        nearest: Coarse sizes around that `NEIGHBOURS` looks at; 0 for other rules.
+        coarse: Coarse sizes in all; 0 for other rules.
+        sizes: Sizes of step 7 in all; 0 for other rules.
     """
 
-    rule: str
+    kind: CutKind
     points: int
+    limit: float
+    nearest: int = 0
+    coarse: int = 0
+    sizes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimingFacts:
+    """How points were timed on a GPU; the fields of a tuning file's `timing`.
+
+    Attributes:
+        samples: Most samples of a point.
+        enough_ms: Time after which three samples are enough; 0 takes all.
+        cache: State of the L2 cache: `auto`, `cold` or `warm`.
+        warmup_ms: Time before the first sample.
+        verify: Every kernel's result was compared with a float64 reference at every size.
+    """
+
+    samples: int
+    enough_ms: float
+    cache: str
+    warmup_ms: float
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FinalSizes:
+    """Sizes of step 7 of one problem type; a size of several groups is listed once for each.
+
+    Attributes:
+        ranges: Sizes that stand for those between them.
+        exact: Sizes that stand for themselves alone.
+    """
+
+    ranges: tuple[Size, ...]
+    exact: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFacts:
+    """A library that was written.
+
+    Attributes:
+        type: Label of its problem type.
+        kernels: Names of the kernels that it picks among.
+        splits: Thresholds of its tree.
+        exact: Sizes that do not go through the tree.
+        interpolated: Sizes whose times were interpolated for the thresholds.
+        loss: Over the sizes that it was made from.
+        held_out: Over sizes between them; None where there were none.
+    """
+
+    type: str
+    kernels: tuple[str, ...]
+    splits: int
+    exact: int
+    interpolated: int
+    loss: Loss
+    held_out: Loss | None
+
+
+@dataclass(frozen=True)
+class TuningFacts:
+    """A tuning run's own facts: what was asked, where it ran, what came of it.
+
+    Attributes:
+        tuning: Name, the tuning file's stem.
+        question: The file's question.
+        source: The file's text.
+        command: Command that repeats the run.
+        started: ISO 8601 with time zone.
+        lab_version: Version of this package.
+        commit: git commit of the working tree, with `+dirty` where it differs; empty outside git.
+        python: Python version and platform.
+        packages: Package to version, those that decide a figure.
+        gpu: The GPU that measured; None where all times are predicted.
+        predicted_for: Name of the GPU that predictions are for.
+        peak_tflops: That GPU's peak for float32.
+        not_measured: Why nothing was measured; empty where something was.
+        baseline: Library of cuBLAS; empty where it was not timed.
+        interrupted: Ctrl-C ended the run early.
+        timing: How points were timed.
+        types: Problem types by label.
+        final: Sizes of step 7 by label.
+        libraries: What was written, by the library's name.
+        singles: Ids of the single-tuned kernels by label.
+        grown_again: Who grew the libraries' logic again later; empty where nobody did.
+        notes: Further sentences that a reader must see.
+    """
+
+    tuning: str
+    question: str
+    source: str
+    command: str
+    started: str
+    lab_version: str
+    commit: str
+    python: str
+    packages: Mapping[str, str]
+    gpu: GpuDescription | None
+    predicted_for: str
+    peak_tflops: float
+    not_measured: str
+    baseline: str
+    interrupted: bool
+    timing: TimingFacts
+    types: Mapping[str, ProblemType]
+    final: Mapping[str, FinalSizes]
+    libraries: Mapping[str, LibraryFacts] = field(default_factory=dict)
+    singles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    grown_again: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """What the run's times are."""
+        return Kind.MEASURED if self.gpu else Kind.PREDICTED

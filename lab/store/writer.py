@@ -1,4 +1,4 @@
-"""Files and records written on a thread of their own: a disk's syncs take as long as a kernel's measurement."""
+"""A thread that writes files and records: syncing a disk takes as long as measuring a kernel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import ParamSpec, Self
 P = ParamSpec("P")
 
 MOST_PENDING = 64
-"""Pieces in line before whoever has more waits: a slow disk must not fill the memory."""
+"""Pieces of work in the queue; `Writer.do` waits for room, so that a slow disk does not fill the memory."""
 
 
 class Writer:
-    """Does pieces of work one after another, in the order in which they were given. Use as a context manager.
+    """Does pieces of work on its thread, in the order in which they were given. Use as a context manager.
 
-    What a piece raises is raised by the next call, or at the end; nothing that came after it is done then. Leaving the
-    context, by whatever, waits for what was given: what was finished is on disk.
+    What a piece raises is raised by the next call of `do`, or on leaving the context; later pieces are not done then.
+    Leaving the context, even by an exception, waits for all pieces: whatever was finished is on disk.
     """
 
     def __init__(self) -> None:
-        """Nothing is under way."""
+        """Start with an empty queue."""
         self._thread = ThreadPoolExecutor(1, "lab-writer")
         self._pending: deque[Future[None]] = deque()
         self._failed = False
@@ -39,7 +39,12 @@ class Writer:
             self._raise_errors()
 
     def do(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Put a piece of work in line.
+        """Add a piece of work to the queue, and wait while the queue is full.
+
+        Args:
+            work: The function to call.
+            args: Its arguments.
+            kwargs: Its keyword arguments.
 
         Raises:
             StoreError: an earlier piece could not be written.

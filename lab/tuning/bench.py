@@ -1,4 +1,4 @@
-"""Times of kernels at sizes: measured where there is a GPU, else predicted; each asked for once and kept."""
+"""Times of kernels at sizes: measured where there is a GPU, else predicted. Each is taken once and kept."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lab.gpu.process.line import GpuLine
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import CUBLAS, ProblemType, Timed
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
 
 _AHEAD = 2
-"""Sizes in the GPU's line: while one is measured the next one's launches are computed."""
+"""Sizes in the GPU's line: while one is measured, the launches of the next one are computed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Kernels at one size.
+    """Kernels to time at one size.
 
     Attributes:
         size: m, n, k.
-        kernels: All of one problem type.
-        kept: Ids that get all samples, however slow the first.
+        kernels: Kernels of one problem type.
+        kept: Ids of kernels that get all samples, however slow the first one is.
     """
 
     size: Size
@@ -40,55 +40,55 @@ class Task:
 
 @dataclass
 class Ledger:
-    """What is known, in memory and in the store.
+    """All known times, in memory and in the store.
 
     Attributes:
-        store: Where it is kept.
-        times: TimingStage to kernel's id to size to time.
+        store: Where they are kept.
+        times: Stage to the kernel's id to the size to the time.
     """
 
     store: TuningStore
     times: dict[TimingStage, dict[str, dict[Size, Timed]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take over what an unfinished run left."""
+        """Read what an unfinished run left."""
         self.times = {stage: self.store.times(stage) for stage in TimingStage}
 
     def of(self, stage: TimingStage, kernel: str, size: Size) -> Timed | None:
-        """A time, or None."""
+        """Return the time of a kernel, by its id, at a size; None where it is not known."""
         return self.times[stage].get(kernel, {}).get(size)
 
     def write(self, stage: TimingStage, size: Size, found: dict[str, Timed]) -> None:
-        """Keep times at one size."""
+        """Keep times at one size, by the kernels' ids."""
         self.store.write_times(stage, size, found)
         for kernel, timed in found.items():
             self.times[stage].setdefault(kernel, {})[size] = timed
 
 
 class Bench(Protocol):
-    """Whoever times."""
+    """What times kernels: a GPU, or a model of one."""
 
     @property
     def kind(self) -> Kind:
         """What its times are."""
 
+    @property
+    def library(self) -> str:
+        """Name and version of the baseline's library; empty until it was timed."""
+
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
     ) -> None:
-        """Time what the ledger does not have yet.
+        """Write the times that the ledger lacks.
 
         Args:
-            stage: What for.
+            stage: What the times are taken for.
             of: The problem type.
-            tasks: What is wanted.
-            drop: Share by which a first sample may exceed the fastest before no other is taken; None takes all.
+            tasks: Kernels and sizes.
+            drop: A kernel whose first sample is more than this share slower than the fastest gets no more samples; None
+                takes all samples of all kernels.
             baseline: Time cuBLAS as well.
         """
-
-
-def baseline_id(of: ProblemType) -> str:
-    """As the ledger knows the baseline."""
-    return f"{CUBLAS} {of.label}"
 
 
 def _missing(ledger: Ledger, stage: TimingStage, task: Task) -> tuple[Kernel, ...]:
@@ -100,24 +100,25 @@ def _not_built(kernels: Iterable[Kernel], kind: Kind) -> dict[str, Timed]:
 
 
 @dataclass
-class Predicted:
-    """Without a GPU: the model of `lab.tuning.predicted`.
+class PredictedBench:
+    """Predicts times by the model of `lab.tuning.predicted`.
 
     Attributes:
-        ledger: What is known.
-        gpu: What predictions are for.
-        done: Told of every size.
+        ledger: Known times.
+        gpu: The GPU to predict for.
+        done: Called with each size and the number of new times.
     """
 
     ledger: Ledger
     gpu: Gpu
     done: Callable[[Size, int], None]
     kind: Kind = Kind.PREDICTED
+    library: str = ""
 
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
     ) -> None:
-        """Compute; there is nothing to drop, and no prediction of cuBLAS."""
+        """See `Bench.run`. There is nothing to drop, and cuBLAS has no prediction."""
         del of, drop, baseline
         for task in tasks:
             missing = _missing(self.ledger, stage, task)
@@ -132,21 +133,21 @@ class Predicted:
     def _timed(self, one: Kernel, size: Size) -> Timed:
         ms = one.predicted_ms(size, self.gpu)
         if ms is None:
-            return Timed(None, self.kind, failure="no block fits on an SM, or its loop does not multiply")
+            return Timed(None, self.kind, failure="no block fits on an SM, or the main loop has no fma")
         return Timed(Samples((ms,)), self.kind)
 
 
 @dataclass
-class Measured:
-    """On a GPU, through its line.
+class MeasuredBench:
+    """Measures times on a GPU.
 
     Attributes:
-        ledger: What is known.
-        line: The GPU's.
-        timing: How points are timed.
-        seed: Of the inputs.
-        done: Told of every size.
-        library: The baseline's library, once it is known.
+        ledger: Known times.
+        line: The line of work for the GPU.
+        timing: How kernels are timed.
+        seed: Seed of the inputs.
+        done: Called with each size and the number of new times.
+        library: Name and version of the baseline's library; empty until it was timed.
     """
 
     ledger: Ledger
@@ -160,7 +161,7 @@ class Measured:
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
     ) -> None:
-        """Hand the sizes to the GPU one after another."""
+        """See `Bench.run`. The GPU gets one size after another."""
         policy = SurveyPolicy(
             samples=self.timing.samples,
             enough_ms=self.timing.enough_ms,
@@ -178,7 +179,7 @@ class Measured:
             if failed:
                 self.ledger.write(stage, task.size, failed)
             runs = tuple(one for one in missing if one.facts.id not in failed)
-            beside = baseline and self.ledger.of(stage, baseline_id(of), task.size) is None
+            beside = baseline and self.ledger.of(stage, baseline_id(of.label), task.size) is None
             if not runs and not beside:
                 self.done(task.size, 0)
                 continue
@@ -199,7 +200,7 @@ class Measured:
     def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[Point, ...]]) -> None:
         found = {}
         for point in future.result():
-            name = baseline_id(of) if point.kernel == BASELINE else point.kernel
+            name = baseline_id(of.label) if point.kernel == BASELINE else point.kernel
             found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure)
             self.library = point.note or self.library
         self.ledger.write(stage, size, found)
@@ -207,7 +208,10 @@ class Measured:
 
 
 def ground_of(of: ProblemType, tasks: Sequence[Task], seed: int) -> Ground:
-    """Buffers that hold every size of the tasks; workspaces are taken to grow with k, or with one of the matrices."""
+    """Return buffers that are large enough for every size of the tasks.
+
+    Workspaces are computed at a few extreme sizes alone: they are taken to grow with k or with one of the matrices.
+    """
     sizes = [task.size for task in tasks] or [(1, 1, 1)]
     m, n, k = 0, 1, 2
     extremes = {max(sizes, key=lambda size: (size[i] * size[j], sum(size))) for i, j in ((m, n), (m, k), (n, k))}

@@ -1,4 +1,4 @@
-"""Candidates become machine code: in worker processes, each once, in any order."""
+"""Candidates are compiled in worker processes, each once, in any order."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from lab.tuning.choose.protocol import Candidate
 from lab.tuning.predicted import ProductLoop, loop_of, pass_ms, product_ms, tile_of
 
 _PROBES: tuple[Size, ...] = ((4096, 4096, 4096), (4095, 4095, 4095), (16, 16, 16), (7, 7, 7))
-"""Sizes whose launches, together, use every entry point that a kernel has: large and small, aligned and not."""
+"""Sizes whose launches together use every entry point that a kernel has: large and small, aligned and not."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A candidate that was built.
+    """A candidate after its build.
 
     Attributes:
-        candidate: What it is.
-        facts: What is remembered of it.
-        cubin: Machine code; empty where it could not be built.
-        names: What its template's expressions know at compile time.
-        loops: Of the entry points that multiply, what the model of `lab.tuning.predicted` needs.
+        candidate: The candidate.
+        facts: What is stored of it.
+        cubin: Machine code; empty where the build failed.
+        names: The names that its template's expressions can use at compile time.
+        loops: Entry points that multiply, with what the model of `lab.tuning.predicted` needs of each.
     """
 
     candidate: Candidate
@@ -50,12 +50,12 @@ class Kernel:
     loops: Mapping[str, ProductLoop]
 
     def launches(self, size: Size) -> Launches:
-        """What is launched at a size."""
+        """Return what is launched at a size."""
         one = self.candidate
         return launches(one.group.template, one.parameters, one.group.type.problem(size))
 
     def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
-        """Time by the model; None where it has nothing to say."""
+        """Return the time in ms that the model predicts; None where no entry point that is launched multiplies."""
         steps, total = self.launches(size).steps, 0.0
         if not any(step.entry in self.loops for step in steps):
             return None
@@ -73,7 +73,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A candidate to build: what it is remembered as, everything that is launched of it, and what a worker needs."""
+    """A candidate to build, its id, its launches at the sizes of `_PROBES`, and the task for a worker."""
 
     candidate: Candidate
     identity: str
@@ -83,14 +83,15 @@ class _Piece:
 
 @dataclass
 class Workshop:
-    """Builds for one architecture. Use as a context manager.
+    """Builds kernels for one architecture. Use as a context manager.
 
     Attributes:
         toolchain: The compiler.
-        arch: What for.
-        gpu: What predictions are for.
-        jobs: Worker processes.
-        built: Told of every kernel that is done.
+        arch: The architecture.
+        gpu: The GPU that predictions are for.
+        jobs: Number of worker processes.
+        built: Called with each kernel that is done.
+        known: Every kernel that was built, by its id.
     """
 
     toolchain: Toolchain
@@ -111,10 +112,13 @@ class Workshop:
         workers.end(self._pool, finished=kind is None)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
-        """Build what is not there yet.
+        """Build the candidates that are not built yet.
 
         Returns:
-            By name; a kernel that could not be built says why in its facts.
+            The kernels of all candidates by name; the facts of one that could not be built say why.
+
+        Raises:
+            MissingToolError: the compiler or the disassembler cannot run here.
         """
         waiting: deque[_Piece] = deque()
         names: dict[str, str] = {}
@@ -156,7 +160,7 @@ class Workshop:
         return request, self._id(one, request)
 
     def _id(self, one: Candidate, request: CompileRequest) -> str:
-        """Ten hexadecimal digits over everything that decides the machine code and how it is launched."""
+        """Return a short hash of everything that decides the machine code and how it is launched."""
         facts = {
             "template": one.group.template.name,
             "parameters": dict(sorted(one.parameters.items())),
@@ -208,6 +212,6 @@ class Workshop:
 
 
 def _probes(one: Candidate) -> tuple[Launch, ...]:
-    """Everything that is launched at the sizes of `_PROBES`, in their order."""
+    """Return everything that is launched at the sizes of `_PROBES`, in their order."""
     template, kind = one.group.template, one.group.type
     return tuple(step for size in _PROBES for step in launches(template, one.parameters, kind.problem(size)).steps)

@@ -1,23 +1,23 @@
-"""How long a kernel takes at a size, without a GPU. Predicted: good for an order of kernels, not for a figure.
+"""A coarse model of how long a kernel takes at a size. It serves to rank kernels, not to state a figure.
 
-A launch is a number of blocks of equal work. The fullest SM decides; it does the blocks that it holds at once side by
-side, and one round of them after another:
+A launch is a number of blocks of equal work. The fullest SM decides: it works on the blocks that it holds at once, and
+on one round of them after another:
 
     time = overhead + rounds x max(blocks at once x work / rate, turns x latency) + ends, at least bytes / bandwidth
 
 work, rate
-    Operations of a block, its edges included, and what an SM does of them a second at the lowest of the main loop's
-    bounds (`lab.predict.bounds`: issue slots, shared memory, memory pipe).
+    Operations of a block, its edges included, and how many of them an SM does per second at the lowest of the main
+    loop's bounds (`lab.predict.bounds`: issue slots, shared memory, memory pipe).
 turns, latency
-    Passes of a block over the main loop's text, and the cycles of one that nothing in the block hides: its own
-    instructions, one a cycle and warp, a barrier and a read of shared memory; beside them, or where nothing is
-    prefetched after them, the global memory's latency. Latencies are `lab.hardware.latencies`'s.
+    Passes of a block over the main loop's text, and the cycles of one pass that nothing in the block hides: its own
+    instructions, one per cycle and warp, a barrier, and a read of shared memory. With prefetching the latency of global
+    memory runs beside them, else after them. Latencies are those of `lab.hardware.latencies`.
 ends
-    A block's first tile comes from global memory and its last results go there: two latencies a round.
+    A block's first tile comes from global memory and its last results go there: two latencies per round.
 bytes
-    What blocks read of A and B through L2, at a 32-byte sector a cycle and SM; what must come through DRAM.
+    What blocks read of A and B through L2, one 32-byte sector per cycle and SM; and what must come through DRAM.
 overhead
-    Of a launch behind another, 2 µs: what an empty kernel takes on an H100 or H200, give or take half of it.
+    Of a launch behind another, 2 µs: what an empty kernel takes on an H100 or H200, within about a half.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ OVERHEAD_MS = 2e-3
 L2_BYTES_PER_CYCLE = 32
 _FMA_CLASS = "fma"
 _USUAL = "sm_90"
-"""Its latencies are taken for architectures that have no model."""
+"""The architecture whose latencies stand in for those of architectures without a model."""
 
 _LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe"})
 
 
 @dataclass(frozen=True, slots=True)
 class ProductLoop:
-    """What the model needs of an entry point that does the product.
+    """What the model needs to know of an entry point that does the product.
 
     Attributes:
-        rate: Operations a second of one SM that is full, by the lowest bound of the main loop.
-        blocks: Resident blocks.
+        rate: Operations per second of one full SM, by the lowest bound of the main loop.
+        blocks: Resident blocks per SM.
         fma: Multiply-accumulates of a thread in one pass over the loop.
-        instructions: All instructions of a pass.
+        instructions: All instructions of a thread in one pass.
     """
 
     rate: float
@@ -61,7 +61,7 @@ class ProductLoop:
 
 
 def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> ProductLoop | None:
-    """Read a main loop; None where no block fits or the loop has no arithmetic."""
+    """Return what the model needs of a main loop; None where no block fits on an SM or the loop has no fma."""
     threads = math.prod(launch.block)
     predicted = predict(
         gpu,
@@ -83,16 +83,16 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Produ
 def product_ms(
     gpu: Gpu, loop: ProductLoop, launch: Launch, size: Size, tile: tuple[int, int], *, prefetch: bool, adds: bool
 ) -> float:
-    """Predicted time of the launch that does the product.
+    """Predict the time of the launch that does the product, in ms.
 
     Args:
-        gpu: Where it would run.
+        gpu: The GPU that it would run on.
         loop: Its main loop.
         launch: Its geometry at the size.
         size: m, n, k.
         tile: Rows and columns of C that a block computes.
         prefetch: The next tile is read while the present one is used.
-        adds: Its results are added to C, each a read and a write in L2.
+        adds: Results are added to C, each by a read and a write in L2.
     """
     m, n, k = size
     machine = machine_of(gpu.architecture.arch) or machine_of(_USUAL)
@@ -116,18 +116,19 @@ def product_ms(
 
 
 def pass_ms(gpu: Gpu, launch: Launch, size: Size) -> float:
-    """Predicted time of a launch that moves data: that of the bytes that its template declares."""
+    """Predict the time of a launch that only moves data, in ms, from the bytes that its template declares."""
     return OVERHEAD_MS + 1e3 * _dram_s(gpu, launch, size)
 
 
 def _dram_s(gpu: Gpu, launch: Launch, size: Size) -> float:
+    """Seconds that a launch's least traffic takes through DRAM; 0 where the bandwidth is not known."""
     m, n, k = size
     moved = launch.bytes_moved if launch.bytes_moved is not None else 4 * (m * k + k * n + m * n)
     return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
 def tile_of(names: Mapping[str, object], size: Size, blocks: int) -> tuple[int, int]:
-    """Rows and columns of C that a block computes, by the template's names for them; else a square that would fit."""
+    """Return rows and columns of C that a block computes: by the template's names for them, else the fitting square."""
     for rows, columns in (("macro_tile_0", "macro_tile_1"), ("block_m", "block_n")):
         found = names.get(rows), names.get(columns)
         if all(isinstance(extent, int) for extent in found):

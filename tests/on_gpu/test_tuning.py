@@ -8,8 +8,8 @@ import pytest
 
 from lab.gpu.timing.survey import BASELINE, TOLERANCE, Entrant, Ground, Survey, SurveyPolicy
 from lab.library import dispatch
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import ProblemType
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import ProblemType, TimingStage
 from lab.templates import front_matter as kernels
 from lab.templates.launches import launches
 from lab.toolchain.base import CompileRequest

@@ -308,7 +308,14 @@ def test_provenance_and_the_command_are_on_the_page(report):
     store, _, page = report("sweep")
     run = store.run()
     assert page.ids["command"] == run.command
-    for fact in (run.commit, run.gpu.driver, run.baseline, "nvrtc 13.5.37", "nvdisasm 13.5.37", "612 to 655 W"):
+    for fact in (
+        run.commit,
+        run.gpu.driver,
+        *run.baselines.values(),
+        "nvrtc 13.5.37",
+        "nvdisasm 13.5.37",
+        "612 to 655 W",
+    ):
         assert fact in page.ids["provenance"]
     for line in run.source.splitlines():
         assert line in page.ids["provenance"]

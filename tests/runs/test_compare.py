@@ -18,7 +18,7 @@ from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
 GPU = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580", "13.0")
-RUN = RunRecord("e", "q", "gemm", {}, "", "", "2026", "0.1", "", "3.11", {}, GPU, "", "", ("unroll",), 3)
+RUN = RunRecord("e", "q", "gemm", {}, "", "", "2026", "0.1", "", "3.11", {}, GPU, "", {}, ("unroll",), 3)
 
 
 def samples(ms, n=15, scatter=0.001, seed=0):

@@ -231,7 +231,7 @@ def test_with_a_gpu_the_winner_is_measured_again(experiment, tmp_path, played):
     assert PlayedSession.jobs[-1].variant == best.variant
     assert outcome.run.gpu == H200
     assert outcome.run.not_measured == ""
-    assert outcome.run.baseline == "cublas (libcublas 13, kern)"
+    assert outcome.run.baselines == {"": "cublas (libcublas 13, kern)"}
     job = PlayedSession.jobs[0]
     assert job.launches.steps[0].arguments == (("m", "int32"), ("A", "float32*"), ("C", "float32*"))
     assert (job.launches.steps[0].grid, job.launches.steps[0].block) == ((2, 1, 1), (32, 1, 1))
@@ -415,7 +415,7 @@ def test_each_problem_has_its_winner(experiment, tmp_path, played):
     assert sorted(job.problem["m"] for job in PlayedSession.jobs[:4]) == [64, 64, 96, 96]
     assert [job.problem["m"] for job in PlayedSession.jobs[4:]] == [r.problem["m"] for r in again]
     assert PlayedSession.restarts == 1
-    assert outcome.run.baseline == "cublas (libcublas 13, kern)"
+    assert outcome.run.baselines == dict.fromkeys(["m=64", "m=96"], "cublas (libcublas 13, kern)")
     page = (tmp_path / "out" / "index.html").read_text()
     assert "The best variants of 2 problems reach" in page
     assert "m=96: mine depth=" in page

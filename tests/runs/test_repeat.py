@@ -21,7 +21,7 @@ from lab.store.database import Store
 from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
-RUN = RunRecord("e", "q", "gemm", {}, "", "", "2026", "0.1", "", "3.11", {}, None, "", "", ("unroll",), 3)
+RUN = RunRecord("e", "q", "gemm", {}, "", "", "2026", "0.1", "", "3.11", {}, None, "", {}, ("unroll",), 3)
 BUILD = BuildRecord("nvrtc", "13.5", "c", Resources(64, 0, 0, 0, 0, 400, 1), "64", 0.1, cached=False, disassembler="d")
 TEMPLATE = """{#---
 summary: s

@@ -54,7 +54,7 @@ RUN = RunRecord(
     packages={},
     gpu=None,
     not_measured="",
-    baseline="",
+    baselines={},
     swept=("unroll",),
     variants=1,
 )

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import Cut, KernelFacts, ProtocolStep, StepRow, Timed
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 
 def test_the_store_gives_back_what_it_was_given(tmp_path: Path) -> None:
@@ -18,12 +18,12 @@ def test_the_store_gives_back_what_it_was_given(tmp_path: Path) -> None:
         store.write_times(TimingStage.FINAL, (1, 2, 3), {"abc": timed, "def": failed})
         store.write_times(TimingStage.STEPS, (1, 2, 3), {"abc": failed})
         store.write_kernels([facts])
-        store.write_steps({"float32_nn": [step]}, {"float32_nn": [Cut("slow", 4)]})
+        store.write_steps({"float32_nn": (step,)}, {"float32_nn": (Cut(CutKind.NEIGHBOURS, 4, 0.2, 4, 12, 30),)})
     with TuningStore(tmp_path) as store:
         assert store.times(TimingStage.FINAL) == {"abc": {(1, 2, 3): timed}, "def": {(1, 2, 3): failed}}
         assert store.times(TimingStage.STEPS) == {"abc": {(1, 2, 3): failed}}
         assert store.kernels() == (facts,)
-        assert store.steps() == ({"float32_nn": [step]}, {"float32_nn": [Cut("slow", 4)]})
+        assert store.steps() == ({"float32_nn": (step,)}, {"float32_nn": (Cut(CutKind.NEIGHBOURS, 4, 0.2, 4, 12, 30),)})
         store.clear()
         assert not store.times(TimingStage.FINAL)
         assert store.noted("steps") is None

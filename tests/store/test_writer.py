@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
+from unittest import mock
 
 import pytest
 
@@ -40,32 +42,35 @@ def test_the_last_piece_is_heard_of_too():
         writer.do(fail)
 
 
-def interrupted(done, free):
-    with Writer() as writer:
-        writer.do(free.wait, 10)
-        writer.do(done.append, 1)
-        threading.Timer(0.05, free.set).start()
-        raise KeyboardInterrupt
-
-
 def test_an_interruption_waits_for_what_was_given():
-    done = []
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(done, threading.Event())
+    done, leaving = [], threading.Event()
+    writer = Writer().__enter__()
+    writer.do(leaving.wait)
+    writer.do(done.append, 1)
+    end = writer._thread.shutdown
+    with mock.patch.object(writer._thread, "shutdown", lambda **how: (leaving.set(), end(**how))):
+        writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert done == [1]
 
 
+def signalled(event, call):
+    event.set()
+    return call()
+
+
 def test_a_queue_that_is_full_waits():
-    free, started = threading.Event(), threading.Event()
+    free, waits = threading.Event(), threading.Event()
     with Writer() as writer:
-        writer.do(free.wait, 10)
+        writer.do(free.wait)
         for _ in range(MOST_PENDING - 1):
             writer.do(int)
-        blocked = threading.Thread(target=lambda: (started.set(), writer.do(int)))
-        blocked.start()
-        started.wait(10)
-        blocked.join(0.05)
-        assert blocked.is_alive()
-        free.set()
-        blocked.join(10)
+        oldest = writer._pending[0]
+        with mock.patch.object(oldest, "result", side_effect=partial(signalled, waits, oldest.result)):
+            blocked = threading.Thread(target=writer.do, args=(int,))
+            blocked.start()
+            assert waits.wait(60)  # for room in the queue
+            assert len(writer._pending) == MOST_PENDING - 1  # and adds nothing before there is some
+            free.set()
+            blocked.join(60)
         assert not blocked.is_alive()
+        assert len(writer._pending) <= MOST_PENDING

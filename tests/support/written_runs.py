@@ -193,7 +193,7 @@ def run_record(experiment: str, swept: tuple[str, ...], variants: int, *, measur
         {"numpy": "2.4.6", "cuda-bindings": "13.5.0"},
         GPU if measured else None,
         "" if measured else NOT_MEASURED,
-        "cublas (torch 2.11.0, sm80_xmma_gemm_f32f32)" if measured else "",
+        {"": "cublas (torch 2.11.0, sm80_xmma_gemm_f32f32)"} if measured else {},
         swept,
         variants,
     )

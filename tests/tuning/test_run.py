@@ -18,8 +18,8 @@ from lab.library import dispatch
 from lab.library.package import Kind as LibraryKind
 from lab.measured.timing import Kind
 from lab.store.journal import connect
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import ProblemType
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import CutKind, ProblemType, TimingStage
 from lab.templates import front_matter as kernels
 from lab.templates.launches import launches
 from lab.tuning.file.load import load
@@ -86,8 +86,8 @@ def test_every_step_is_told(done):
     assert [step.number for step in watched.steps] == [1, 2, 3, 4, 5, 6, 7]
     with TuningStore(folder) as store:
         steps, cuts = store.steps()
-    assert steps["float32_nn"] == watched.steps
-    assert cuts == {"float32_nn": []}
+    assert steps["float32_nn"] == tuple(watched.steps)
+    assert cuts == {"float32_nn": ()}
     last = watched.steps[-1]
     won = [int(row.values["fastest at"].split()[0]) for row in last.rows]
     assert sum(won) == 10
@@ -100,14 +100,13 @@ def test_what_halving_leaves_out_is_told(tmp_path):
     with TuningStore(tmp_path / "out") as store:
         _, cuts = store.steps()
         times = store.times(TimingStage.FINAL)
-        facts = store.noted("facts")
-    rules = {cut.rule.partition(":")[0]: cut.points for cut in cuts["float32_nn"]}
-    assert all(points > 0 for points in rules.values())
-    left_out = sum(points for rule, points in rules.items() if "coarse" in rule)
+        facts = store.facts()
+    assert all(cut.points > 0 for cut in cuts["float32_nn"])
+    (left_out,) = (cut.points for cut in cuts["float32_nn"] if cut.kind is CutKind.NEIGHBOURS)
     assert left_out > 0
     assert sum(len(own) for name, own in times.items() if not name.startswith("cublas")) == 4 * 10 - left_out
     # the kernel that the others are held against is timed everywhere, with all samples
-    (single,) = facts["singles"]["float32_nn"]
+    (single,) = facts.singles["float32_nn"]
     assert len(times[single]) == 10
     assert {timed.samples.n for timed in times[single].values()} == {2}
 

@@ -140,7 +140,8 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
         base = baseline_rate(group)
         if base is not None and len(made) < 2 * MOST_BARS:
             title = next((r.measurement.baseline_name for r in group if r.measurement and r.measurement.baseline), None)
-            made.append(Bar(f"{title or run.baseline or 'baseline'} {label}".strip(), "", base, None, None, None,
+            title = title or run.baselines.get(label) or "baseline"
+            made.append(Bar(f"{title} {label}".strip(), "", base, None, None, None,
                             base / peak if peak else None, "baseline"))  # fmt: skip
     if not is_ladder(records):
         made.sort(key=lambda bar: -bar.value)

@@ -6,57 +6,52 @@ from typing import Any
 
 import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
+from lab.measured.timing import Kind
 from lab.report.charts import style
 from lab.report.charts.charts import Chart, Choice, Spec
-from lab.report.tuning.data import Map, Ratios, TuningAnalysis, TypeReport
+from lab.report.tuning.rows import MapCell, MapChart, MapSubject, RatioChart, TuningCharts
 
 alt: Any = typed  # as in lab.report.charts.charts
 _CELL, _LEAST_CELL = 560, 18
-MOST_COLOURS = 24
-"""Kernels that get a colour of their own in a map, those that win most; the others share a grey."""
-OTHERS = "others"
 
 
-def chart_list(analysis: TuningAnalysis) -> tuple[Chart, ...]:
-    """The page's charts; those without data are left out."""
-    made = []
-    for one in analysis.types:
-        for grid in one.maps:
-            made += [_throughput(analysis, one, grid), _fastest(one, grid)]
-    return (*made, *(_sorted(analysis, ratios) for ratios in analysis.ratios))
+def chart_list(charts: TuningCharts) -> tuple[Chart, ...]:
+    """Draw the page's charts."""
+    maps = (_map(one, subject, charts.kind) for one in charts.maps for subject in MapSubject)
+    return (*maps, *(_sorted(one, charts.kind) for one in charts.ratios))
 
 
-def colours(one: TypeReport) -> dict[str, str]:
-    """Kernel to colour: evenly spaced hues, lighter and darker in turn."""
-    names = [facts.name for facts, _, _ in one.kernels[:MOST_COLOURS]]
-    spread = {}
-    for i, name in enumerate(names):
-        # the golden angle keeps neighbours in the order of wins apart
-        spread[name] = f"hsl({round(i * 137.508) % 360}, {(70, 55)[i % 2]}%, {(45, 65, 55)[i % 3]}%)"
-    return spread
+def _map(one: MapChart, subject: MapSubject, kind: Kind) -> Chart:
+    colour = _throughput_colour(kind) if subject is MapSubject.THROUGHPUT else _kernel_colour(one)
+    axis = {"labelAngle": -90, "labelOverlap": True}
+    x = alt.X(field="n", type="ordinal", title="N", sort=list(one.ns), axis=alt.Axis(**axis))
+    y = alt.Y(field="m", type="ordinal", title="M", sort=list(one.ms))
+    chart = alt.Chart(alt.InlineData([_row(cell) for cell in one.cells])).mark_rect(stroke=None)
+    chart = chart.encode(x=x, y=y, color=colour, tooltip=_tooltip(one))
+    height = max(_LEAST_CELL * len(one.ms), 200)
+    spec = _spec(chart.properties(width="container", height=min(height, _CELL)))
+    return Chart(one.id(subject), one.label(subject), (Choice("", spec),))
 
 
-def _cells(one: TypeReport, grid: Map) -> list[dict[str, Any]]:
-    known = colours(one)
-    return [
-        {
-            "m": m,
-            "n": n,
-            "tflops": round(w.tflops, 4),
-            "kernel": w.kernel,
-            "group": w.kernel if w.kernel in known else OTHERS,
-            "ms": w.ms,
-            "samples": w.timed.samples.n if w.timed.samples else 0,
-            "spread": round(w.timed.samples.spread, 4) if w.timed.samples else None,
-            "entrants": w.entrants,
-            "over_cublas": w.over_cublas and round(w.over_cublas, 4),
-            "over_single": w.over_single and round(w.over_single, 4),
-        }
-        for (m, n), w in sorted(grid.cells.items())
-    ]
+def _row(cell: MapCell) -> dict[str, Any]:
+    """A size's values, rounded to what a reader sees."""
+    winner, samples = cell.winner, cell.winner.timed.samples
+    return {
+        "m": cell.m,
+        "n": cell.n,
+        "tflops": round(winner.tflops, 4),
+        "kernel": winner.kernel,
+        "group": cell.group,
+        "ms": winner.ms,
+        "samples": samples.n if samples else 0,
+        "spread": round(samples.spread, 4) if samples else None,
+        "entrants": winner.entrants,
+        "over_cublas": winner.over_cublas and round(winner.over_cublas, 4),
+        "over_single": winner.over_single and round(winner.over_single, 4),
+    }
 
 
-def _tooltip(one: TypeReport, grid: Map) -> list[Any]:
+def _tooltip(one: MapChart) -> list[Any]:
     titles = {"m": "M", "n": "N", "kernel": "fastest kernel"}
     shown = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
     shown += [
@@ -66,66 +61,47 @@ def _tooltip(one: TypeReport, grid: Map) -> list[Any]:
         alt.Tooltip(field="spread", type="quantitative", title="(p80 - p20) / median", format=".1%"),
         alt.Tooltip(field="entrants", type="quantitative", title="kernels timed here"),
     ]
-    cells = grid.cells.values()
-    if any(w.over_cublas for w in cells):
+    if one.over_cublas:
         shown.append(alt.Tooltip(field="over_cublas", type="quantitative", title="over cuBLAS", format=".3f"))
-    if one.single:
+    if one.over_single:
         shown.append(alt.Tooltip(field="over_single", type="quantitative", title="over single-tuned", format=".3f"))
     return shown
 
 
-def _map(one: TypeReport, grid: Map, colour: Any) -> Spec:  # noqa: ANN401 - altair's classes share no base
-    axis = {"labelAngle": -90, "labelOverlap": True}
-    x = alt.X(field="n", type="ordinal", title="N", sort=list(grid.ns), axis=alt.Axis(**axis))
-    y = alt.Y(field="m", type="ordinal", title="M", sort=list(grid.ms))
-    chart = alt.Chart(alt.InlineData(_cells(one, grid))).mark_rect(stroke=None)
-    chart = chart.encode(x=x, y=y, color=colour, tooltip=_tooltip(one, grid))
-    height = max(_LEAST_CELL * len(grid.ms), 200)
-    spec: Spec = chart.properties(width="container", height=min(height, _CELL)).to_dict(validate=False)
-    for key in ("$schema", "config"):
-        spec.pop(key, None)
-    return spec
-
-
-def _throughput(analysis: TuningAnalysis, one: TypeReport, grid: Map) -> Chart:
+def _throughput_colour(kind: Kind) -> Any:  # noqa: ANN401 - altair's classes share no base
     scale = alt.Scale(scheme="viridis", domainMin=0)
-    legend = alt.Legend(orient="top", title=f"TFLOP/s ({analysis.kind})", gradientLength=200)
-    colour = alt.Color(field="tflops", type="quantitative", scale=scale, legend=legend)
-    label = f"Throughput of the fastest kernel over M and N, {one.label}, K = {grid.k}"
-    return Chart(f"throughput-{one.label}-{grid.k}", label, (Choice("", _map(one, grid, colour)),))
+    legend = alt.Legend(orient="top", title=f"TFLOP/s ({kind})", gradientLength=200)
+    return alt.Color(field="tflops", type="quantitative", scale=scale, legend=legend)
 
 
-def _fastest(one: TypeReport, grid: Map) -> Chart:
-    known = {**colours(one), OTHERS: "#b8bcc2"}
-    present = {w.kernel if w.kernel in known else OTHERS for w in grid.cells.values()}
-    names = [name for name in known if name in present]
-    scale = alt.Scale(domain=names, range=[known[name] for name in names])
-    colour = alt.Color(field="group", type="nominal", scale=scale, legend=None)
-    label = f"Which kernel is fastest over M and N, {one.label}, K = {grid.k}"
-    return Chart(f"fastest-{one.label}-{grid.k}", label, (Choice("", _map(one, grid, colour)),))
+def _kernel_colour(one: MapChart) -> Any:  # noqa: ANN401 - altair's classes share no base
+    present = {cell.group for cell in one.cells}
+    names = [name for name in one.colours if name in present]
+    scale = alt.Scale(domain=names, range=[one.colours[name] for name in names])
+    return alt.Color(field="group", type="nominal", scale=scale, legend=None)
 
 
-def _sorted(analysis: TuningAnalysis, ratios: Ratios) -> Chart:
+def _sorted(one: RatioChart, kind: Kind) -> Chart:
     rows = [
         {
-            "place": i + 1,
-            "ratio": round(ratio, 4),
-            "size": " x ".join(map(str, w.size)),
-            "kernel": w.kernel,
-            "tflops": round(w.tflops, 3),
+            "place": point.place,
+            "ratio": round(point.ratio, 4),
+            "size": " x ".join(map(str, point.winner.size)),
+            "kernel": point.winner.kernel,
+            "tflops": round(point.winner.tflops, 3),
         }
-        for i, (ratio, w) in enumerate(ratios.values)
+        for point in one.points
     ]
     tooltip = [
         alt.Tooltip(field="size", type="nominal", title="M x N x K"),
         alt.Tooltip(field="kernel", type="nominal", title="fastest kernel"),
-        alt.Tooltip(field="ratio", type="quantitative", title=f"over {ratios.against}", format=".3f"),
+        alt.Tooltip(field="ratio", type="quantitative", title=f"over {one.against}", format=".3f"),
         alt.Tooltip(field="tflops", type="quantitative", title="TFLOP/s", format=".3f"),
     ]
     y = alt.Y(
         field="ratio",
         type="quantitative",
-        title=f"throughput over {ratios.against} ({analysis.kind})",
+        title=f"throughput over {one.against} ({kind})",
         scale=alt.Scale(type="log"),
     )
     x = alt.X(field="place", type="quantitative", title="sizes, sorted", scale=alt.Scale(nice=False))
@@ -134,8 +110,12 @@ def _sorted(analysis: TuningAnalysis, ratios: Ratios) -> Chart:
     chart = alt.layer(
         rule.encode(y=alt.Y(field="ratio", type="quantitative")), points.encode(x=x, y=y, tooltip=tooltip)
     )
-    spec: Spec = chart.properties(width="container", height=320).to_dict(validate=False)
+    return Chart(one.id, one.label, (Choice("", _spec(chart.properties(width="container", height=320))),))
+
+
+def _spec(chart: Any) -> Spec:  # noqa: ANN401 - altair's classes share no base
+    """The chart as Vega-Lite, without what the page sets for all charts."""
+    spec: Spec = chart.to_dict(validate=False)
     for key in ("$schema", "config"):
         spec.pop(key, None)
-    label = f"Throughput of size-tuned kernels over {ratios.against}, sizes sorted"
-    return Chart(f"sorted-{ratios.against}", label, (Choice("", spec),))
+    return spec

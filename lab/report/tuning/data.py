@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from lab.base.sizes import Size
 from lab.measured.timing import Kind
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import CUBLAS, Cut, KernelFacts, ProtocolStep, Timed
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import (
+    Cut,
+    KernelFacts,
+    LibraryFacts,
+    ProtocolStep,
+    Timed,
+    TimingStage,
+    TuningFacts,
+    baseline_id,
+)
 
 LEAST_SIDE: Final = 3
 """Values of M, and of N, that make a map."""
@@ -95,6 +104,21 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
+class Champion:
+    """A kernel that is the fastest at some size.
+
+    Attributes:
+        facts: The kernel.
+        wins: Number of sizes at which it is the fastest.
+        best_tflops: Its best throughput at one of them.
+    """
+
+    facts: KernelFacts
+    wins: int
+    best_tflops: float
+
+
+@dataclass(frozen=True, slots=True)
 class TypeReport:
     """One problem type.
 
@@ -104,7 +128,7 @@ class TypeReport:
         maps: Grids among the sizes.
         steps: What the protocol did.
         cuts: What step 7 left out.
-        kernels: Kernels that win somewhere, most wins first, with their number of wins and best throughput.
+        kernels: Kernels that win somewhere, most wins first.
         library: What is known of the library; None where none was written.
         single: Name of the single-tuned kernel; empty where there is none.
         points: Pairs of kernel and size that have a time.
@@ -115,8 +139,8 @@ class TypeReport:
     maps: tuple[Map, ...]
     steps: tuple[ProtocolStep, ...]
     cuts: tuple[Cut, ...]
-    kernels: tuple[tuple[KernelFacts, int, float], ...]
-    library: Mapping[str, Any] | None
+    kernels: tuple[Champion, ...]
+    library: LibraryFacts | None
     single: str
     points: int
 
@@ -127,47 +151,53 @@ class TuningAnalysis:
 
     Attributes:
         facts: The run's own.
-        kind: What its times are.
         types: Its problem types.
         ratios: Over all problem types.
     """
 
-    facts: Mapping[str, Any]
-    kind: Kind
+    facts: TuningFacts
     types: tuple[TypeReport, ...]
     ratios: tuple[Ratios, ...]
 
     @property
+    def kind(self) -> Kind:
+        """What its times are."""
+        return self.facts.kind
+
+    @property
     def gpu(self) -> str:
         """The GPU that measured, or that predictions are for."""
-        gpu = self.facts["gpu"]
-        return str(gpu["name"] if gpu else self.facts["predicted_for"])
+        return self.facts.gpu.name if self.facts.gpu else self.facts.predicted_for
 
     def sentence(self) -> str:
-        """What every figure of the run is."""
+        """Say what every figure of the run is."""
         if self.kind is Kind.MEASURED:
             return f"Times were measured on one {self.gpu}: medians, with the number of samples beside them."
-        why = str(self.facts["not_measured"])
-        return f"Nothing here was measured. {why} All times are predicted for one {self.gpu} by a coarse model."
+        return (
+            f"Nothing here was measured. {self.facts.not_measured} All times are predicted for one {self.gpu} by a "
+            "coarse model."
+        )
 
 
 def analyse(store: TuningStore) -> TuningAnalysis:
-    """Everything that page, PNGs and tables have in common."""
-    facts = store.noted("facts")
+    """Compute what page, PNGs and tables have in common.
+
+    Raises:
+        StoreError: the store is empty or cannot be read.
+    """
+    facts = store.facts()
     kernels = {one.id: one for one in store.kernels()}
     times = store.times(TimingStage.FINAL)
     steps, cuts = store.steps()
     types = tuple(
-        _type(label, facts, kernels, times, told=(steps.get(label, []), cuts.get(label, [])))
-        for label in facts["types"]
+        _type(label, facts, kernels, times, told=(steps.get(label, ()), cuts.get(label, ()))) for label in facts.types
     )
     winners = [winner for one in types for winner in one.winners]
     ratios = [
         _ratios("single-tuned", ((winner.over_single, winner) for winner in winners)),
         _ratios("cuBLAS", ((winner.over_cublas, winner) for winner in winners)),
     ]
-    kind = Kind.MEASURED if facts["gpu"] else Kind.PREDICTED
-    return TuningAnalysis(facts, kind, types, tuple(one for one in ratios if one.values))
+    return TuningAnalysis(facts, types, tuple(one for one in ratios if one.values))
 
 
 def _ratios(against: str, found: Iterable[tuple[float | None, SizeWinner]]) -> Ratios:
@@ -177,16 +207,16 @@ def _ratios(against: str, found: Iterable[tuple[float | None, SizeWinner]]) -> R
 
 def _type(
     label: str,
-    facts: Mapping[str, Any],
+    facts: TuningFacts,
     kernels: Mapping[str, KernelFacts],
     times: Mapping[str, Mapping[Size, Timed]],
     *,
     told: tuple[Sequence[ProtocolStep], Sequence[Cut]],
 ) -> TypeReport:
-    sizes: list[Size] = [tuple(size) for part in ("ranges", "exact") for size in facts["final"][label][part]]
+    sizes = (*facts.final[label].ranges, *facts.final[label].exact)
     own = {name: times[name] for name, one in kernels.items() if one.type == label and name in times}
-    single = next(iter(facts.get("singles", {}).get(label, [])), None)
-    beside = times.get(f"{CUBLAS} {label}", {})
+    single = next(iter(facts.singles.get(label, ())), None)
+    beside = times.get(baseline_id(label), {})
     winners = []
     for size in dict.fromkeys(sizes):
         entrants = {name: found[size] for name, found in own.items() if size in found and found[size].ms}
@@ -204,7 +234,7 @@ def _type(
                     cublas_ms=beside[size].ms if size in beside else None,
                 )
             )
-    library = next((one for one in facts.get("libraries", {}).values() if one["type"] == label), None)
+    library = next((one for one in facts.libraries.values() if one.type == label), None)
     return TypeReport(
         label=label,
         winners=tuple(winners),
@@ -218,15 +248,13 @@ def _type(
     )
 
 
-def _champions(
-    winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]
-) -> tuple[tuple[KernelFacts, int, float], ...]:
+def _champions(winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]) -> tuple[Champion, ...]:
     by_name = {one.name: one for one in kernels}
     wins: dict[str, list[float]] = {}
     for winner in winners:
         wins.setdefault(winner.kernel, []).append(winner.tflops)
     order = sorted(wins, key=lambda name: -len(wins[name]))
-    return tuple((by_name[name], len(wins[name]), max(wins[name])) for name in order)
+    return tuple(Champion(by_name[name], len(wins[name]), max(wins[name])) for name in order)
 
 
 def _maps(winners: Sequence[SizeWinner]) -> tuple[Map, ...]:

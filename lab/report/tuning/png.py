@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import colorsys
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from lab.measured.timing import Kind
 from lab.report.charts import style
 from lab.report.charts.png import DPI, FAINT, INK, save
-from lab.report.tuning.charts import colours
-from lab.report.tuning.data import Map, SizeWinner, TuningAnalysis, TypeReport
+from lab.report.tuning.rows import RATIOS_FILE, MapCell, MapChart, MapSubject, RatioChart, TuningCharts
 
 _SIDE = 10.0
 _DARK = 0.55
 """Share of the map's range below which viridis is dark enough for white figures."""
 
 
-def draw(analysis: TuningAnalysis, folder: Path) -> list[Path]:
-    """Write the PNGs that have data."""
+def draw(charts: TuningCharts, folder: Path) -> list[Path]:
+    """Write the PNGs.
+
+    Returns:
+        Their paths.
+    """
     made = []
-    name = analysis.facts["tuning"]
-    for one in analysis.types:
-        for grid in one.maps:
-            end = f"{one.label}, K = {grid.k} ({analysis.kind}, {analysis.gpu})"
-            path = folder / f"throughput_{one.label}_{grid.k}.png"
-            made.append(_throughput(path, grid, f"{name}: TFLOP/s of the fastest kernel, {end}"))
-            path = folder / f"fastest_{one.label}_{grid.k}.png"
-            made.append(_fastest(path, one, grid, f"{name}: fastest kernel, {end}"))
-    if analysis.ratios:
-        made.append(
-            _sorted(folder / "ratios.png", analysis, f"{name}: size-tuned kernels ({analysis.kind}, {analysis.gpu})")
-        )
+    end = f"({charts.kind}, {charts.gpu})"
+    for one in charts.maps:
+        for subject, drawn in ((MapSubject.THROUGHPUT, _throughput), (MapSubject.FASTEST, _fastest)):
+            title = f"{charts.tuning}: {one.title(subject)} {end}"
+            made.append(save(drawn(one), folder / one.file(subject), title))
+    if charts.ratios:
+        figure = _sorted(charts.ratios, charts.kind)
+        made.append(save(figure, folder / RATIOS_FILE, f"{charts.tuning}: size-tuned kernels {end}"))
     return made
 
 
@@ -47,22 +47,24 @@ def _figure(height: float) -> tuple[Figure, Any]:
     return figure, axis
 
 
-def _sides(axis: Any, grid: Map) -> None:  # noqa: ANN401 - matplotlib's axes
-    axis.set_xticks(range(len(grid.ns)), [str(n) for n in grid.ns], rotation=90)
-    axis.set_yticks(range(len(grid.ms)), [str(m) for m in grid.ms])
+def _sides(axis: Any, one: MapChart) -> None:  # noqa: ANN401 - matplotlib's axes
+    axis.set_xticks(range(len(one.ns)), [str(n) for n in one.ns], rotation=90)
+    axis.set_yticks(range(len(one.ms)), [str(m) for m in one.ms])
     axis.set_xlabel("N", fontsize=9, color=INK)
     axis.set_ylabel("M", fontsize=9, color=INK)
 
 
-def _places(grid: Map, value: Callable[[SizeWinner], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([
-        [value(grid.cells[m, n]) if (m, n) in grid.cells else np.nan for n in grid.ns] for m in grid.ms
-    ])  # fmt: skip
+def _place(one: MapChart, cell: MapCell) -> tuple[int, int]:
+    """Row and column of a cell."""
+    return one.ms.index(cell.m), one.ns.index(cell.n)
 
 
-def _throughput(path: Path, grid: Map, title: str) -> Path:
-    values = _places(grid, lambda winner: winner.tflops)
-    figure, axis = _figure(1.2 + 0.3 * len(grid.ms))
+def _throughput(one: MapChart) -> Figure:
+    """Throughput as a colour and in figures."""
+    values: NDArray[np.float64] = np.full((len(one.ms), len(one.ns)), np.nan)  # rows: M, columns: N
+    for cell in one.cells:
+        values[_place(one, cell)] = cell.winner.tflops
+    figure, axis = _figure(1.2 + 0.3 * len(one.ms))
     top = float(np.nanmax(values))
     axis.imshow(values, cmap="viridis", vmin=0, vmax=top, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
@@ -70,50 +72,54 @@ def _throughput(path: Path, grid: Map, title: str) -> Path:
             text = f"{value:.1f}" if value >= 1 else f"{value:.2f}"
             colour = "white" if value < _DARK * top else INK
             axis.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)
-    _sides(axis, grid)
-    return save(figure, path, title)
+    _sides(axis, one)
+    return figure
 
 
-def _fastest(path: Path, one: TypeReport, grid: Map, title: str) -> Path:
+def _fastest(one: MapChart) -> Figure:
     """Kernels as numbers, in the order of their wins, with a list of their names below."""
-    names = [facts.name for facts, _, _ in one.kernels if any(w.kernel == facts.name for w in grid.cells.values())]
-    known = {name: _rgb(colour) for name, colour in colours(one).items()}
-    figure, axis = _figure(1.6 + 0.3 * len(grid.ms) + 0.13 * len(names))
-    picture = np.ones((len(grid.ms), len(grid.ns), 3))
-    for row, m in enumerate(grid.ms):
-        for column, n in enumerate(grid.ns):
-            if (m, n) in grid.cells:
-                name = grid.cells[m, n].kernel
-                picture[row, column] = known.get(name, _rgb("#b8bcc2"))
-                axis.text(column, row, str(names.index(name)), ha="center", va="center", fontsize=6, color=INK)
+    figure, axis = _figure(1.6 + 0.3 * len(one.ms) + 0.13 * len(one.kernels))
+    picture: NDArray[np.float64] = np.ones((len(one.ms), len(one.ns), 3))  # M, N, and red, green, blue
+    for cell in one.cells:
+        row, column = _place(one, cell)
+        picture[row, column] = _rgb(one.colours[cell.group])
+        axis.text(column, row, str(cell.number), ha="center", va="center", fontsize=6, color=INK)
     axis.imshow(picture, aspect="auto")
-    _sides(axis, grid)
-    lines = [f"{i:>3} {name}" for i, name in enumerate(names)]
+    _sides(axis, one)
+    lines = [f"{i:>3} {name}" for i, name in enumerate(one.kernels)]
     axis.text(
         0, -0.1, "\n".join(lines), fontsize=5.5, family="monospace", va="top", color=INK, transform=axis.transAxes
     )
-    return save(figure, path, title)
+    return figure
 
 
-def _sorted(path: Path, analysis: TuningAnalysis, title: str) -> Path:
+def _sorted(charts: tuple[RatioChart, ...], kind: Kind) -> Figure:
+    """A curve for each thing that is compared with."""
     figure, axis = _figure(4.4)
     axis.grid(color=FAINT, linewidth=0.5)
     axis.set_yscale("log")
-    for i, ratios in enumerate(analysis.ratios):
-        values: Sequence[float] = [ratio for ratio, _ in ratios.values]
-        label = f"over {ratios.against}: geometric mean {ratios.mean:.2f}, "
-        label += f"faster at {ratios.faster:.0%} of {len(values)} sizes"
-        axis.plot(range(1, len(values) + 1), values, ".", color=style.series_colour(i), label=label)
+    for i, one in enumerate(charts):
+        label = f"over {one.against}: geometric mean {one.mean:.2f}, "
+        label += f"faster at {one.faster:.0%} of {len(one.points)} sizes"
+        places, ratios = [point.place for point in one.points], [point.ratio for point in one.points]
+        axis.plot(places, ratios, ".", color=style.series_colour(i), label=label)
     axis.axhline(1, color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
     axis.set_xlabel("sizes, sorted", fontsize=9, color=INK)
-    axis.set_ylabel(f"throughput ratio ({analysis.kind})", fontsize=9, color=INK)
+    axis.set_ylabel(f"throughput ratio ({kind})", fontsize=9, color=INK)
     axis.legend(fontsize=8, frameon=False)
-    return save(figure, path, title)
+    return figure
+
+
+_HEXADECIMAL = re.compile(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})")
+_HSL = re.compile(r"hsl\((\d+), (\d+)%, (\d+)%\)")
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:
-    """Of ``#rrggbb`` or ``hsl(h, s%, l%)``."""
-    if colour.startswith("#"):
-        return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))  # type: ignore[return-value]
-    hue, saturation, light = (int(part) for part in re.findall(r"\d+", colour))
+    """Red, green and blue, 0 to 1, of ``#rrggbb`` or ``hsl(h, s%, l%)``."""
+    if found := _HEXADECIMAL.fullmatch(colour):
+        red, green, blue = (int(part, 16) / 255 for part in found.groups())
+        return red, green, blue
+    found = _HSL.fullmatch(colour)
+    assert found is not None  # noqa: S101 - `rows` makes no other
+    hue, saturation, light = (int(part) for part in found.groups())
     return colorsys.hls_to_rgb(hue / 360, light / 100, saturation / 100)

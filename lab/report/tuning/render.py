@@ -17,12 +17,13 @@ from lab.base.errors import StoreError
 from lab.base.files import write_atomically
 from lab.report.charts import style
 from lab.report.page.page import environment, vega
-from lab.report.tuning.charts import chart_list, colours
+from lab.report.tuning.charts import chart_list
 from lab.report.tuning.data import SizeWinner, TuningAnalysis, TypeReport, analyse
 from lab.report.tuning.png import draw
+from lab.report.tuning.rows import RATIOS_FILE, TuningCharts, charts_of, colours
 from lab.report.variant.listings import highlight_yaml
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import ProtocolStep, StepRow
+from lab.store.tuning_model import Cut, CutKind, ProtocolStep, StepRow
 
 MOST_ROWS = 200
 """Rows of a step's table on the page; the store has the rest."""
@@ -35,9 +36,10 @@ def render(store: TuningStore) -> tuple[Path, ...]:
         StoreError: the folder cannot be read or written.
     """
     analysis, folder = analyse(store), store.folder
+    charts = charts_of(analysis)
     try:
-        pngs = draw(analysis, folder)
-        write_atomically(folder / "index.html", page(analysis, [path.name for path in pngs]))
+        pngs = draw(charts, folder)
+        write_atomically(folder / "index.html", page(analysis, charts, [path.name for path in pngs]))
         write_atomically(folder / "winners.csv", to_csv(winner_rows(analysis)))
         write_atomically(folder / "kernels.csv", to_csv(kernel_rows(analysis, store)))
     except OSError as error:
@@ -45,10 +47,16 @@ def render(store: TuningStore) -> tuple[Path, ...]:
     return (folder / "index.html", *pngs, folder / "winners.csv", folder / "kernels.csv")
 
 
-def page(analysis: TuningAnalysis, pngs: Sequence[str]) -> str:
-    """The page's HTML, one file that works offline."""
-    charts = chart_list(analysis)
-    shared, own = resources.files("lab.report.page"), resources.files("lab.report.tuning")
+def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) -> str:
+    """The page's HTML, one file that works offline.
+
+    Args:
+        analysis: What it shows.
+        charts: Its charts.
+        pngs: Names of the pictures beside it.
+    """
+    drawn = chart_list(charts)
+    package = resources.files("lab.report")
     return (
         environment()
         .get_template("tuning/tuning.html.j2")
@@ -57,20 +65,23 @@ def page(analysis: TuningAnalysis, pngs: Sequence[str]) -> str:
             facts=analysis.facts,
             kind=analysis.kind,
             meaning=style.KIND_MEANING[analysis.kind],
-            charts=[chart.id for chart in charts],
-            labels={chart.id: chart.label for chart in charts},
+            labels={chart.id: chart.label for chart in drawn},
             data={
-                "charts": {chart.id: chart.choices[0].spec for chart in charts},
-                "labels": {c.id: c.label for c in charts},
+                "charts": {chart.id: chart.choices[0].spec for chart in drawn},
+                "labels": {chart.id: chart.label for chart in drawn},
             },
+            maps={one.label: [chart for chart in charts.maps if chart.type == one.label] for one in analysis.types},
+            ratios=charts.ratios,
+            ratios_file=RATIOS_FILE,
+            cuts={one.label: [cut_sentence(cut) for cut in one.cuts] for one in analysis.types},
             colours={one.label: colours(one) for one in analysis.types},
             ends={one.label: ends(analysis, one) for one in analysis.types},
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             pngs=pngs,
             vega=vega(),
-            css=Markup((shared / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((own / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            source=Markup(highlight_yaml(analysis.facts["source"])),  # noqa: S704 - escaped by pygments
+            css=Markup((package / "page" / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup((package / "tuning" / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            source=Markup(highlight_yaml(analysis.facts.source)),  # noqa: S704 - escaped by pygments
         )
     )
 
@@ -90,11 +101,28 @@ def shown(step: ProtocolStep) -> list[StepRow]:
     return rows[:MOST_ROWS]
 
 
+def cut_sentence(cut: Cut) -> str:
+    """Say what a rule of halving left out, and why."""
+    if cut.kind is CutKind.PREDICTION:
+        why = f"were not run: the kernel's predicted time is more than {cut.limit:g} times the best prediction"
+    elif cut.kind is CutKind.NEIGHBOURS:
+        why = (
+            f"were not run: the kernel is more than {cut.limit:.0%} slower than the fastest at each of the "
+            f"{cut.nearest} nearest of {cut.coarse} coarse sizes ({cut.sizes} sizes in all)"
+        )
+    else:
+        why = (
+            "got no further samples: the kernel's first sample is more than "
+            f"{cut.limit:.0%} slower than the fastest kernel's"
+        )
+    return f"{cut.points} pairs of kernel and size {why}."
+
+
 def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
     """The smallest size and the best of a type in words; of the Tensile paper's sizes beside what it reports."""
     if not one.winners:
         return ""
-    peak = float(analysis.facts["peak_tflops"])
+    peak = analysis.facts.peak_tflops
     small = min(one.winners, key=lambda winner: math.prod(winner.size))
     best = max(one.winners, key=lambda winner: winner.tflops)
     text = (
@@ -138,7 +166,7 @@ def winner_rows(analysis: TuningAnalysis) -> list[dict[str, Any]]:
 
 def kernel_rows(analysis: TuningAnalysis, store: TuningStore) -> list[dict[str, Any]]:
     """A row a kernel: what it is, its main loop, at how many sizes it wins."""
-    won = {(one.label, facts.id): count for one in analysis.types for facts, count, _ in one.kernels}
+    won = {(one.label, champion.facts.id): champion.wins for one in analysis.types for champion in one.kernels}
     rows = []
     for facts in store.kernels():
         row = asdict(facts)

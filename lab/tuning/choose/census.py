@@ -1,4 +1,4 @@
-"""A kernel's main loop by kind of instruction, as the Tensile paper counts it."""
+"""Counts of a kernel's main loop by kind of instruction, as in the Tensile paper."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "global_memory": frozenset({C.LD_GLOBAL, C.ST_GLOBAL, C.CP_ASYNC, C.BULK_COPY, C.ATOMIC, C.LD_LOCAL, C.ST_LOCAL}),
     "shared_memory": frozenset({C.LD_SHARED, C.ST_SHARED}),
 }
-"""What is in none of them is vector work: NVIDIA's SMs issue integers, moves and comparisons in the fma's slots. AMD's
-scalar instructions, which control the paper's loops, have their counterpart in branches and barriers."""
+"""All other classes are vector work: NVIDIA's SMs issue integers, moves and comparisons in the slots of the fma. The
+scalar instructions that control the paper's loops on AMD correspond to branches and barriers here."""
 
 
 def census(mix: KernelMix) -> Census | None:
-    """Count; None of a kernel without a loop that multiplies."""
+    """Count the instructions of the hot loop's text; None for a kernel whose hot loop has no fma."""
     hot = mix.hot_loop
     if hot is None or not hot.counts.fma:
         return None

@@ -1,4 +1,4 @@
-"""What step 7 need not run: a kernel that is slow at all measured sizes around is not run at the sizes between them."""
+"""What step 7 need not run: kernels that are slow at all measured sizes around a size, or are predicted to be slow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from lab.base.sizes import Size
 from lab.tuning.file.sizes import Sizes
 
 Ms = Mapping[str, Mapping[Size, float]]
-"""Times by kernel and size."""
+"""Times in ms by kernel and size."""
 
 
 def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...]:
-    """The sizes that see all kernels; those of more than `most_gflop` 10^9 operations only if there is no other.
+    """Choose the sizes at which all kernels run.
 
-    Of ranges those whose every coordinate is an every-th value along its dimension, or the last; of exact sizes, which
-    lie anywhere, as many as one in `every`, each as far as can be from those before it in the logarithms of m, n, k.
+    Among sizes of ranges, those whose m, n and k are each an every-th value of their dimension, or its last. Among
+    exact sizes, which may lie anywhere, one in `every`, each as far as possible from those chosen before it in the
+    logarithms of m, n and k.
+
+    Args:
+        sizes: All sizes of step 7.
+        every: Stride along each dimension, at least 1.
+        most_gflop: Sizes of more than this many 10^9 operations are left out unless no other is left; 0 sets no limit.
     """
     axes = [sorted({size[axis] for size in sizes.ranges}) for axis in range(3)]
     picked = [{*values[::every], *values[-1:]} for values in axes]
@@ -31,7 +37,7 @@ def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...
 
 
 def _spread(sizes: Sequence[Size], count: int) -> list[Size]:
-    """Farthest points: the largest size first."""
+    """Choose sizes far from each other, the largest first (farthest-point sampling)."""
     if not sizes:
         return []
     places = _logarithms(sizes)
@@ -44,14 +50,14 @@ def _spread(sizes: Sequence[Size], count: int) -> list[Size]:
 
 
 def survivors(size: Size, known: Ms, at: Sequence[Size], *, nearest: int, keep: float) -> frozenset[str]:
-    """The kernels that are worth running at a size.
+    """Return the kernels that are worth running at a size: those that are good at a coarse size around.
 
     Args:
         size: The size.
         known: Times at coarse sizes.
         at: The coarse sizes.
-        nearest: How many of them count: those nearest in the logarithms of m, n, k.
-        keep: A kernel is worth it that is no more than this share slower than the fastest at one of them.
+        nearest: How many coarse sizes count: those nearest in the logarithms of m, n and k that have a time.
+        keep: A kernel is good that is at most this share slower than the fastest at the coarse size.
     """
     distance = ((_logarithms(at) - _logarithms([size])[0]) ** 2).sum(axis=1)
     order = np.argsort(distance, kind="stable")
@@ -70,7 +76,7 @@ def survivors(size: Size, known: Ms, at: Sequence[Size], *, nearest: int, keep: 
 
 
 def promising(predicted: Mapping[str, float], times: float) -> frozenset[str]:
-    """Names whose prediction is at most `times` the least; with 0 all of them."""
+    """Return the names whose prediction, in ms, is at most `times` the least; with 0 all names."""
     if not times or not predicted:
         return frozenset(predicted)
     limit = times * min(predicted.values())
@@ -78,7 +84,13 @@ def promising(predicted: Mapping[str, float], times: float) -> frozenset[str]:
 
 
 def between(sizes: Iterable[Size], count: int, seed: int) -> tuple[Size, ...]:
-    """Random sizes within the box of some sizes, spread evenly over the logarithms, that are none of them."""
+    """Draw random sizes within the box around some sizes, evenly over the logarithms.
+
+    Args:
+        sizes: At least one size; none of them is drawn.
+        count: How many to draw; a small box may give fewer.
+        seed: Seed of the draw.
+    """
     known = set(sizes)
     low, high = (np.array([f(size[axis] for size in known) for axis in range(3)], dtype=float) for f in (min, max))
     rng = np.random.default_rng(seed)
@@ -94,10 +106,5 @@ def between(sizes: Iterable[Size], count: int, seed: int) -> tuple[Size, ...]:
 
 
 def _logarithms(sizes: Sequence[Size]) -> NDArray[np.float64]:
+    """Binary logarithms: sizes x 3 (m, n, k)."""
     return np.log2(np.array(sizes, dtype=np.float64).reshape(-1, 3))
-
-
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of no values."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else None

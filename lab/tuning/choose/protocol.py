@@ -1,6 +1,6 @@
 """Steps 1 to 6 of the protocol: from a group's parameters to the kernels that step 7 times at all sizes.
 
-Nothing here runs: whoever calls passes a function that times kernels at sizes.
+Nothing runs here: the caller passes a function that times kernels at sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.tuning.file import names
 from lab.tuning.file.load import Benchmark, Group, Option
 
 Times = Mapping[str, Mapping[Size, Timed]]
-"""By the kernel's name and the size."""
+"""Times by the kernel's name and the size."""
 
 TITLES = (
     "InitialSolutionParameters",
@@ -30,7 +30,7 @@ TITLES = (
     "BenchmarkJoinParameters",
     "BenchmarkFinalParameters",
 )
-"""Of the steps, as Tensile calls them."""
+"""Tensile's names of the steps, 1 to 7."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Candidate:
     Attributes:
         group: Its group.
         name: Its abbreviation.
-        parameters: All of the template's.
-        given: What the steps have determined so far, from which further steps go on.
+        parameters: Every parameter of the template.
+        given: The values that the steps have determined so far; further steps add to them.
     """
 
     group: Group
@@ -51,12 +51,12 @@ class Candidate:
 
 
 Timer = Callable[[Sequence[Candidate], Sequence[Size]], Times]
-"""Times every kernel at every size; what fails or is left out has no time."""
+"""Times every kernel at every size. A kernel that fails has a `Timed` that says why; one that is left out has none."""
 
 
 @dataclass
 class _Walk:
-    """One group on its way through the steps."""
+    """One group, and the steps that it has gone through."""
 
     group: Group
     bench: Timer
@@ -70,21 +70,21 @@ class _Walk:
         sizes: Sequence[Size] = (),
         excluded: Mapping[str, int] | None = None,
     ) -> None:
-        """Write a step down."""
+        """Record a step."""
         title = TITLES[number - 1]
         step = ProtocolStep(self.group.name, number, title, text, tuple(sizes), tuple(rows), dict(excluded or {}))
         self.steps.append(step)
 
 
 def select(group: Group, bench: Timer) -> tuple[tuple[Candidate, ...], tuple[ProtocolStep, ...]]:
-    """Walk a group's steps 1 to 6.
+    """Go through a group's steps 1 to 6.
 
     Args:
         group: The group.
-        bench: Times kernels.
+        bench: Times kernels at sizes.
 
     Returns:
-        The kernels for step 7, each once, and what every step did.
+        The kernels for step 7, each once, and a record of each step.
 
     Raises:
         UserError: no kernel is left.
@@ -101,7 +101,7 @@ def select(group: Group, bench: Timer) -> tuple[tuple[Candidate, ...], tuple[Pro
 
 
 def candidate(group: Group, given: names.Given) -> Candidate | str:
-    """The kernel that parameters describe; or why there is none."""
+    """Return the kernel that parameters describe, or the constraint or requirement that they break."""
     parameters = names.completed(group.template, given)
     if isinstance(parameters, str):
         return parameters
@@ -118,7 +118,7 @@ def candidate(group: Group, given: names.Given) -> Candidate | str:
 
 
 def score(times: Mapping[Size, Timed], sizes: Sequence[Size]) -> float | None:
-    """Geometric mean of a kernel's times over the sizes, ms; None where one is missing."""
+    """Return the geometric mean of a kernel's times over sizes, ms; None where a time is missing."""
     found = [times[size].ms if size in times else None for size in sizes]
     if not found or any(ms is None for ms in found):
         return None
@@ -126,7 +126,7 @@ def score(times: Mapping[Size, Timed], sizes: Sequence[Size]) -> float | None:
 
 
 def _common(walk: _Walk, given: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Step 2: one combination for all."""
+    """Step 2: find one combination for all kernels."""
     step = walk.group.common
     if step is None:
         walk.note(2, "Empty.")
@@ -135,7 +135,11 @@ def _common(walk: _Walk, given: dict[str, Scalar]) -> dict[str, Scalar]:
     rows = _timed(walk, made, step.sizes.all)
     best = _best(rows)
     walk.note(
-        2, "Every combination is timed; the fastest is determined.", _marked(rows, best), step.sizes.all, excluded
+        2,
+        "Every combination is timed; the fastest is kept for all kernels.",
+        _marked(rows, best),
+        step.sizes.all,
+        excluded,
     )
     winner = next((one for one, _, row in rows if (row.name, row.competes) in best), None)
     if winner is None:
@@ -144,7 +148,7 @@ def _common(walk: _Walk, given: dict[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _fork(walk: _Walk, given: dict[str, Scalar]) -> list[Candidate]:
-    """Step 3: every combination lives on."""
+    """Step 3: keep every combination."""
     made, excluded = _made(walk.group, [(given, option, "") for option in walk.group.fork])
     if not made:
         raise _nothing_left(walk, 3, excluded)
@@ -155,14 +159,14 @@ def _fork(walk: _Walk, given: dict[str, Scalar]) -> list[Candidate]:
 
 
 def _each(walk: _Walk, number: int, step: Benchmark | None, forks: list[Candidate]) -> list[Candidate]:
-    """Step 4 or 6: the fastest combination of each kernel."""
+    """Step 4 or 6: keep the fastest combination for each kernel."""
     if step is None:
         walk.note(number, "Empty.")
         return forks
     made, excluded = _made(walk.group, [(fork.given, option, fork.name) for fork in forks for option in step.options])
     rows = _timed(walk, made, step.sizes.all)
     best = _best(rows)
-    text = f"The fastest combination of each of {len(forks)} kernels is kept."
+    text = f"The fastest combination for each of {len(forks)} kernels is kept."
     walk.note(number, text, _marked(rows, best), step.sizes.all, excluded)
     kept = [one for one, _, row in rows if (row.name, row.competes) in best]
     if not kept:
@@ -171,7 +175,7 @@ def _each(walk: _Walk, number: int, step: Benchmark | None, forks: list[Candidat
 
 
 def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
-    """Step 5: of the kernels equal in the joined parameters only the fastest is kept."""
+    """Step 5: keep the fastest of the kernels that agree in the joined parameters."""
     step = walk.group.join
     if step is None:
         walk.note(5, "Empty.")
@@ -183,7 +187,7 @@ def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
         made.append((one, Option({}, values), " ".join(values.values())))
     rows = _timed(walk, made, step.sizes.all)
     best = _best(rows)
-    text = f"Of the kernels equal in {', '.join(step.by)} the fastest is kept: {len(best)} of {len(forks)}."
+    text = f"Of the kernels that agree in {', '.join(step.by)}, the fastest is kept: {len(best)} of {len(forks)}."
     walk.note(5, text, _marked(rows, best), step.sizes.all)
     kept = [one for one, _, row in rows if (row.name, row.competes) in best]
     if not kept:
@@ -195,7 +199,7 @@ _Made = tuple[Candidate, Option, str]
 
 
 def _made(group: Group, wanted: Iterable[tuple[names.Given, Option, str]]) -> tuple[list[_Made], dict[str, int]]:
-    """The kernels of some combinations, each once, and why the others are none."""
+    """Return the kernels of some combinations, each once, and how many combinations each broken rule excluded."""
     found: dict[tuple[str, str], _Made] = {}
     excluded: Counter[str] = Counter()
     for given, option, competes in wanted:
@@ -208,7 +212,7 @@ def _made(group: Group, wanted: Iterable[tuple[names.Given, Option, str]]) -> tu
 
 
 def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tuple[Candidate, Option, StepRow]]:
-    """Rows with their times; no row wins yet."""
+    """Time kernels and return their rows; no row wins yet."""
     times = walk.bench([one for one, _, _ in made], sizes)
     rows = []
     for one, option, competes in made:
@@ -221,7 +225,7 @@ def _timed(walk: _Walk, made: Sequence[_Made], sizes: Sequence[Size]) -> list[tu
 
 
 def _best(rows: Sequence[tuple[Candidate, Option, StepRow]]) -> set[tuple[str, str]]:
-    """The fastest of those that compete with each other: its name, and for what."""
+    """Return the fastest row of each competition, as its name and what it competes for."""
     best: dict[str, StepRow] = {}
     for _, _, row in rows:
         if row.ms is not None and (row.competes not in best or row.ms < (best[row.competes].ms or 0)):
@@ -237,7 +241,7 @@ def _marked(rows: Sequence[tuple[Candidate, Option, StepRow]], best: set[tuple[s
 
 
 def _values_in_words(given: names.Given) -> str:
-    return ", ".join(f"{name} {names.shown(name, value)}" for name, value in given.items())
+    return ", ".join(f"{name} {names.shown(value)}" for name, value in given.items())
 
 
 def _nothing_left(walk: _Walk, number: int, excluded: Mapping[str, int]) -> UserError:
@@ -249,5 +253,5 @@ def _nothing_left(walk: _Walk, number: int, excluded: Mapping[str, int]) -> User
         f"no kernel of the group {walk.group.name!r} is left after step {number}, {TITLES[number - 1]}",
         at=at,
         found=blame or "no combination",
-        accepted="at least one combination that every constraint and requirement allows, and that runs",
+        accepted="at least one combination that satisfies every constraint and requirement, and that runs",
     )

@@ -1,4 +1,4 @@
-"""From a tuning file to a checked `Tuning`: every name, value and size in it is known to be good."""
+"""Read a tuning file into a checked `Tuning`, in which every name, value and size is known to be valid."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Option:
     """One combination of some parameters.
 
     Attributes:
-        given: What it sets.
-        values: The same as the file names it, for tables.
+        given: Values by the template's names.
+        values: The same in the file's names and words, for tables.
     """
 
     given: names.Given
@@ -44,11 +44,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Step 2, 4 or 6.
+    """Step 2, 4 or 6: combinations to time.
 
     Attributes:
-        options: Every combination of its parameters.
-        sizes: What it is timed at.
+        options: Every combination of the step's parameters.
+        sizes: Sizes at which they are timed.
     """
 
     options: tuple[Option, ...]
@@ -57,11 +57,11 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Join:
-    """Step 5.
+    """Step 5: keep the fastest of the kernels that agree in some values.
 
     Attributes:
         by: Names of parameters or derived values.
-        sizes: What decides.
+        sizes: Sizes that decide.
     """
 
     by: tuple[str, ...]
@@ -76,7 +76,7 @@ class Group:
         name: Its name.
         template: The template of all of its kernels.
         type: The problem type.
-        constraints: Expressions with where they stand.
+        constraints: Expressions, each with its place in the file.
         initial: Step 1.
         common: Step 2, or None.
         fork: Step 3: every combination; one empty option where the step is empty.
@@ -84,7 +84,7 @@ class Group:
         join: Step 5, or None.
         join_benchmark: Step 6, or None.
         final: Step 7.
-        single: The kernel that size-tuned ones are held against, or None.
+        single: The kernel that size-tuned ones are compared with, or None.
     """
 
     name: str
@@ -109,16 +109,16 @@ class Tuning:
         name: The file's stem.
         file: The file.
         text: Its text.
-        question: What it asks.
+        question: The question that it asks.
         groups: In file order.
         arch: Architecture, `native` unresolved.
         toolchain: Name, `auto` unresolved.
         gpu: The GPU to predict for, or None.
         baselines: Names.
-        seed: Of the inputs and the held-out sizes.
+        seed: Seed of the inputs and of the random sizes.
         halving: What step 7 may leave out; None for nothing.
         timing: How points are timed.
-        library: What is written; None for nothing.
+        library: The library to write, or None.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Tuning:
 
     @property
     def types(self) -> tuple[ProblemType, ...]:
-        """Problem types, each once."""
+        """Problem types in file order, each once."""
         return tuple(dict.fromkeys(group.type for group in self.groups))
 
 
@@ -145,23 +145,31 @@ def load(file: Path) -> Tuning:
     """Read and check a tuning file.
 
     Raises:
-        UserError: anything that is wrong with it or with a template it names, with file and line.
+        UserError: something is wrong with it or with a template that it names; the error has file and line.
     """
     return from_text(yamlfile.read_text(file), file)
 
 
 def from_text(text: str, file: Path) -> Tuning:
-    """Check a tuning file that was read already; `file` names it and anchors relative paths."""
+    """Check the text of a tuning file.
+
+    Args:
+        text: Its text.
+        file: Its name, for messages; relative paths in the text start from its folder.
+
+    Raises:
+        UserError: see `load`.
+    """
     document = yamlfile.parse(text, file)
     raw = yamlfile.validate(TuningFile, document)
     groups = tuple(_group(i, raw, document) for i in range(len(raw.groups)))
     seen: set[tuple[str, ProblemType]] = set()
     for i, group in enumerate(groups):
         if (group.name, group.type) in seen:
-            accepted = "a name of its own for each problem type"
+            accepted = "a different name for each group of a problem type"
             at = document.at("groups", i, "name")
             raise UserError(
-                "two groups have one name", at=at, key=f"groups[{i}].name", found=group.name, accepted=accepted
+                "two groups have the same name", at=at, key=f"groups[{i}].name", found=group.name, accepted=accepted
             )
         seen.add((group.name, group.type))
     return Tuning(
@@ -182,20 +190,20 @@ def from_text(text: str, file: Path) -> Tuning:
 
 
 def problem_type(model: ProblemModel, document: Document, place: Key) -> ProblemType:
-    """What Tensile's index assignments mean for a product of two matrices.
+    """Translate Tensile's index assignments to the layout of a matrix product.
 
     C's indices are 0 (rows) and 1 (columns), 2 is summed over; the first index of a matrix is the contiguous one.
 
     Raises:
-        UserError: a batch, or no product of two matrices.
+        UserError: the indices are those of a batch, or of no product of two matrices.
     """
     if model.NumIndicesC != 2 or len(model.IndexAssignmentsA) > 2 or len(model.IndexAssignmentsB) > 2:  # noqa: PLR2004
         raise UserError(
-            "only products of two matrices are tuned, without batch indices",
+            "only products of two matrices without batch indices can be tuned",
             at=document.at(*place, "NumIndicesC"),
             key=yamlfile.dotted((*place, "NumIndicesC")),
             found=f"NumIndicesC {model.NumIndicesC}, A {model.IndexAssignmentsA}, B {model.IndexAssignmentsB}",
-            accepted="NumIndicesC: 2, with two indices each of A and B",
+            accepted="NumIndicesC: 2, and two indices for each of A and B",
         )
     letters = ""
     for side, given, layouts in (
@@ -207,7 +215,13 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
         if letter is None:
             accepted = " or ".join(f"{list(indices)} ({letter})" for indices, letter in layouts.items())
             at = document.at(*place, key)
-            raise UserError("not a matrix of the product", at=at, key=key, found=given, accepted=accepted)
+            raise UserError(
+                f"these are not the indices of {side} in a matrix product",
+                at=at,
+                key=key,
+                found=given,
+                accepted=accepted,
+            )
         letters += letter
     return ProblemType("float32", letters)
 
@@ -224,14 +238,18 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
     kind = problem_type(model.problem or raw.problem, document, where)
     refused = front_matter.unsupported(template, kind.problem((1, 1, 1)))
     if template.declares.operator != "gemm" or refused:
-        accepted = f"a template for {kind.dtype}, layout {kind.layout}, of the operator gemm"
+        accepted = f"a template of the operator gemm that supports {kind.dtype} and layout {kind.layout}"
         at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
-        raise UserError("the template does not compute this", at=at, key=key, found=model.template, accepted=accepted)
+        raise UserError(
+            "the template does not compute this problem", at=at, key=key, found=model.template, accepted=accepted
+        )
     reader = _Reader(model, template, kind, document, place)
     final = read(model.BenchmarkFinalParameters, kind.layout, document, (*place, "BenchmarkFinalParameters"))
     if not final.all:
         at = document.at(*place, "BenchmarkFinalParameters")
-        raise UserError("no size of this layout is left", at=at, key=f"groups[{i}].BenchmarkFinalParameters")
+        accepted = f"at least one size of layout {kind.layout}"
+        key = f"groups[{i}].BenchmarkFinalParameters"
+        raise UserError("step 7 has no sizes", at=at, key=key, found="none of this layout", accepted=accepted)
     return Group(
         name=model.name,
         template=template,
@@ -250,7 +268,7 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
 
 @dataclass(frozen=True)
 class _Reader:
-    """One group of the file while it is read."""
+    """Reads one group of the file."""
 
     model: GroupModel
     template: Template
@@ -259,7 +277,7 @@ class _Reader:
     place: tuple[str, int]
 
     def fixed(self, step: str, given: Mapping[str, object]) -> dict[str, Scalar]:
-        """Values that hold: one each."""
+        """Read a mapping with one value for each parameter."""
         found: dict[str, Scalar] = {}
         for name, value in given.items():
             path = (*self.place, step, name)
@@ -268,7 +286,7 @@ class _Reader:
         return found
 
     def options(self, step: Key, given: Mapping[str, object]) -> tuple[Option, ...]:
-        """Every combination of lists of values, the last varying fastest."""
+        """Read a mapping with a list of values for each parameter: every combination, the last varying fastest."""
         axes = [list(self._axis((*self.place, *step, name), name, values)) for name, values in given.items()]
         count = 1
         for axis in axes:
@@ -283,26 +301,26 @@ class _Reader:
             merged: dict[str, Scalar] = {}
             shown: dict[str, str] = {}
             for sets, name, value in combination:
-                merged, shown = names.merged(merged, sets), {**shown, name: names.shown(name, value)}
+                merged, shown = names.merged(merged, sets), {**shown, name: names.shown(value)}
             made.append(Option(merged, shown))
         return tuple(made)
 
     def _axis(self, path: Key, name: str, values: object) -> Iterator[tuple[dict[str, Scalar], str, object]]:
         at, key = self.document.at(*path), yamlfile.dotted(path)
         if not isinstance(values, list) or not values:
-            accepted = "a list of values, be it of one"
-            raise UserError("not a list", at=at, key=key, found=values, accepted=accepted)
+            accepted = "a list of one or more values"
+            raise UserError("this is not a list of values", at=at, key=key, found=values, accepted=accepted)
         for value in values:
             yield names.assigned(self.template, name, value, at, key), name, value
 
     def benchmark(self, step: str, model: BenchmarkModel | None) -> Benchmark | None:
-        """Step 2, 4 or 6."""
+        """Read step 2, 4 or 6; None where the file has none."""
         if model is None:
             return None
         return Benchmark(self.options((step, "parameters"), model.parameters), self._sizes(step, model.sizes is None))
 
     def join(self) -> Join | None:
-        """Step 5."""
+        """Read step 5; None where the file has none."""
         model = self.model.JoinParameters
         if model is None:
             return None
@@ -314,22 +332,28 @@ class _Reader:
                 path = (*self.place, "JoinParameters", "parameters", i)
                 accepted = sorted(key for key, value in known.items() if isinstance(value, bool | int | float | str))
                 at = self.document.at(*path)
-                raise UserError("nothing of that name", at=at, key=yamlfile.dotted(path), found=name, accepted=accepted)
+                raise UserError(
+                    "no parameter or derived value has this name",
+                    at=at,
+                    key=yamlfile.dotted(path),
+                    found=name,
+                    accepted=accepted,
+                )
         return Join(tuple(model.parameters), self._sizes("JoinParameters", model.sizes is None))
 
     def _sizes(self, step: str, default: bool) -> Sizes:
-        """A step's own sizes, or the group's."""
+        """Read a step's own sizes, or the group's."""
         path = (*self.place, "benchmark") if default else (*self.place, step, "sizes")
         models = self.model.benchmark if default else getattr(self.model, step).sizes
         found = read(models, self.type.layout, self.document, path)
         if not found.all:
             at, key = self.document.at(*self.place, step), yamlfile.dotted((*self.place, step))
-            accepted = "`sizes` of its own, or `benchmark` of the group, with a size of this layout"
-            raise UserError("the step has nothing to be timed at", at=at, key=key, accepted=accepted)
+            accepted = "`sizes` in the step or `benchmark` in the group, with at least one size of this layout"
+            raise UserError("the step has no sizes to time at", at=at, key=key, accepted=accepted)
         return found
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
-        """The group's constraints, checked for names."""
+        """Read the group's constraints, and check the names in them."""
         known = front_matter.compile_time_names(
             self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
         )
@@ -340,7 +364,7 @@ class _Reader:
             for name in sorted(names_in(text, at=at, key=yamlfile.dotted(path)) - known.keys()):
                 accepted = sorted(known)
                 raise UserError(
-                    f"unknown name {name!r} in a constraint",
+                    f"a constraint uses the unknown name {name!r}",
                     at=at,
                     key=yamlfile.dotted(path),
                     found=text,

@@ -1,7 +1,7 @@
 """Tensile's names for a template's parameters: ``ThreadTile: [8, 4]`` is thread_tile_0: 8 and thread_tile_1: 4.
 
-A parameter is named as the template spells it or in Tensile's way, each word with a capital. Two names stand for
-several parameters, and one, DepthU, for one that another decides with it.
+A parameter may be named as the template spells it or in Tensile's way, with a capital in each word. WorkGroup and
+ThreadTile stand for several parameters each. DepthU stands for LoopUnroll times LocalSplitU.
 """
 
 from __future__ import annotations
@@ -21,20 +21,27 @@ _PARTS = {
 _DEPTH, _UNROLL, _SPLIT = "depth_u", "loop_unroll", "local_split_u"
 
 Given = Mapping[str, Scalar]
-"""Parameters by the template's names, and perhaps depth_u in place of loop_unroll."""
+"""Parameters by the template's names; depth_u may be given in place of loop_unroll."""
 
 
 def snake(name: str) -> str:
-    """``GlobalSplitU`` as ``global_split_u``; a name that is in the template's form stays as it is."""
+    """Return ``global_split_u`` for ``GlobalSplitU``; a name that is in the template's form stays as it is."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9_]+", name)
     return "_".join(word.lower() for word in words) if name[:1].isupper() else name
 
 
 def assigned(template: Template, name: str, value: object, at: Location, key: str) -> dict[str, Scalar]:
-    """What one value of one name sets.
+    """Return the parameters that one value of one name sets.
+
+    Args:
+        template: The template.
+        name: A parameter in either spelling, or a name for several.
+        value: Its value; for several parameters a list.
+        at: Place in the file, for errors.
+        key: Dotted path in the file, for errors.
 
     Raises:
-        UserError: the template has no such parameter, or refuses the value.
+        UserError: the template has no such parameter, or does not accept the value.
     """
     plain, declared = snake(name), template.declares.parameters
     parts = _PARTS.get(plain, ())
@@ -42,12 +49,12 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
         numbers = value if isinstance(value, list) else [value]
         if len(numbers) not in {len(parts), 2}:
             accepted = f"a list of {len(parts)} integers"
-            raise UserError(f"wrong value for {name}", at=at, key=key, found=value, accepted=accepted)
+            raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
         pairs = dict(zip(parts, [*numbers, 1], strict=False))
     elif plain == _DEPTH and _UNROLL in declared:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            accepted = "an integer; LoopUnroll becomes DepthU / LocalSplitU"
-            raise UserError(f"wrong value for {name}", at=at, key=key, found=value, accepted=accepted)
+            accepted = "an integer of at least 1; LoopUnroll becomes DepthU / LocalSplitU"
+            raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
         return {_DEPTH: value}
     elif plain in declared:
         pairs = {plain: value}
@@ -64,12 +71,14 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
     for part, one in pairs.items():
         if accepted_here := declared[part].refuses(one):
             what = declared[part].help
-            raise UserError(f"wrong value for {part} ({what})", at=at, key=key, found=one, accepted=accepted_here)
+            raise UserError(
+                f"{part} ({what}) does not accept this value", at=at, key=key, found=one, accepted=accepted_here
+            )
     return pairs
 
 
 def merged(given: Given, more: Given) -> dict[str, Scalar]:
-    """Parameters with others put over them; of depth_u and loop_unroll the later one holds."""
+    """Return the parameters updated by `more`; of depth_u and loop_unroll the newer one counts."""
     kept = {**given, **more}
     if _DEPTH in more:
         kept.pop(_UNROLL, None)
@@ -79,7 +88,7 @@ def merged(given: Given, more: Given) -> dict[str, Scalar]:
 
 
 def completed(template: Template, given: Given) -> dict[str, Scalar] | str:
-    """Every parameter of the template; or why the given ones are none."""
+    """Return every parameter of the template, or the rule that the given ones break."""
     whole = front_matter.complete(template, given)
     depth = given.get(_DEPTH)
     if depth is not None:
@@ -90,30 +99,29 @@ def completed(template: Template, given: Given) -> dict[str, Scalar] | str:
     return whole
 
 
-def shown(name: str, value: object) -> str:
-    """A value as a table shows it: [8, 4] as 8x4."""
-    del name
+def shown(value: object) -> str:
+    """Return a value as a table shows it: 8x4 for [8, 4]."""
     if isinstance(value, list):
         return "x".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def joined(name: str, names: Mapping[str, object]) -> str | None:
-    """The value of a parameter or derived name, parts put together: MacroTile is 128x64. None where there is none."""
+    """Return the value of a parameter or derived name, parts joined: 128x64 for MacroTile; None for unknown names."""
     plain = snake(name)
     parts = _PARTS.get(plain) or tuple(part for part in (f"{plain}_0", f"{plain}_1") if part in names)
     if parts and all(part in names for part in parts):
         return "x".join(str(names[part]) for part in parts)
-    return shown(name, names[plain]) if plain in names else None
+    return shown(names[plain]) if plain in names else None
 
 
 def short(template: Template, parameters: Mapping[str, Scalar], layout: Mapping[str, Scalar]) -> str:
-    """The kernel's abbreviation: the template's own, else what differs from its defaults, by initials."""
+    """Return the kernel's abbreviation: the template's own, else initials and values of what is not the default."""
     if own := front_matter.abbreviation(template, parameters, layout):
         return own
     declared = template.declares.parameters
     parts = [
-        "".join(word[0] for word in name.split("_")).upper() + shown(name, value)
+        "".join(word[0] for word in name.split("_")).upper() + shown(value)
         for name, value in parameters.items()
         if value != declared[name].default
     ]

@@ -10,7 +10,7 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 SizeRange = int | list[int]
 """A size, or a range of sizes; `lab.tuning.file.sizes.along` reads it."""
 
-Choices = Annotated[Any, Field(description="A list of values to try; of WorkGroup and ThreadTile a list of lists")]
+Choices = Annotated[Any, Field(description="List of values to try; for WorkGroup and ThreadTile a list of lists")]
 Three = Annotated[list[SizeRange], Field(min_length=3, max_length=3)]
 
 
@@ -19,7 +19,7 @@ class _Strict(BaseModel):
 
 
 class ProblemModel(_Strict):
-    """The problem type, as Tensile names it: which indices of A and B are C's and which are summed over."""
+    """The problem type in Tensile's terms: which indices of A and B belong to C, and which are summed over."""
 
     Precision: Literal["S"] = Field("S", description="S: float32")
     IndexAssignmentsA: list[int] = Field(
@@ -28,137 +28,158 @@ class ProblemModel(_Strict):
     IndexAssignmentsB: list[int] = Field(
         default_factory=lambda: [2, 1], description="[2, 1]: B is k x n; [1, 2]: n x k"
     )
-    NumIndicesC: int = Field(2, description="2; further indices of C would be batches, which are not tuned here")
+    NumIndicesC: int = Field(2, description="2: more indices of C would be batches, which are not tuned")
 
 
 class SizesModel(_Strict):
-    """Sizes m, n, k: one of the three keys."""
+    """Sizes m, n, k, given by one of three keys."""
 
-    exact: Three | None = Field(None, description="[m, n, k]: the library picks this size's fastest kernel")
+    exact: Three | None = Field(None, description="[m, n, k]: one size, for which the library picks its fastest kernel")
     range: Three | None = Field(
-        None, description="Each of m, n, k a number, [start, stride, stop] or [start, stride, increment, stop]"
+        None, description="[m, n, k], each a number, [start, stride, stop] or [start, stride, increment, stop]"
     )
     csv: NonEmpty | None = Field(
-        None, description="A file beside this one with the columns m, n, k, a_t, b_t; exact sizes"
+        None, description="File of exact sizes, relative to this one, with the columns m, n, k, a_t, b_t"
     )
 
 
 class BenchmarkModel(_Strict):
     """A step that times every combination of some parameters and keeps the fastest."""
 
-    parameters: dict[str, Choices] = Field(min_length=1, description="Parameter to the values to try")
-    sizes: list[SizesModel] | None = Field(None, description="What it is timed at; the group's `benchmark` by default")
+    parameters: dict[str, Choices] = Field(min_length=1, description="Values to try, by parameter")
+    sizes: list[SizesModel] | None = Field(None, description="Sizes to time at; the group's `benchmark` by default")
 
 
 class JoinModel(_Strict):
-    """The step that leaves one kernel of those that are equal in some parameters."""
+    """A step that keeps the fastest of the kernels that agree in some parameters."""
 
-    parameters: list[NonEmpty] = Field(min_length=1, description="Parameters, or derived names such as MacroTile")
-    sizes: list[SizesModel] | None = Field(None, description="What decides; the group's `benchmark` by default")
+    parameters: list[NonEmpty] = Field(min_length=1, description="Parameters or derived names, such as MacroTile")
+    sizes: list[SizesModel] | None = Field(None, description="Sizes that decide; the group's `benchmark` by default")
 
 
 class GroupModel(_Strict):
-    """Kernels, the steps that choose among them, and the sizes that the chosen ones are timed at."""
+    """Kernels, the steps that choose among them, and the sizes at which the chosen ones are timed."""
 
-    name: NonEmpty = Field(description="Name in the report")
-    template: NonEmpty = Field(description="Path of a template: gemm/tensile.cu.j2")
-    problem: ProblemModel | None = Field(None, description="In place of the file's")
+    name: NonEmpty = Field(description="The group's name in the report")
+    template: NonEmpty = Field(description="Path of the template: gemm/tensile.cu.j2")
+    problem: ProblemModel | None = Field(None, description="Problem type of this group; the file's by default")
     constraints: list[str] = Field(
         default_factory=list,
-        description="Jinja expressions over parameters and derived names; kernels where one is false are left out",
+        description="Jinja expressions over parameters and derived names; kernels that make one false are left out",
     )
-    benchmark: list[SizesModel] = Field(default_factory=list, description="Sizes of steps 2, 4, 5 and 6")
+    benchmark: list[SizesModel] = Field(
+        default_factory=list, description="Sizes at which steps 2, 4, 5 and 6 time kernels"
+    )
     InitialSolutionParameters: dict[str, Any] = Field(
         default_factory=dict, description="Step 1: values in place of the template's defaults"
     )
-    BenchmarkCommonParameters: BenchmarkModel | None = Field(None, description="Step 2: the fastest holds for all")
-    ForkParameters: dict[str, Choices] = Field(default_factory=dict, description="Step 3: every combination lives on")
-    BenchmarkForkParameters: BenchmarkModel | None = Field(None, description="Step 4: the fastest of each fork")
-    JoinParameters: JoinModel | None = Field(None, description="Step 5: the fastest of each value")
-    BenchmarkJoinParameters: BenchmarkModel | None = Field(None, description="Step 6: the fastest of each that is left")
+    BenchmarkCommonParameters: BenchmarkModel | None = Field(
+        None, description="Step 2: the fastest combination holds for all kernels"
+    )
+    ForkParameters: dict[str, Choices] = Field(default_factory=dict, description="Step 3: every combination is kept")
+    BenchmarkForkParameters: BenchmarkModel | None = Field(
+        None, description="Step 4: the fastest combination for each fork is kept"
+    )
+    JoinParameters: JoinModel | None = Field(None, description="Step 5: the fastest kernel for each value is kept")
+    BenchmarkJoinParameters: BenchmarkModel | None = Field(
+        None, description="Step 6: the fastest combination for each remaining kernel is kept"
+    )
     BenchmarkFinalParameters: list[SizesModel] = Field(
-        min_length=1, description="Step 7: all kernels that are left at all of these sizes"
+        min_length=1, description="Step 7: sizes at which all remaining kernels are timed"
     )
     single_tuned: dict[str, Any] | None = Field(
-        None, description="One kernel that is timed at every final size, to hold the size-tuned ones against"
+        None, description="One kernel that is timed at every final size, to compare size-tuned kernels with"
     )
 
 
 class HalvingModel(_Strict):
-    """What step 7 leaves out. Without it every kernel is timed at every size."""
+    """What step 7 may leave out. Without it, every kernel is timed at every size."""
 
-    coarse: int = Field(4, ge=1, description="Every so manieth size, along each dimension, sees all kernels; 1: all do")
-    nearest: int = Field(
-        4, ge=1, description="At another size run the kernels that are good at so many coarse sizes around"
+    coarse: int = Field(
+        4,
+        ge=1,
+        description="All kernels run at every n-th size along each dimension, the coarse sizes; 1: at every size",
     )
-    keep: float = Field(0.3, ge=0, description="Good: no more than this share slower than the size's fastest")
+    nearest: int = Field(
+        4, ge=1, description="At any other size only kernels run that are good at one of this many nearest coarse sizes"
+    )
+    keep: float = Field(
+        0.3, ge=0, description="A kernel is good at a size where it is at most this share slower than the fastest"
+    )
     drop: float = Field(
-        0.15, ge=0, description="A kernel slower by more than this share in its first sample gets no further ones"
+        0.15,
+        ge=0,
+        description="A kernel whose first sample is more than this share slower than the fastest gets no more samples",
     )
     coarse_gflop: float = Field(
         0.0,
         ge=0,
-        description="A coarse size of more than so many 10^9 operations does not see all kernels either, but "
-        "those that are good at coarse sizes around; 0: no size is too large",
+        description="Sizes of more than this many 10^9 operations are not coarse while others are; 0: no limit",
     )
     below_prediction: float = Field(
-        0.0, ge=0, description="Kernels predicted to take so many times the best prediction are not run; 0 keeps all"
+        0.0,
+        ge=0,
+        description="Kernels predicted to take more than this many times the best prediction do not run; 0 runs all",
     )
 
 
 class TimingModel(_Strict):
     """How a point is timed on a GPU."""
 
-    samples: int = Field(5, ge=1, description="Samples of a kernel that is not dropped")
+    samples: int = Field(5, ge=1, description="Most samples of one kernel at one size")
     enough_ms: float = Field(
-        0.0, ge=0, description="Three samples do where they took so many ms together; 0 takes all, however long"
+        0.0, ge=0, description="Three samples are enough if together they took this many ms; 0 always takes all samples"
     )
     cache: Literal["auto", "cold", "warm"] = Field(
         "auto", description="State of the L2 cache; auto: cold unless very short"
     )
-    warmup_ms: float = Field(300.0, ge=0, description="Before the first sample")
-    verify: bool = Field(
-        default=True, description="Compare every kernel's result at every size with a float64 reference"
-    )
+    warmup_ms: float = Field(300.0, ge=0, description="Warm-up before the first sample, ms")
+    verify: bool = Field(default=True, description="Compare each kernel's result at each size with a float64 reference")
 
 
 class LibraryModel(_Strict):
-    """The library that is written."""
+    """The library to write."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
-        "gemm", description="A C identifier: names of files and functions begin with it"
+        "gemm", description="C identifier with which names of files and functions begin"
     )
     held_out: int = Field(
-        0, ge=0, description="Random sizes between those of the ranges, at which its loss is measured"
+        0,
+        ge=0,
+        description="Number of random sizes between those of the ranges, over which the library's loss is measured",
     )
     refine: int = Field(
         0,
         ge=0,
-        description="Random sizes between those of the ranges, for the library's thresholds: kernels are timed there "
-        "that are good at the sizes around",
+        description="Number of random sizes between those of the ranges, for the library's thresholds; only kernels "
+        "that are good at the sizes around are timed there",
     )
-    tolerance: float = Field(
-        0.0, ge=0, description="Sizes whose mean loss is no more than this share are not split further"
-    )
+    tolerance: float = Field(0.0, ge=0, description="Sizes whose mean loss is at most this share are not split further")
 
 
 class TuningFile(_Strict):
     """A tuning file: a problem type, groups of kernels with groups of sizes, and the seven steps."""
 
-    question: NonEmpty = Field(description="What the run asks; the report opens with it")
+    question: NonEmpty = Field(description="What the run asks; the title of the report")
     groups: list[GroupModel] = Field(min_length=1)
-    problem: ProblemModel = Field(default_factory=lambda: ProblemModel.model_validate({}), description="Of all groups")
+    problem: ProblemModel = Field(
+        default_factory=lambda: ProblemModel.model_validate({}), description="Problem type of all groups that name none"
+    )
     arch: Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$")] = Field(
-        "native", description="GPU architecture: sm_90; native is this machine's GPU"
+        "native", description="GPU architecture, such as sm_90; native: that of this machine's GPU"
     )
-    toolchain: NonEmpty = Field("auto", description="auto, nvrtc, nvcc; a version may follow: nvrtc==13.5")
-    gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
+    toolchain: NonEmpty = Field(
+        "auto", description="Compiler: auto, nvrtc or nvcc, with or without a version: nvrtc==13.5"
+    )
+    gpu: str | None = Field(
+        None, description="GPU to predict for, such as H200; the architecture's usual one by default"
+    )
     baselines: list[Literal["cublas"]] = Field(
-        default_factory=list, description="[cublas] is timed at every final size"
+        default_factory=list, description="[cublas]: time cuBLAS at every final size"
     )
-    seed: int = Field(0, ge=0, description="Of the inputs and of the held-out sizes")
-    halving: HalvingModel | None = Field(None, description="What step 7 may leave out")
+    seed: int = Field(0, ge=0, description="Seed of the inputs and of the random sizes")
+    halving: HalvingModel | None = Field(None, description="What step 7 may leave out; nothing by default")
     timing: TimingModel = Field(
-        default_factory=lambda: TimingModel.model_validate({}), description="How points are timed"
+        default_factory=lambda: TimingModel.model_validate({}), description="How kernels are timed on a GPU"
     )
-    library: LibraryModel | None = Field(None, description="Write a library of the winners")
+    library: LibraryModel | None = Field(None, description="The library of winners to write; none by default")

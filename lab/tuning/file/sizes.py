@@ -1,4 +1,4 @@
-"""Problem sizes as a tuning file names them: exact ones, ranges, and lists in CSV files."""
+"""Problem sizes of a tuning file: exact ones, ranges, and lists in CSV files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sizes:
 
     Attributes:
         ranges: Sizes that stand for those between them.
-        exact: Sizes that are meant for themselves.
+        exact: Sizes that stand for themselves alone.
     """
 
     ranges: tuple[Size, ...] = ()
@@ -36,24 +36,24 @@ class Sizes:
 
     @property
     def all(self) -> tuple[Size, ...]:
-        """Each once, ranges first."""
+        """All sizes, each once, those of ranges first."""
         return tuple(dict.fromkeys((*self.ranges, *self.exact)))
 
     @cached_property
     def set(self) -> frozenset[Size]:
-        """The same without an order."""
+        """All sizes, to look one up."""
         return frozenset(self.all)
 
 
 def along(dimension: SizeRange) -> tuple[int, ...]:
-    """The values of one index of a range.
+    """Return the values of one dimension of a range.
 
-    A number, alone or in a list, stands for itself; ``[start, stop, stride]`` is not a form: ``[start, stride, stop]``
-    has a fixed stride, and in ``[start, stride, increment, stop]`` the stride grows by the increment after each value.
-    So [16, 16, 16, 5632] is 16, 32, 64, 112, …, 5632: 27 values.
+    A number, alone or in a list, stands for itself. ``[start, stride, stop]`` has a fixed stride; in
+    ``[start, stride, increment, stop]`` the stride grows by the increment after each value. So [16, 16, 16, 5632] is
+    16, 32, 64, 112, …, 5632: 27 values.
 
     Raises:
-        UserError: it is none of these.
+        UserError: the dimension has another form, or no values.
     """
     numbers = [dimension] if isinstance(dimension, int) else list(dimension)
     if len(numbers) == 1:
@@ -62,10 +62,10 @@ def along(dimension: SizeRange) -> tuple[int, ...]:
         numbers.insert(2, 0)
     accepted = f"a size of 1 to {LARGEST}, [start, stride, stop] or [start, stride, increment, stop]"
     if len(numbers) != _RANGE:
-        raise UserError("not a range", found=dimension, accepted=accepted)
+        raise UserError("this is not a range of sizes", found=dimension, accepted=accepted)
     start, stride, increment, stop = numbers
     if not 1 <= start <= stop <= LARGEST or stride < 1 or increment < 0:
-        raise UserError("a range without values", found=dimension, accepted=accepted)
+        raise UserError("this range has no valid sizes", found=dimension, accepted=accepted)
     values: list[int] = []
     while start <= stop and len(values) <= _MOST_SIZES:
         values.append(start)
@@ -74,16 +74,16 @@ def along(dimension: SizeRange) -> tuple[int, ...]:
 
 
 def read(models: Sequence[SizesModel], layout: str, document: Document, place: Key) -> Sizes:
-    """Every size that a list of a tuning file names.
+    """Return every size that a list in a tuning file names.
 
     Args:
         models: The list.
-        layout: Of the problem type; of a CSV file's rows those with other transposes are left out.
-        document: The file, for errors.
-        place: Where the list stands.
+        layout: Layout of the problem type; rows of a CSV file with other transposes are skipped.
+        document: The tuning file, for errors.
+        place: Place of the list in it.
 
     Raises:
-        UserError: a size that is none, an unreadable file, too many sizes.
+        UserError: a size is invalid, a CSV file cannot be read, or there are too many sizes.
     """
     ranges: dict[Size, None] = {}
     exact: dict[Size, None] = {}
@@ -91,8 +91,8 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
         at, key = document.at(*place, i), yamlfile.dotted((*place, i))
         given = [form for form in ("exact", "range", "csv") if getattr(model, form) is not None]
         if len(given) != 1:
-            accepted = "one of exact: [m, n, k], range: [m, n, k] with ranges for numbers, csv: a file"
-            raise UserError("not a list of sizes", at=at, key=key, found=given, accepted=accepted)
+            accepted = "one key: `exact: [m, n, k]`, `range: [m, n, k]` with ranges for numbers, or `csv: FILE`"
+            raise UserError("sizes need exactly one key", at=at, key=key, found=given, accepted=accepted)
         try:
             if model.range is not None:
                 ranges.update(dict.fromkeys(_product(model.range)))
@@ -106,37 +106,42 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
                 error.message, at=error.at or at, key=error.key or key, found=error.found, accepted=error.accepted
             ) from error
         if len(ranges) + len(exact) > _MOST_SIZES:
-            raise UserError("too many sizes", at=at, key=key, accepted=f"at most {_MOST_SIZES}")
+            raise UserError("there are too many sizes", at=at, key=key, accepted=f"at most {_MOST_SIZES}")
     return Sizes(tuple(ranges), tuple(exact))
 
 
 def _product(dimensions: Sequence[SizeRange]) -> Iterator[Size]:
-    """Every size of a range, refused before it is made where it has too many."""
+    """Return every size of a range.
+
+    Raises:
+        UserError: the range has too many; none is made then.
+    """
     m, n, k = (along(dimension) for dimension in dimensions)
     if len(m) * len(n) * len(k) > _MOST_SIZES:
-        raise UserError("too many sizes", accepted=f"at most {_MOST_SIZES}")
+        raise UserError("there are too many sizes", accepted=f"at most {_MOST_SIZES}")
     return itertools.product(m, n, k)
 
 
 def from_csv(file: Path, layout: str) -> tuple[Size, ...]:
-    """The sizes of a CSV file with the columns m, n, k, a_t, b_t (1: transposed) that have this layout.
+    """Return the sizes of one layout from a CSV file with the columns m, n, k, a_t and b_t (1: transposed).
 
     Raises:
-        UserError: it is no such file.
+        UserError: a column is missing, or a row is not a size.
     """
     sizes: dict[Size, None] = {}
     rows = csv.DictReader(io.StringIO(yamlfile.read_text(file)))
     wanted = (*AXES, "a_t", "b_t")
     missing = [name for name in wanted if name not in (rows.fieldnames or ())]
     if missing:
-        raise UserError("a column is missing", at=Location(file, 1), found=rows.fieldnames, accepted=wanted)
+        raise UserError("the file lacks a column", at=Location(file, 1), found=rows.fieldnames, accepted=wanted)
     for row in rows:
         try:
             m, n, k, a_t, b_t = (int(row[name]) for name in wanted)
         except (TypeError, ValueError):
             m = n = k = a_t = b_t = 0
         if not all(1 <= size <= LARGEST for size in (m, n, k)) or not {a_t, b_t} <= {0, 1}:
-            raise UserError("not a size", at=Location(file, rows.line_num), found=row, accepted="m,n,k,0|1,0|1")
+            accepted = f"m, n, k of 1 to {LARGEST}; 0 or 1 for a_t and b_t"
+            raise UserError("this row is not a size", at=Location(file, rows.line_num), found=row, accepted=accepted)
         if layout == "nt"[a_t] + "nt"[b_t]:
             sizes[m, n, k] = None
     return tuple(sizes)

@@ -16,8 +16,8 @@ from lab.cli.main import app
 from lab.measured.timing import Kind, Samples
 from lab.report.tuning.data import analyse
 from lab.report.tuning.render import render
-from lab.store.tuning import TimingStage, TuningStore
-from lab.store.tuning_model import CUBLAS, Census, Cut, KernelFacts, ProtocolStep, StepRow, Timed
+from lab.store.tuning import FACTS, TuningStore
+from lab.store.tuning_model import CUBLAS, Census, Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 SIDES = (16, 64, 256, 1024)
 SIZES = [(m, n, 512) for m in SIDES for n in SIDES]
@@ -49,7 +49,7 @@ def facts(gpu):
         "not_measured": "" if gpu else "There is no GPU.",
         "baseline": "",
         "interrupted": False,
-        "timing": {"samples": 5, "cache": "auto", "verify": True},
+        "timing": {"samples": 5, "enough_ms": 0.0, "cache": "auto", "warmup_ms": 300.0, "verify": True},
         "types": {LABEL: {"dtype": "float32", "layout": "nn"}},
         "final": {LABEL: {"ranges": [list(size) for size in SIZES], "exact": [[16, 16, 512], [7, 7, 7]]}},
         "singles": {LABEL: ["id-one"]},
@@ -82,12 +82,21 @@ def plant(folder, gpu):
         failed = StepRow("large", {"TT": "8x8"}, None, "", wins=False, failure="hung")
         rows = (StepRow("small", {"TT": "2x2"}, 1.0, "", wins=True), failed)
         step = ProtocolStep("g", 4, "BenchmarkForkParameters", "Kept.", ((1, 2, 3),), rows, {"no": 3})
-        store.write_steps({LABEL: [step]}, {LABEL: [Cut("far behind", 42)]})
-        store.note("facts", facts(gpu))
+        store.write_steps({LABEL: [step]}, {LABEL: [Cut(CutKind.FIRST_SAMPLE, 42, 0.15)]})
+        store.write_facts(FACTS.validate_python(facts(gpu)))
     return folder
 
 
-GPU = {"name": "NVIDIA H200", "driver": "580", "sms": 132}
+GPU = {
+    "name": "NVIDIA H200",
+    "arch": "sm_90",
+    "sms": 132,
+    "sm_clock_mhz": 1980,
+    "memory_bytes": 150109880320,
+    "l2_bytes": 62914560,
+    "driver": "580",
+    "cuda": "13.0",
+}
 
 
 @pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
@@ -106,7 +115,7 @@ def test_winners_are_the_fastest(drawn):
         m, n, k = winner.size
         assert winner.kernel == ("small" if max(m, n) < 100 else "large")
         assert winner.tflops == pytest.approx(2 * m * n * k / invented(winner.kernel, m, n) / 1e9)
-    assert [(kernel.name, wins) for kernel, wins, _ in one.kernels] == [("large", 12), ("small", 4)]
+    assert [(champion.facts.name, champion.wins) for champion in one.kernels] == [("large", 12), ("small", 4)]
 
 
 def test_ratios_are_over_the_single_tuned_kernel_and_over_cublas(drawn):
@@ -153,7 +162,7 @@ def test_the_page_tells_steps_census_cuts_and_loss(drawn):
     text = " ".join(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text().partition("<script")[0]).split())
     assert "Which &lt;kernel&gt; is fastest?" in text
     assert "98.5 % 97.5 % 90.8 %" in text
-    assert "Left out: 42 pairs, far behind." in text
+    assert "42 pairs of kernel and size got no further samples" in text
     assert "loses 1.23 % in the mean over the 16 sizes" in text
     assert "1.71 % (at most 30.0 %) over 9 held-out sizes" in text
     assert "3 combinations were left out by: no" in text

@@ -44,22 +44,26 @@ def test_the_last_value_varies_fastest(tmp_path):
     ("steps", "line", "reason"),
     [
         ("ForkParameters: {ThreadTil: [[8, 8]]}", 6, "no such parameter"),
-        ("ForkParameters: {ThreadTile: [[8]]}", 6, "wrong value for ThreadTile"),
-        ("ForkParameters: {ThreadTile: [[8, 800]]}", 6, "wrong value for thread_tile_1"),
-        ("ForkParameters: {PrefetchLocalRead: [1]}", 6, "wrong value for prefetch_local_read"),
-        ("ForkParameters: {GlobalSplitU: 4}", 6, "not a list"),
-        ("ForkParameters: {DepthU: [0]}", 6, "wrong value for DepthU"),
-        ("InitialSolutionParameters:\n  DepthU: 8\n  WorkGroup: [16]", 8, "wrong value for WorkGroup"),
-        ("JoinParameters: {parameters: [MacroTil], sizes: [{exact: [1, 1, 1]}]}", 6, "nothing of that name"),
-        ("JoinParameters: {parameters: [MacroTile]}", 6, "nothing to be timed at"),
-        ("BenchmarkForkParameters: {parameters: {GlobalSplitU: [1]}}", 6, "nothing to be timed at"),
+        ("ForkParameters: {ThreadTile: [[8]]}", 6, "ThreadTile does not accept"),
+        ("ForkParameters: {ThreadTile: [[8, 800]]}", 6, r"thread_tile_1 \(.*\) does not accept"),
+        ("ForkParameters: {PrefetchLocalRead: [1]}", 6, r"prefetch_local_read \(.*\) does not accept"),
+        ("ForkParameters: {GlobalSplitU: 4}", 6, "not a list of values"),
+        ("ForkParameters: {DepthU: [0]}", 6, "DepthU does not accept"),
+        ("InitialSolutionParameters:\n  DepthU: 8\n  WorkGroup: [16]", 8, "WorkGroup does not accept"),
+        (
+            "JoinParameters: {parameters: [MacroTil], sizes: [{exact: [1, 1, 1]}]}",
+            6,
+            "no parameter or derived value has this name",
+        ),
+        ("JoinParameters: {parameters: [MacroTile]}", 6, "no sizes to time at"),
+        ("BenchmarkForkParameters: {parameters: {GlobalSplitU: [1]}}", 6, "no sizes to time at"),
         ("benchmark: [{exact: [1, 1]}]", 6, "at least 3 items"),
-        ("constraints: ['thread_tile_9 > 1']", 6, "unknown name"),
+        ("constraints: ['thread_tile_9 > 1']", 6, "the unknown name"),
         ("ForkParametres: {}", 6, "unknown key"),
         ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}", 6, "without batch"),
-        ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not a matrix of the product"),
+        ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not the indices of A"),
         ("problem: {Precision: H}", 6, "wrong value"),
-        ("single_tuned: {VectorWidth: 3}", 6, "wrong value for vector_width"),
+        ("single_tuned: {VectorWidth: 3}", 6, r"vector_width \(.*\) does not accept"),
     ],
 )
 def test_mistakes_are_told_with_their_line(tmp_path, steps, line, reason):
@@ -78,7 +82,7 @@ def test_a_template_that_is_none(tmp_path):
 
 def test_two_groups_of_one_name(tmp_path):
     text = BASE.format(steps="")
-    with pytest.raises(UserError, match="two groups have one name"):
+    with pytest.raises(UserError, match="two groups have the same name"):
         tuning(tmp_path, text=text + text.partition("groups:\n")[2])
 
 

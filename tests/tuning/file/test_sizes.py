@@ -52,7 +52,8 @@ def test_a_csv_file_gives_the_sizes_of_the_layout(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [("m,n,k\n1,2,3\n", "column"), ("m,n,k,a_t,b_t\n1,x,3,0,0\n", r"s\.csv:2: not a size")]
+    ("content", "reason"),
+    [("m,n,k\n1,2,3\n", "lacks a column"), ("m,n,k,a_t,b_t\n1,x,3,0,0\n", r"s\.csv:2: this row is not a size")],
 )
 def test_a_csv_file_that_is_wrong(tmp_path, content, reason):
     (tmp_path / "s.csv").write_text(content)

@@ -1,0 +1,253 @@
+"""From a run's times to a library: more times where thresholds and losses need them, the tree, the folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from lab.base.sizes import Size
+from lab.library import emit, specialise
+from lab.library.arrays import blocks
+from lab.library.interpolation import Filled, Stair, fill
+from lab.library.logic import Grid, Logic, Loss, build, evaluate
+from lab.library.package import Kind as LibraryKind
+from lab.library.package import Library, LibraryKernel
+from lab.measured.timing import Kind
+from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage
+from lab.tuning.bench import Task
+from lab.tuning.choose import halving
+from lab.tuning.file.load import Tuning
+from lab.tuning.kernels import Kernel
+from lab.tuning.race import FinalStep, TuningContext, times_at
+
+REFINE_KEEP = 0.1
+"""Between measured sizes those kernels are timed that are at most this share slower than the fastest at one of the
+`_REFINE_NEAREST` sizes around: the library picks among kernels that are best somewhere near."""
+
+_REFINE_NEAREST = 4
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Logic grown over a run's times.
+
+    Attributes:
+        logic: What picks a kernel.
+        over: Measured sizes and times that it was grown over.
+        interpolated: Sizes between them whose times were interpolated.
+    """
+
+    logic: Logic
+    over: Grid
+    interpolated: int
+
+
+@dataclass(frozen=True)
+class WrittenLibrary:
+    """A library that was written.
+
+    Attributes:
+        folder: Its folder.
+        facts: What the run remembers of it.
+    """
+
+    folder: Path
+    facts: LibraryFacts
+
+
+def library(context: TuningContext, final: FinalStep, folder: Path, source: str) -> WrittenLibrary | None:
+    """Grow the logic over the times, time its kernels at held-out sizes, and write the library's folder.
+
+    Args:
+        context: The run.
+        final: Kernels and sizes of one problem type.
+        folder: Folder of the run, in which the library gets a folder of its own.
+        source: Where the times come from, for the library's files.
+
+    Returns:
+        None where no kernel has a time, or the file asks for no library.
+    """
+    asked = context.tuning.library
+    if asked is None:
+        return None
+    held, refined = _between(final.sizes.ranges, context.tuning)
+    if refined:
+        _refine(context, final, refined)
+    grown = grow(context, final)
+    if grown is None:
+        return None
+    picked = {one.facts.name: one for one in final.kernels if one.facts.name in grown.logic.kernels}
+    if held:
+        _time_held_out(context, final, grown.logic, picked, held)
+    facts = facts_of(context, final, grown)
+    name = f"{asked.name}_{final.type.layout}"
+    made = _package(context, final, facts, name=name, logic=grown.logic, picked=picked, source=source)
+    where = folder / made.name
+    emit.write(made, {name: picked[name].cubin for name in grown.logic.kernels}, where)
+    return WrittenLibrary(where, facts)
+
+
+def _time_held_out(
+    context: TuningContext, final: FinalStep, logic: Logic, picked: dict[str, Kernel], held: Sequence[Size]
+) -> None:
+    """Time the library's kernels at sizes that it is not grown over."""
+    # the time of the picked kernel decides what is lost, so it is never that of a first sample alone
+    ids = [frozenset({picked[logic.kernels[logic.select(*size)]].facts.id}) for size in held]
+    tasks = [Task(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
+    context.bench.run(TimingStage.HELD_OUT, final.type, tasks, drop=context.drop, baseline=False)
+
+
+def _package(
+    context: TuningContext,
+    final: FinalStep,
+    facts: LibraryFacts,
+    *,
+    name: str,
+    logic: Logic,
+    picked: dict[str, Kernel],
+    source: str,
+) -> Library:
+    """The library as its files describe it."""
+    return Library(
+        name=name,
+        dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
+        layout=final.type.layout,  # type: ignore[arg-type]
+        arch=picked[logic.kernels[0]].facts.arch,
+        times=LibraryKind.MEASURED if context.bench.kind is Kind.MEASURED else LibraryKind.PREDICTED,
+        source=source,
+        kernels=tuple(_launched(picked[one], final.type) for one in logic.kernels),
+        logic=logic,
+        loss=facts.loss,
+        held_out=facts.held_out,
+    )
+
+
+def grow(context: TuningContext, final: FinalStep) -> Grown | None:
+    """Grow the logic over all known times, those of sizes between the ranges' included.
+
+    Args:
+        context: The run; its file says how much a split must gain.
+        final: Kernels and sizes.
+
+    Returns:
+        None where no kernel has a time, or the file asks for no library.
+    """
+    asked = context.tuning.library
+    if asked is None:
+        return None
+    measured, exact = (_grid(context, final, sizes) for sizes in (final.sizes.ranges, final.sizes.exact))
+    if measured is None:
+        return Grown(build(None, exact, tolerance=asked.tolerance), exact, 0) if exact else None
+    _, refined = _between(final.sizes.ranges, context.tuning)
+    between = _grid(context, final, refined, TimingStage.REFINED)
+    if between is not None:
+        measured = _joined(measured, between)
+    filled = _filled(context, final, measured)
+    if filled is None:
+        return Grown(build(measured, exact, tolerance=asked.tolerance), measured, 0)
+    logic = build(filled.grid, exact, tolerance=asked.tolerance, edges=filled.edges)
+    return Grown(logic, measured, len(filled.grid.sizes) - len(measured.sizes))
+
+
+def facts_of(context: TuningContext, final: FinalStep, grown: Grown) -> LibraryFacts:
+    """What a run remembers of a library, for its report."""
+    logic = grown.logic
+    return LibraryFacts(
+        type=final.type.label,
+        kernels=logic.kernels,
+        splits=len(logic.splits),
+        exact=len(logic.exact),
+        interpolated=grown.interpolated,
+        loss=evaluate(logic, grown.over),
+        held_out=_held_out_loss(context, final, logic),
+    )
+
+
+def _held_out_loss(context: TuningContext, final: FinalStep, logic: Logic) -> Loss | None:
+    """What the logic loses over sizes that it was not grown over; None where none has a time."""
+    held, _ = _between(final.sizes.ranges, context.tuning)
+    grid = _grid(context, final, held, TimingStage.HELD_OUT)
+    return evaluate(logic, grid) if grid else None
+
+
+def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
+    """A kernel's launches, for every size."""
+    return specialise.kernel(
+        one.facts.name,
+        cubin=f"{one.facts.name}.cubin",
+        template=one.candidate.group.template,
+        parameters=one.candidate.parameters,
+        dtype=of.dtype,
+        layout=of.layout,
+    )
+
+
+def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """Sizes over which the library's loss is taken, and sizes for its thresholds; no size is both."""
+    if tuning.library is None or not ranges:
+        return (), ()
+    held = halving.between(ranges, tuning.library.held_out, tuning.seed)
+    return held, halving.between([*ranges, *held], tuning.library.refine, tuning.seed + 1)
+
+
+def _filled(context: TuningContext, final: FinalStep, measured: Grid) -> Filled | None:
+    """The measured sizes, and interpolated times of those between."""
+    stairs = {
+        one.facts.name: Stair(partial(blocks, _launched(one, final.type)), one.facts.blocks_per_sm, one.facts.cluster)
+        for one in final.kernels
+        if one.facts.name in measured.kernels and one.facts.blocks_per_sm
+    }
+    cold = {
+        size
+        for stage in (TimingStage.FINAL, TimingStage.REFINED)
+        for one in final.kernels
+        for size, timed in context.ledger.times[stage].get(one.facts.id, {}).items()
+        if timed.cache == "cold"
+    }
+    return fill(measured, stairs, context.gpu.sms, cold)
+
+
+def _refine(context: TuningContext, final: FinalStep, between: Sequence[Size]) -> None:
+    """At sizes between those of the ranges, time the kernels that are good around."""
+    ranges = _grid(context, final, final.sizes.ranges)
+    if ranges is None:
+        return
+    known: dict[str, dict[Size, float]] = {name: {} for name in ranges.kernels}
+    for size, row in _rows(ranges):
+        for name, ms in row.items():
+            known[name][size] = ms
+    by_name = {one.facts.name: one for one in final.kernels}
+    tasks = [
+        Task(size, tuple(by_name[name] for name in sorted(good)))
+        for size in between
+        if (good := halving.survivors(size, known, ranges.sizes, nearest=_REFINE_NEAREST, keep=REFINE_KEEP))
+    ]
+    context.bench.run(TimingStage.REFINED, final.type, tasks, drop=context.drop, baseline=False)
+
+
+def _joined(one: Grid, other: Grid) -> Grid:
+    """Times of both."""
+    return Grid.of(dict(chain(_rows(one), _rows(other))))
+
+
+def _rows(grid: Grid) -> Iterator[tuple[Size, dict[str, float]]]:
+    """Each size with the times that it has, in ms by the kernels' names."""
+    for size, row in zip(grid.sizes, grid.times, strict=True):
+        yield size, {name: ms for name, ms in zip(grid.kernels, row, strict=True) if not math.isnan(ms)}
+
+
+def _grid(
+    context: TuningContext, final: FinalStep, sizes: Sequence[Size], stage: TimingStage = TimingStage.FINAL
+) -> Grid | None:
+    """Times by the kernels' names, without sizes that have none; None where no size has one."""
+    names = {one.facts.id: one.facts.name for one in final.kernels}
+    times = {
+        size: {names[identity]: ms for identity, ms in found.items()}
+        for size in sizes
+        if (found := times_at(final, context.ledger, size, stage))
+    }
+    return Grid.of(times) if times else None

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text, uncollected
+from lab.store.model import RunRecord, Status, VariantRecord
+
+COMMITTED = sorted(Path(__file__).parents[2].glob("reports/h200/*/provenance.json"))
+
+RUN_RECORD = RunRecord(
+    experiment="e",
+    question="q",
+    operator="gemm",
+    problem={"m": 4, "alpha": 1.0, "dtype": "float32"},
+    source="",
+    command="",
+    started="",
+    lab_version="0",
+    commit="",
+    python="",
+    packages={"numpy": "2"},
+    gpu=None,
+    not_measured="",
+    baselines={"k=1": "cublas (x)", "k=2": "copy"},
+    swept=("unroll",),
+    variants=1,
+    problem_axes=("k",),
+)
+
+
+def old(text: str, axes: tuple[str, ...]) -> str:
+    """A run's facts as schema 10 wrote them."""
+    value: dict[str, Any] = record_to_json(RUN_RECORD)
+    del value["baselines"]
+    return json.dumps({**value, "baseline": text, "problem_axes": axes})
+
+
+def test_a_run_comes_back_as_it_was() -> None:
+    assert RUN.validate_json(record_to_text(RUN_RECORD)) == RUN_RECORD
+
+
+@pytest.mark.parametrize(
+    ("text", "axes", "expected"),
+    [
+        ("", ("k",), {}),
+        ("cublas (13, kern)", (), {"": "cublas (13, kern)"}),
+        ("torch (2.11, its result stays: no copy)", ("k",), {"": "torch (2.11, its result stays: no copy)"}),
+        ("k=1: a (x, y); k=2: b (x: y)", ("k",), {"k=1": "a (x, y)", "k=2": "b (x: y)"}),
+        (
+            "k=1 layout=nn, k=2 layout=nt: a (x); k=1 layout=nt: b",
+            ("k", "layout"),
+            {"k=1 layout=nn": "a (x)", "k=2 layout=nt": "a (x)", "k=1 layout=nt": "b"},
+        ),
+        ("small: a; large: b", ("name",), {"": "small: a; large: b"}),
+    ],
+)
+def test_the_one_text_of_older_schemas_is_taken_apart(
+    text: str, axes: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    assert RUN.validate_json(old(text, axes)).baselines == expected
+
+
+def test_every_committed_run_is_read() -> None:
+    runs = [text for text in (file.read_text() for file in COMMITTED) if "experiment" in json.loads(text)]
+    assert runs
+    for text in runs:
+        run, value = RUN.validate_json(text), json.loads(text)
+        if "baseline" in value:
+            assert bool(run.baselines) == bool(value["baseline"])
+            assert all(fact in value["baseline"] for fact in run.baselines.values())
+        if len(run.baselines) > 1:
+            for label in run.baselines:
+                assert [part.partition("=")[0] for part in label.split(" ")] == list(run.problem_axes)
+
+
+def test_a_wrong_type_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        RUN.validate_json(record_to_text(RUN_RECORD).replace('"variants":1', '"variants":"many"'))
+
+
+def test_infinity_is_told_from_nothing() -> None:
+    record = VariantRecord(
+        "v", "k", "", "t", {}, {}, "sm_90", Status.VERIFIED, "", 1, 1, accesses={"global.load": float("inf")}
+    )
+    text = record_to_text(record)
+    assert json.loads(text)["accesses"] == {"global.load": "Infinity"}
+    assert VARIANT.validate_json(text) == record
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with uncollected():
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
