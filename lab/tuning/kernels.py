@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from lab.base import workers
+from lab.base.executor import ProcessExecutor
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.experiment.variants import SOURCE_NAME, short_hash
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import occupancy
-from lab.stages.batches import Batches
+from lab.stages.batches import BatchSizes, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built
 from lab.store.tuning_model import KernelFacts
 from lab.templates import front_matter
@@ -102,14 +100,14 @@ class Workshop:
     known: dict[str, Kernel] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        self._pool = workers.pool(self.jobs)
-        self._batches = Batches(self._pool, self.jobs)
+        self._executor = ProcessExecutor(self.jobs)
+        self._sizes = BatchSizes(self.jobs)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        workers.end(self._pool, finished=kind is None)
+        self._executor.__exit__(kind, error, trace)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
         """Build the candidates that are not built yet.
@@ -120,7 +118,7 @@ class Workshop:
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
         """
-        waiting: deque[_Piece] = deque()
+        waiting: list[_Piece] = []
         names: dict[str, str] = {}
         for one in candidates:
             request, identity = self._request(one)
@@ -129,29 +127,11 @@ class Workshop:
                 task = BuildTask(self.toolchain, request, tuple(dict.fromkeys(step.entry for step in probes)))
                 waiting.append(_Piece(one, identity, probes, task))
             names[one.name] = identity
-        building: dict[Future[Any], list[_Piece]] = {}
-        while waiting or building:
-            while waiting and len(building) < 2 * self.jobs:
-                size = min(len(waiting), self._batches.size(len(waiting)))
-                self._start([waiting.popleft() for _ in range(size)], building)
-            for done in wait(building, return_when=FIRST_COMPLETED).done:
-                self._ended(done, building)
-        return {name: self.known[identity] for name, identity in names.items()}
-
-    def _start(self, batch: list[_Piece], building: dict[Future[Any], list[_Piece]]) -> None:
-        building[self._batches.start([piece.task for piece in batch])] = batch
-
-    def _ended(self, done: Future[Any], building: dict[Future[Any], list[_Piece]]) -> None:
-        batch = building.pop(done)
-        outcomes = self._batches.outcomes(done, len(batch))
-        if outcomes is None:
-            for piece in batch:
-                self._start([piece], building)
-            return
-        for piece, outcome in zip(batch, outcomes, strict=True):
-            kernel = self._kernel(piece, outcome)
+        for position, outcome in build_each(self._executor, [piece.task for piece in waiting], sizes=self._sizes):
+            kernel = self._kernel(waiting[position], outcome)
             self.known[kernel.facts.id] = kernel
             self.built(kernel.facts)
+        return {name: self.known[identity] for name, identity in names.items()}
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
         problem = one.group.type.problem((1, 1, 1))
