@@ -17,7 +17,7 @@ from lab.emulator.api import launch
 from lab.isa.ptx.module import read_ptx
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "emulator"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import compiling  # noqa: E402  the tests' compiler helper
 

@@ -30,7 +30,8 @@ from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
 from lab.predict.schedulers.estimate import Pace
 from lab.report.render import render
-from lab.stages import records
+from lab.stages import provenance
+from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute
@@ -214,7 +215,7 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
             one = made.get(record.variant)
             store.write(one.record if one else record, position)
             if one:
-                store.write_files(record.variant, records.files_of(one.planned, one.outcome, one.record))
+                store.write_files(record.variant, provenance.files_of(one.planned, one.outcome, one.record))
         render(store)
     return run
 

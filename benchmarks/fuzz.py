@@ -31,8 +31,7 @@ from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.templates import front_matter
 from lab.templates.launches import launches
-from lab.toolchain.cubin.lines import LineTable, line_table
-from lab.toolchain.disassembly.sass_json import sass_json
+from lab.toolchain.cubin.lines import line_table
 from lab.tuning.choose.protocol import candidate
 from lab.tuning.file.load import from_text as read_groups
 
@@ -107,17 +106,10 @@ def read_ptx_text(content: bytes, folder: Path) -> object:
 
 
 def read_sass_text(content: bytes, folder: Path) -> object:
-    """A listing of nvdisasm's, from which the JSON is made, down to its mix."""
+    """A listing of nvdisasm's, down to its mix."""
     del folder
-    listing = as_text(content)
-    module = read_sass(sass_json(listing, LineTable(), "0"), listing)
+    module = read_sass(as_text(content), file="fuzz.sass")
     return [kernel_mix(module.isa, function) for function in module.kernels]
-
-
-def read_sass_json(content: bytes, folder: Path) -> object:
-    """Nvdisasm's JSON."""
-    del folder
-    return read_sass(as_text(content))
 
 
 def read_lines(content: bytes, folder: Path) -> object:
@@ -153,7 +145,6 @@ def corpora() -> dict[str, tuple[Reader, list[bytes]]]:
         "expression": (read_expression, expressions),
         "ptx": (read_ptx_text, [path.read_bytes() for path in sorted(golden.glob("*tile*.ptx"))]),
         "sass": (read_sass_text, [path.read_bytes() for path in sorted(golden.glob("*.lst"))]),
-        "sass json": (read_sass_json, [path.read_bytes() for path in sorted(golden.glob("sm_*[a-z].json"))]),
         "line table": (read_lines, [EMPTY_ELF, b"\x7fELF\x02\x01" + bytes(200)]),
     }
 

@@ -8,7 +8,6 @@ a single loop, as complete unrolling makes it. "Analysed" is control flow, loops
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -54,15 +53,12 @@ def one_function() -> str:
     )
 
 
-def many_sections() -> tuple[str, str]:
-    """The SASS of `sm_100_mixed`, each section many times: JSON and listing."""
-    facts, functions, *rest = json.loads((GOLDEN / "sm_100_mixed.json").read_text())
+def many_sections() -> str:
+    """The SASS of `sm_100_mixed`, each section many times."""
     listing = (GOLDEN / "sm_100_mixed.lst").read_text()
-    count = SIZE // len(json.dumps(functions))
-    copies = [dict(f, **{"function-name": f"{f['function-name']}_{n}"}) for n in range(count) for f in functions]
+    count = SIZE // len(listing)
     pattern = re.compile(r"(\.section\s+\.text\.|\.other\s+)(\w+)")
-    listings = [pattern.sub(rf"\g<1>\g<2>_{number}", listing) for number in range(count)]
-    return json.dumps([facts, copies, *rest]), "".join(listings)
+    return "".join(pattern.sub(rf"\g<1>\g<2>_{number}", listing) for number in range(count))
 
 
 def report(name: str, characters: int, read: Callable[[], Module]) -> None:
@@ -86,11 +82,10 @@ def report(name: str, characters: int, read: Callable[[], Module]) -> None:
 
 def main() -> None:
     """Print one line a case."""
-    ptx, unrolled, (sass, listing) = many_functions(), one_function(), many_sections()
+    ptx, unrolled, sass = many_functions(), one_function(), many_sections()
     report("PTX, many functions", len(ptx), lambda: read_ptx(ptx))
     report("PTX, one function", len(unrolled), lambda: read_ptx(unrolled))
-    report("SASS, JSON", len(sass), lambda: read_sass(sass))
-    report("SASS, JSON and listing", len(sass) + len(listing), lambda: read_sass(sass, listing))
+    report("SASS", len(sass), lambda: read_sass(sass))
 
 
 if __name__ == "__main__":

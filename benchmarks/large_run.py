@@ -74,7 +74,7 @@ def list_variants(folder: Path) -> int:
     from rich.console import Console  # noqa: PLC0415 - each step pays for its own imports alone
 
     from lab.cli.inspect import variants  # noqa: PLC0415
-    from lab.cli.terminal import print_variants  # noqa: PLC0415
+    from lab.cli.tables import print_variants  # noqa: PLC0415
 
     file = folder / "space.yaml"
     file.write_text(f"{SPACE}search: {{sample: 10000}}\n")

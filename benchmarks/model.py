@@ -21,7 +21,7 @@ from estimate_again import published
 from scipy.stats import spearmanr
 
 from lab.report.facts.agreement import loss
-from lab.runs.pipeline import Options, run
+from lab.runs.pipeline import RunOptions, run
 from lab.store.figures import by_problem, estimated, measured
 from lab.store.model import Status, VariantRecord
 
@@ -172,7 +172,7 @@ def of_today(report: Report) -> tuple[list[Row], str]:
     known = {(row.kernel, row.label): float(row.measured_tflops) for row in times.itertuples()}
     tool = f"nvcc=={times.toolchain_version[0]}"
     with tempfile.TemporaryDirectory() as folder:
-        options = Options(output=Path(folder) / report.name, measure=False, toolchains=(tool,))
+        options = RunOptions(output=Path(folder) / report.name, measure=False, toolchains=(tool,))
         records = run(ROOT / "experiments" / f"{report.name}.yaml", options, _Silent()).records
     rows = [row for one in records if (row := _row(one, known[one.kernel, one.label], ""))]
     return rows, f"Measured and estimated as {tool.replace('==', ' ')} compiled it, estimated from today's templates."

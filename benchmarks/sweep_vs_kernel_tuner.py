@@ -69,10 +69,10 @@ class Clock:
 
 def with_lab(file: Path, folder: Path) -> tuple[int, float]:
     """Variants that lab verified and measured, and seconds for each; prints where the time went."""
-    from lab.runs.pipeline import Options, run  # noqa: PLC0415 - every worker process imports this module
+    from lab.runs.pipeline import RunOptions, run  # noqa: PLC0415 - every worker process imports this module
 
     clock = Clock()
-    outcome = run(file, Options(output=folder, emulate=False), clock)
+    outcome = run(file, RunOptions(output=folder, emulate=False), clock)
     done = [record for record in outcome.records if record.measurement]
     total = time.perf_counter() - clock.begun
     each = (clock.last - clock.begun) / len(outcome.records)

@@ -1,3 +1,242 @@
-"""A bench for CUDA kernels: what did this change do to the machine code, and did it pay?"""
+"""A bench for CUDA kernels: what did this change do to the machine code, and did it pay?
 
-__version__ = "0.1.0"
+::
+
+    import lab
+
+    done = lab.run("experiments/gemm_unroll.yaml", output="reports/mine")
+    done.frame.sort_values("estimated_tflops")     # a pandas DataFrame, one row for each variant
+    done.best, done.page
+
+Importing this package is cheap: each function imports what it needs when it is called. A run starts worker processes,
+which import the calling script: keep calls of `run` and `tune` under ``if __name__ == "__main__":``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lab.base.version import VERSION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lab.cli.inspect import Inspection
+    from lab.emulator.results import Emulation
+    from lab.library import dispatch
+    from lab.runs.compare import Comparison
+    from lab.runs.frame import ExperimentRun
+    from lab.runs.observer import RunObserver
+    from lab.tuning.run import TuningObserver, TuningOutcome
+
+__all__ = ["compare", "dispatch", "emulate", "inspect", "records", "run", "tune"]
+__version__ = VERSION
+
+PathOrText = str | PathLike[str]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import `lab.dispatch`, the module that uses tuned libraries, when it is first asked for."""
+    if name == "dispatch":
+        return importlib.import_module("lab.library.dispatch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def run(
+    experiment: PathOrText,
+    *,
+    output: PathOrText | None = None,
+    jobs: int | None = None,
+    gpu: bool = True,
+    emulate: bool = True,
+    archs: Iterable[str] = (),
+    toolchains: Iterable[str] = (),
+    max_variants: int | None = None,
+    profile: bool | None = None,
+    resume: bool | None = None,
+    observer: RunObserver | None = None,
+) -> ExperimentRun:
+    """Run an experiment, as `lab run` does.
+
+    Args:
+        experiment: The experiment file.
+        output: Run directory; ``reports/<experiment>`` by default.
+        jobs: Worker processes; the number of usable cores by default.
+        gpu: Measure where there is a GPU.
+        emulate: Execute every variant on the CPU, where the experiment gives a size for it.
+        archs: Architectures in place of the experiment's: ``sm_90``.
+        toolchains: Toolchains in place of the experiment's: ``nvrtc``.
+        max_variants: Largest number of variants to accept; 1000 by default.
+        profile: Read hardware counters of the best variants; by default where the experiment says so.
+        resume: Continue the run in the directory, or start over; by default continue where it is unfinished.
+        observer: Receives the progress; nobody by default.
+
+    Raises:
+        UserError: the experiment is wrong.
+        MissingToolError: there is no compiler or no disassembler.
+        StoreError: the run directory cannot be written, or is in use.
+        KeyboardInterrupt: Ctrl-C was pressed; what was finished is in the run directory.
+    """
+    from lab.runs.frame import ExperimentRun
+    from lab.runs.pipeline import RunOptions
+    from lab.runs.pipeline import run as run_pipeline
+
+    options = RunOptions(
+        output=None if output is None else Path(output),
+        max_variants=max_variants,
+        jobs=jobs,
+        measure=gpu,
+        emulate=emulate,
+        archs=tuple(archs),
+        toolchains=tuple(toolchains),
+        profile=profile,
+        resume=resume,
+    )
+    outcome = run_pipeline(Path(experiment), options, observer)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return ExperimentRun(outcome)
+
+
+def tune(
+    tuning: PathOrText,
+    *,
+    output: PathOrText | None = None,
+    jobs: int | None = None,
+    gpu: bool = True,
+    arch: str = "",
+    resume: bool | None = None,
+    observer: TuningObserver | None = None,
+) -> TuningOutcome:
+    """Find the fastest kernel for each size, as `lab tune` does.
+
+    Args:
+        tuning: The tuning file.
+        output: Folder of the run; ``reports/<tuning>`` by default.
+        jobs: Worker processes; the number of usable cores by default.
+        gpu: Measure where there is a GPU; else times are predicted.
+        arch: Architecture in place of the file's: ``sm_90``.
+        resume: Continue the run in the folder, or start over; by default continue where it is unfinished.
+        observer: Receives the progress; nobody by default.
+
+    Raises:
+        UserError: the file is wrong, or no kernel is left after a step.
+        MissingToolError: there is no compiler or no disassembler.
+        StoreError: the folder cannot be written, or is in use.
+        KeyboardInterrupt: Ctrl-C was pressed; what was finished is in the folder.
+    """
+    from lab.tuning import run as tuning_run
+
+    options = tuning_run.TuningOptions(
+        output=None if output is None else Path(output), jobs=jobs, measure=gpu, arch=arch, resume=resume
+    )
+    outcome = tuning_run.tune(Path(tuning), options, observer or cast("TuningObserver", _Silent()))
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome
+
+
+class _Silent:
+    """An observer that ignores every event."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a function of any arguments
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_: None
+
+
+def emulate(
+    file: PathOrText,
+    arguments: Sequence[Any],
+    *,
+    kernel: str | None = None,
+    grid: int | Sequence[int] = 1,
+    block: int | Sequence[int] = 32,
+    shared_bytes: int = 0,
+    seed: int = 0,
+) -> Emulation:
+    """Execute one kernel of a `.ptx` file on the CPU, as `lab emulate` does.
+
+    Args:
+        file: The file.
+        arguments: One for each parameter: a contiguous NumPy array (a device buffer, read and written in place), a
+            scalar, or a text as on the command line, ``"f32[64]=normal"``.
+        kernel: Name of the kernel; may be left out where the file holds one.
+        grid: Blocks along x, y, z.
+        block: Threads along x, y, z.
+        shared_bytes: Dynamic shared memory of a block.
+        seed: Seed of random buffers.
+
+    Returns:
+        Counts and findings.
+
+    Raises:
+        UserError: there is no such file or kernel, or arguments or a geometry that do not fit it.
+        ReaderError: the PTX cannot be read.
+        UnsupportedInstruction: the emulator does not support an instruction.
+    """
+    from lab.cli.inspect import execute_file
+
+    return execute_file(Path(file), kernel, grid, block, arguments, dynamic_shared_bytes=shared_bytes, seed=seed)
+
+
+def inspect(
+    file: PathOrText, *, variant: str | None = None, arch: str = "sm_90", toolchain: str = "auto"
+) -> Inspection:
+    """Read the loops and the instruction mix of a file or of one variant of an experiment, as `lab inspect` does.
+
+    Args:
+        file: A `.ptx`, `.cubin` or `.cu` file, or an experiment.
+        variant: Of an experiment: the id of a variant, or the beginning of it.
+        arch: Architecture that a `.cu` file is compiled for.
+        toolchain: Compiler of a `.cu` file: ``auto``, ``nvrtc`` or ``nvcc``.
+
+    Raises:
+        UserError: there is no such file or variant, or the file is of another kind.
+        CompileError: the compiler refused the source.
+        ReaderError: the listing cannot be read.
+        MissingToolError: there is no compiler or no disassembler.
+    """
+    from lab.cli.inspect import inspect_file, inspect_variant
+
+    if variant is not None:
+        return inspect_variant(Path(file), variant)
+    return inspect_file(Path(file), arch=arch, toolchain_name=toolchain)
+
+
+def compare(a: PathOrText, b: PathOrText, *, relative: bool = False) -> Comparison:
+    """Compare two runs: which variants are faster, slower or the same in the second, and what changed in their code.
+
+    Args:
+        a: A run directory.
+        b: The run directory to compare with it.
+        relative: Compare throughput relative to the baseline's.
+
+    Raises:
+        UserError: the runs have no variant in common.
+        StoreError: a directory holds no run, or cannot be read.
+    """
+    from lab.runs.compare import compare_folders
+
+    return compare_folders(Path(a), Path(b), relative=relative)
+
+
+def records(folder: PathOrText) -> pd.DataFrame:
+    """Read the records of a run directory.
+
+    Args:
+        folder: The run directory.
+
+    Returns:
+        One row for each variant, with the columns of `records.csv`; a column's name holds its unit.
+
+    Raises:
+        StoreError: the directory holds no run, or cannot be read.
+    """
+    from lab.runs.frame import read_frame
+
+    return read_frame(Path(folder))

@@ -1,12 +1,12 @@
 """What this machine has for `lab`, what each missing thing would add, and the command that installs it.
 
-Nothing here imports a GPU library: packages are told by their metadata, tools by their `--version`, the
-driver and the GPUs by calls of libcuda that create no context.
+Nothing here creates a CUDA context: packages are found by their metadata, tools by their `--version`, the driver and
+the GPUs through NVIDIA's driver bindings.
 """
 
 from __future__ import annotations
 
-import ctypes
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -17,8 +17,11 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from lab.gpu.device.describe import cuda_version
+from lab.gpu.device.driver import call
 from lab.toolchain import locate
 from lab.toolchain.cache import default_folder
 from lab.toolchain.nvcc import INSTALL as INSTALL_NVCC
@@ -29,11 +32,12 @@ from lab.toolchain.nvrtc.compiler import find_nvrtcs
 _INSTALL_EXTRA = "python -m pip install -e '.[gpu]'"
 _INSTALL_CUBLAS = "python -m pip install nvidia-cublas"
 _INSTALL_DRIVER = "sudo ubuntu-drivers install   (Debian: sudo apt-get install nvidia-driver)"
-_ATTRIBUTE_CC_MAJOR, _ATTRIBUTE_CC_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*, cuda.h
+_MOST_OF_A_NAME = 256
+"""Bytes of a GPU's name that are read, its end included."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked for.
 
     Attributes:
@@ -52,7 +56,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class DoctorGpu:
     """One GPU as the driver describes it: `NVIDIA H200`, `sm_90`."""
 
     name: str
@@ -60,7 +64,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DoctorDriver:
     """The NVIDIA driver.
 
     Attributes:
@@ -69,7 +73,7 @@ class Driver:
     """
 
     cuda: str
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[DoctorGpu, ...]
 
 
 def package_version(name: str) -> str | None:
@@ -80,15 +84,6 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def load_driver() -> Any:  # noqa: ANN401 - ctypes types no foreign function
-    """Load libcuda.
-
-    Raises:
-        OSError: there is no NVIDIA driver.
-    """
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-
-
 def read_text(path: Path) -> str | None:
     """A file's text, or None where it cannot be read."""
     try:
@@ -97,15 +92,44 @@ def read_text(path: Path) -> str | None:
         return None
 
 
+def find_driver() -> DoctorDriver | None:
+    """Ask the NVIDIA driver for its version and its GPUs, without creating a context; None where there is no driver."""
+    try:
+        api = importlib.import_module("cuda.bindings.driver")
+        version = cuda_version(int(call(api.cuDriverGetVersion)))
+    except (ImportError, RuntimeError, OSError):  # the bindings raise RuntimeError where libcuda cannot be loaded
+        return None
+    try:
+        call(api.cuInit, 0)
+        count = int(call(api.cuDeviceGetCount))
+    except RuntimeError:  # a driver without a GPU refuses to start
+        return DoctorDriver(version, ())
+    return DoctorDriver(version, tuple(_gpu(api, ordinal) for ordinal in range(count)))
+
+
+def _gpu(api: ModuleType, ordinal: int) -> DoctorGpu:
+    device = call(api.cuDeviceGet, ordinal)
+    name: bytes = call(api.cuDeviceGetName, _MOST_OF_A_NAME, device)
+    kinds = api.CUdevice_attribute
+    major, minor = (
+        int(call(api.cuDeviceGetAttribute, kind, device))
+        for kind in (
+            kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        )
+    )
+    return DoctorGpu(name.split(b"\0")[0].decode(errors="replace"), f"sm_{major}{minor}")
+
+
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """How the machine is asked; tests put other answers here.
+class Probes:
+    """How the machine is examined; tests put other answers here.
 
     Attributes:
         package: Distribution name to version, or None.
         which: Command name to path, or None.
         tool_version: Path of an NVIDIA tool to its version, or None where it does not run.
-        load_driver: libcuda, or OSError.
+        driver: The driver, or None.
         read: File to text, or None.
         toolkits: CUDA toolkits' folders.
         nvcc: Path of nvcc, or None.
@@ -118,7 +142,7 @@ class Machine:
     package: Callable[[str], str | None] = package_version
     which: Callable[[str], str | None] = shutil.which
     tool_version: Callable[[Path], str | None] = locate.tool_version
-    load_driver: Callable[[], Any] = load_driver
+    driver: Callable[[], DoctorDriver | None] = find_driver
     read: Callable[[Path], str | None] = read_text
     toolkits: Callable[[], tuple[Path, ...]] = locate.toolkits
     nvcc: Callable[[], Path | None] = locate.nvcc
@@ -128,18 +152,18 @@ class Machine:
     cache: Callable[[], Path] = default_folder
 
 
-def examine(machine: Machine | None = None) -> tuple[Finding, ...]:
+def examine(probes: Probes | None = None) -> tuple[Diagnosis, ...]:
     """Look for everything that `lab` can use.
 
     Args:
-        machine: How to ask; this machine when left out.
+        probes: How to ask; this machine by default.
 
     Returns:
-        One finding a thing, in the order of a page. Never raises: what cannot be examined is not found, with
-        the reason as its detail.
+        One diagnosis for each thing, in a fixed order. Never raises: what cannot be examined counts as not found,
+        with the reason as its detail.
     """
-    machine = machine or Machine()
-    checks: tuple[tuple[str, Callable[[Machine], Finding]], ...] = (
+    probes = probes or Probes()
+    checks: tuple[tuple[str, Callable[[Probes], Diagnosis]], ...] = (
         ("Python", _python),
         ("NVRTC", _nvrtc),
         ("CUDA headers", _headers),
@@ -155,29 +179,29 @@ def examine(machine: Machine | None = None) -> tuple[Finding, ...]:
         ("compute-sanitizer", _sanitizer),
         ("cache", _cache),
     )
-    return tuple(_guarded(name, check, machine) for name, check in checks)
+    return tuple(_guarded(name, check, probes) for name, check in checks)
 
 
-def _guarded(name: str, check: Callable[[Machine], Finding], machine: Machine) -> Finding:
+def _guarded(name: str, check: Callable[[Probes], Diagnosis], probes: Probes) -> Diagnosis:
     try:
-        return check(machine)
+        return check(probes)
     except Exception as error:  # noqa: BLE001 - a broken tool is a finding, whatever it raises
         reason = f"could not be examined: {type(error).__name__}: {error}".splitlines()[0]
-        return Finding(name, found=False, detail=reason, adds="", install="")
+        return Diagnosis(name, found=False, detail=reason, adds="", install="")
 
 
-def _finding(name: str, detail: str | None, *, adds: str, install: str, missing: str = "not found") -> Finding:
+def _finding(name: str, detail: str | None, *, adds: str, install: str, missing: str = "not found") -> Diagnosis:
     found = detail is not None
-    return Finding(name, found, detail if detail is not None else missing, adds, "" if found else install)
+    return Diagnosis(name, found, detail if detail is not None else missing, adds, "" if found else install)
 
 
-def _python(_: Machine) -> Finding:
+def _python(_: Probes) -> Diagnosis:
     detail = f"{platform.python_version()} on {platform.platform(terse=True)}"
     return _finding("Python", detail, adds="everything", install="")
 
 
-def _nvrtc(machine: Machine) -> Finding:
-    found, detail = list(machine.nvrtcs()), None
+def _nvrtc(probes: Probes) -> Diagnosis:
+    found, detail = list(probes.nvrtcs()), None
     if found:
         detail = f"{found[0].version}, {found[0].architectures[0]} to {found[0].architectures[-1]}"
         others = dict.fromkeys(one.version for one in found[1:] if one.version != found[0].version)
@@ -185,8 +209,8 @@ def _nvrtc(machine: Machine) -> Finding:
     return _finding("NVRTC", detail, adds="compiling with no toolkit and no C compiler", install=INSTALL_NVRTC)
 
 
-def _headers(machine: Machine) -> Finding:
-    folder = machine.headers()
+def _headers(probes: Probes) -> Diagnosis:
+    folder = probes.headers()
     detail = None
     if folder is not None:
         cccl = "" if (folder / "cccl").is_dir() or (folder / "cuda" / "std").is_dir() else "; without CCCL"
@@ -199,55 +223,55 @@ def _headers(machine: Machine) -> Finding:
     )
 
 
-def _nvdisasm(machine: Machine) -> Finding:
+def _nvdisasm(probes: Probes) -> Diagnosis:
     return _tool(
         "nvdisasm",
-        machine.tool("nvdisasm"),
-        machine,
+        probes.tool("nvdisasm"),
+        probes,
         adds="machine code (SASS) and everything counted in it",
         install="python -m pip install nvidia-cuda-nvdisasm",
     )
 
 
-def _nvcc(machine: Machine) -> Finding:
+def _nvcc(probes: Probes) -> Diagnosis:
     adds = "the toolchain nvcc, to compare compilers and versions"
-    return _tool("nvcc", machine.nvcc(), machine, adds=adds, install=INSTALL_NVCC)
+    return _tool("nvcc", probes.nvcc(), probes, adds=adds, install=INSTALL_NVCC)
 
 
-def _host_compiler(machine: Machine) -> Finding:
+def _host_compiler(probes: Probes) -> Diagnosis:
     names = ("cl",) if sys.platform == "win32" else ("gcc", "clang")
-    found = next((path for path in map(machine.which, names) if path), None)
+    found = next((path for path in map(probes.which, names) if path), None)
     install = "winget install Microsoft.VisualStudio.2022.BuildTools" if sys.platform == "win32" else INSTALL_HOST
     return _finding("host compiler", found, adds="nvcc, which cannot work without one", install=install)
 
 
-def _pycuda(machine: Machine) -> Finding:
-    version = machine.package("pycuda")
-    adds = "running, verifying and timing kernels on a GPU, and nvcc through PyCUDA"
-    if version is not None and _driver_of(machine) is None:
-        return Finding(
+def _pycuda(probes: Probes) -> Diagnosis:
+    version = probes.package("pycuda")
+    adds = "running, verifying and timing kernels on a GPU, and the toolchain pycuda-nvcc"
+    if version is not None and probes.driver() is None:
+        return Diagnosis(
             "PyCUDA", found=False, detail=f"{version}, which needs a driver", adds=adds, install=_INSTALL_DRIVER
         )
     return _finding("PyCUDA", version, adds=adds, install=_INSTALL_EXTRA)
 
 
-def _nvml(machine: Machine) -> Finding:
+def _nvml(probes: Probes) -> Diagnosis:
     adds = "clocks, power, temperature and throttle reasons beside every measurement"
-    return _finding("NVML", machine.package("nvidia-ml-py"), adds=adds, install=_INSTALL_EXTRA)
+    return _finding("NVML", probes.package("nvidia-ml-py"), adds=adds, install=_INSTALL_EXTRA)
 
 
-def _driver(machine: Machine) -> Finding:
-    driver = _driver_of(machine)
+def _driver(probes: Probes) -> Diagnosis:
+    driver = probes.driver()
     detail = None
     if driver is not None:
-        text = machine.read(Path("/proc/driver/nvidia/version")) or ""
+        text = probes.read(Path("/proc/driver/nvidia/version")) or ""
         release = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", text)
         detail = f"{release[0]}, CUDA {driver.cuda}" if release else f"CUDA {driver.cuda}"
     return _finding("driver", detail, adds="the use of a GPU", install=_INSTALL_DRIVER)
 
 
-def _gpus(machine: Machine) -> Finding:
-    driver = _driver_of(machine)
+def _gpus(probes: Probes) -> Diagnosis:
+    driver = probes.driver()
     gpus = driver.gpus if driver else ()
     return _finding(
         "GPU",
@@ -258,15 +282,15 @@ def _gpus(machine: Machine) -> Finding:
     )
 
 
-def _cublas(machine: Machine) -> Finding:
+def _cublas(probes: Probes) -> Diagnosis:
     found = [
         f"{name} {version}"
         for name in ("torch", "cupy-cuda13x", "cupy-cuda12x", "cupy", "nvidia-cublas", "nvidia-cublas-cu12")
-        if (version := machine.package(name)) is not None and not version.endswith("+cpu")
+        if (version := probes.package(name)) is not None and not version.endswith("+cpu")
     ]
     libraries = [
         f"libcublas in {folder}"
-        for folder in machine.toolkits()
+        for folder in probes.toolkits()
         if any(next(folder.glob(f"{place}/*cublas*"), None) for place in ("lib64", "lib", "bin"))
     ]
     return _finding(
@@ -277,63 +301,37 @@ def _cublas(machine: Machine) -> Finding:
     )
 
 
-def _ncu(machine: Machine) -> Finding:
+def _ncu(probes: Probes) -> Diagnosis:
     adds = "hardware counters of one launch (Nsight Compute)"
     install = "sudo apt-get install nsight-compute   (NVIDIA's repository; part of the CUDA Toolkit)"
-    return _tool("ncu", machine.tool("ncu"), machine, adds=adds, install=install)
+    return _tool("ncu", probes.tool("ncu"), probes, adds=adds, install=install)
 
 
-def _sanitizer(machine: Machine) -> Finding:
+def _sanitizer(probes: Probes) -> Diagnosis:
     name = "compute-sanitizer"
     adds = "finding out-of-bounds accesses and races of a kernel on a GPU"
     install = "python -m pip install nvidia-cuda-sanitizer-api"
-    return _tool(name, machine.tool(name), machine, adds=adds, install=install)
+    return _tool(name, probes.tool(name), probes, adds=adds, install=install)
 
 
-def _cache(machine: Machine) -> Finding:
-    folder = machine.cache()
+def _cache(probes: Probes) -> Diagnosis:
+    folder = probes.cache()
     adds = "builds that are made once; without it every run compiles anew"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         detail = f"{folder} cannot be written: {error.strerror or error}"
-        return Finding("cache", found=False, detail=detail, adds=adds, install="export LAB_CACHE_DIR=<a folder>")
+        return Diagnosis("cache", found=False, detail=detail, adds=adds, install="export LAB_CACHE_DIR=<a folder>")
     with os.scandir(folder) as listing:
         sizes = [entry.stat().st_size for entry in listing if entry.name.endswith(".entry")]
     return _finding("cache", f"{folder}: {len(sizes)} builds, {sum(sizes) / 1e6:.1f} MB", adds=adds, install="")
 
 
-def _tool(name: str, path: Path | None, machine: Machine, *, adds: str, install: str) -> Finding:
+def _tool(name: str, path: Path | None, probes: Probes, *, adds: str, install: str) -> Diagnosis:
     if path is None:
         return _finding(name, None, adds=adds, install=install)
-    version = machine.tool_version(path)
+    version = probes.tool_version(path)
     return _finding(
         name, f"{version}, {path}" if version else None, adds=adds, install=install, missing=f"{path} does not run"
     )
-
-
-def _driver_of(machine: Machine) -> Driver | None:
-    """Ask libcuda; None without a driver. Creates no context."""
-    try:
-        cuda = machine.load_driver()
-    except OSError:
-        return None
-    number = ctypes.c_int()
-    if cuda.cuDriverGetVersion(ctypes.byref(number)) != 0:
-        return None
-    version = f"{number.value // 1000}.{number.value % 1000 // 10}"  # 1000 major + 10 minor
-    count = ctypes.c_int()
-    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return Driver(version, ())
-    return Driver(version, tuple(_gpu(cuda, index) for index in range(count.value)))
-
-
-def _gpu(cuda: Any, index: int) -> Gpu:  # noqa: ANN401 - ctypes
-    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    name = ctypes.create_string_buffer(256)
-    cuda.cuDeviceGet(ctypes.byref(device), index)
-    cuda.cuDeviceGetName(name, len(name), device)
-    cuda.cuDeviceGetAttribute(ctypes.byref(major), _ATTRIBUTE_CC_MAJOR, device)
-    cuda.cuDeviceGetAttribute(ctypes.byref(minor), _ATTRIBUTE_CC_MINOR, device)
-    return Gpu(name.value.decode(errors="replace"), f"sm_{major.value}{minor.value}")

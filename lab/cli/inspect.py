@@ -1,10 +1,11 @@
-"""What `lab inspect` shows of a file or of one variant: the texts, and the mix of every kernel in them."""
+"""Texts and instruction mixes that `lab inspect` shows, of a file or of one variant."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
@@ -28,8 +29,8 @@ DEFAULT_ARCH = "sm_90"
 
 
 @dataclass(frozen=True)
-class Listing:
-    """One text with what was read off it.
+class InspectedListing:
+    """One listing and the instruction mix of its kernels.
 
     Attributes:
         isa: `ptx` or `sass`.
@@ -44,7 +45,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What there is to show.
+    """Everything known about one file or variant.
 
     Attributes:
         title: The file, or the variant with its parameters.
@@ -55,14 +56,14 @@ class Inspection:
 
     title: str
     source: str | None
-    listings: tuple[Listing, ...]
+    listings: tuple[InspectedListing, ...]
     log: str = ""
 
     def to_json(self, isa: Isa | None = None) -> dict[str, object]:
-        """The mix as plain values.
+        """The mix as values that JSON can hold.
 
         Args:
-            isa: Which listing; the first by default.
+            isa: The listing; the first one by default.
 
         Raises:
             UserError: there is no such listing.
@@ -77,8 +78,8 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     """Inspect a `.ptx`, `.cubin` or `.cu` file.
 
     Raises:
-        UserError: no such file, or of another kind.
-        CompileError: the source is refused.
+        UserError: there is no such file, or it is of another kind.
+        CompileError: the compiler refused the source.
         ReaderError: the listing cannot be read.
         MissingToolError: no compiler, or no disassembler.
     """
@@ -101,43 +102,79 @@ def emulate_file(
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
 ) -> Emulation:
+    """Execute one kernel of a `.ptx` file on the CPU, with everything given as text.
+
+    Args:
+        file: The file.
+        kernel: Name of the kernel; None means the only one.
+        geometry: Grid and block as text: `4,4`.
+        arguments: Texts in the form that `lab.emulator.arguments` describes.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
+        seed: Seed of random buffers.
+
+    Raises:
+        UserError: there is no such file or kernel, or an argument is malformed.
+        ReaderError: the PTX cannot be read.
+        UnsupportedInstruction: the emulator does not support an instruction.
+    """
+    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
+    return execute_file(file, kernel, grid, block, arguments, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
+
+
+def execute_file(
+    file: Path,
+    kernel: str | None,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Any],
+    *,
+    dynamic_shared_bytes: int = 0,
+    seed: int = 0,
+) -> Emulation:
     """Execute one kernel of a `.ptx` file on the CPU.
 
     Args:
         file: The file.
-        kernel: Which kernel; None means the only one.
-        geometry: Grid and block as words: `4,4`.
-        arguments: Words that `lab.emulator.arguments` describes.
-        dynamic_shared_bytes: Dynamic shared memory a block.
-        seed: Of random buffers.
+        kernel: Name of the kernel; None means the only one.
+        grid: Blocks along x, y, z.
+        block: Threads along x, y, z.
+        arguments: One for each parameter: what `lab.emulator.api.launch` takes, or a text in the form that
+            `lab.emulator.arguments` describes.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
+        seed: Seed of random buffers.
 
     Raises:
-        UserError: no such file or kernel, or words that mean nothing.
+        UserError: there is no such file or kernel, or an argument is malformed.
         ReaderError: the PTX cannot be read.
-        UnsupportedInstruction: the emulator does not know an instruction.
+        UnsupportedInstruction: the emulator does not support an instruction.
     """
     module = read_ptx(yamlfile.read_text(file), str(file))
     names = [function.name for function in module.kernels]
     if kernel is None and len(names) != 1:
-        raise UserError("which kernel is meant?", at=Location(file), key="--kernel", accepted=names or "a PTX kernel")
+        raise UserError(
+            "the file does not hold exactly one kernel; name one",
+            at=Location(file),
+            key="--kernel",
+            accepted=names or "a PTX kernel",
+        )
     if kernel is not None and kernel not in names:
         raise UserError(
-            "no such kernel",
+            "there is no such kernel",
             at=Location(file),
             key="--kernel",
             found=kernel,
             accepted=names,
             suggestion=did_you_mean(kernel, names),
         )
-    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
-    values = arguments_from_words(arguments, seed)
+    made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
+    values = [next(made) if isinstance(one, str) else one for one in arguments]
     return launch(module, kernel or names[0], grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes)
 
 
 def _sizes(word: str, key: str) -> tuple[int, ...]:
     parts = word.split(",")
     if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):  # noqa: PLR2004
-        raise UserError("not a size", key=key, found=word, accepted="one to three integers ≥ 1: 16,16")
+        raise UserError("this is not a size", key=key, found=word, accepted="one to three integers ≥ 1: 16,16")
     return tuple(int(part) for part in parts)
 
 
@@ -153,7 +190,7 @@ def inspect_variant(file: Path, variant: str, max_variants: int | None = None) -
     if len(found) != 1:
         known = [_title(planned) for planned in everything]
         raise UserError(
-            "no such variant" if not found else "more than one variant begins so",
+            "no variant has this id" if not found else "several variants begin with this id",
             at=Location(file),
             found=variant,
             accepted="\n    ".join(["", *known[:50], *(["…"] if len(known) > 50 else [])]),  # noqa: PLR2004 - a screenful
@@ -168,10 +205,11 @@ def _title(planned: Planned) -> str:
 
 
 def variants(file: Path, max_variants: int | None = None) -> tuple[Planned, ...]:
-    """Every variant of an experiment, `native` taken for its first named architecture or `DEFAULT_ARCH`.
+    """Every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` where it names only `native`.
 
     Raises:
-        UserError: the experiment is wrong, or has more than `max_variants`, by default `DEFAULT_MAX_VARIANTS`.
+        UserError: the experiment is wrong, or has more than `max_variants` variants, by default
+            `DEFAULT_MAX_VARIANTS`.
     """
     experiment = load(file)
     tools = toolchains(experiment)
@@ -184,22 +222,22 @@ def _compile(title: str, compiler: Toolchain, request: CompileRequest, only: tup
     listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
     if only:
         listings = tuple(  # type: ignore[assignment]
-            Listing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
+            InspectedListing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
             for listing in listings
         )
     return Inspection(title, request.source, listings, built.build.log)
 
 
-def _ptx(text: str, file: str) -> Listing:
+def _ptx(text: str, file: str) -> InspectedListing:
     return _listing(read_ptx(text, file), text)
 
 
-def _sass(disassembly: Disassembly, file: str) -> Listing:
-    return _listing(read_sass(disassembly.json, disassembly.text, file), disassembly.text)
+def _sass(disassembly: Disassembly, file: str) -> InspectedListing:
+    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text)
 
 
-def _listing(module: Module, text: str) -> Listing:
-    return Listing(module.isa, text, module_mix(module))
+def _listing(module: Module, text: str) -> InspectedListing:
+    return InspectedListing(module.isa, text, module_mix(module))
 
 
 def _read_bytes(file: Path) -> bytes:

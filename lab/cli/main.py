@@ -1,7 +1,7 @@
-"""The command line: words to one call each, a printed result and an exit code. No logic.
+"""The command line: each command is one call, a printed result and an exit code.
 
 Exit codes: 0 all is well; 1 some variant failed; 2 usage or input error; 3 the environment lacks what was
-asked for; 70 a mistake of this program's own; 130 interrupted.
+asked for; 70 an error in lab itself; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 
-from lab import __version__
 from lab.base.errors import CompileError, LabError, MissingToolError, StoreError
+from lab.base.version import VERSION
 
 app = typer.Typer(
     name="lab",
@@ -39,7 +39,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 
 def _version(*, wanted: bool) -> None:
     if wanted:
-        typer.echo(__version__)
+        typer.echo(VERSION)
         raise typer.Exit
 
 
@@ -78,10 +78,10 @@ def run(
     ] = None,
     resume: Annotated[
         bool | None,
-        typer.Option(help="Go on with the run in the directory, or begin again.", show_default="if it is unfinished"),
+        typer.Option(help="Continue the run in the directory, or start over.", show_default="if it is unfinished"),
     ] = None,
     repeat_check: Annotated[
-        bool, typer.Option("--repeat-check", help="Run it all twice, in two processes, and report what differs.")
+        bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -89,12 +89,13 @@ def run(
     from lab.base import workers
 
     workers.prepare()  # while this process imports, too
-    from lab.cli.terminal import print_outcome, run_progress
-    from lab.runs.pipeline import Options
+    from lab.cli.progress import run_progress
+    from lab.cli.tables import print_outcome
+    from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_experiment
 
     console = Console(stderr=True)
-    options = Options(
+    options = RunOptions(
         output=output,
         max_variants=max_variants,
         jobs=jobs,
@@ -135,11 +136,12 @@ def tune(
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU; else times are predicted.")] = True,
     resume: Annotated[
         bool | None,
-        typer.Option(help="Go on with the run in the folder, or begin again.", show_default="if it is unfinished"),
+        typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
 ) -> None:
-    """Find out which kernel is fastest at which size, by Tensile's protocol; write a report and a library."""
-    from lab.cli.terminal import TuneProgress, print_tuned
+    """Find the fastest kernel for each size by Tensile's protocol; write a report and a library."""
+    from lab.cli.progress import TuneProgress
+    from lab.cli.tables import print_tuned
     from lab.tuning.run import TuningOptions
     from lab.tuning.run import tune as run_tuning
 
@@ -158,17 +160,17 @@ def inspect(
     variant: Annotated[str | None, typer.Option(help="Id of one variant of the experiment.")] = None,
     arch: Annotated[str, typer.Option(help="Architecture that a .cu file is compiled for.")] = "sm_90",
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
-    isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Which listing, with --json.")] = None,
+    isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Listing to print, with --json.")] = None,
     max_variants: Annotated[int | None, typer.Option(min=1, help="Largest sweep to list.", show_default="1000")] = None,
-    hot: Annotated[bool, typer.Option("--hot", help="Show nothing of the listings but the hot loop.")] = False,
+    hot: Annotated[bool, typer.Option("--hot", help="Show only the hot loop of the listings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
-    from lab.cli import inspect, terminal
+    from lab.cli import inspect, tables
 
     console = Console()
     if file.suffix in (".yaml", ".yml") and variant is None:
-        terminal.print_variants(console, inspect.variants(file, max_variants))
+        tables.print_variants(console, inspect.variants(file, max_variants))
         return
     if file.suffix in (".yaml", ".yml") and variant is not None:
         shown = inspect.inspect_variant(file, variant, max_variants)
@@ -177,7 +179,7 @@ def inspect(
     if as_json:
         _print_json(shown.to_json(isa))
     else:
-        terminal.print_inspection(console, shown, hot_only=hot)
+        tables.print_inspection(console, shown, hot_only=hot)
 
 
 @app.command()
@@ -187,18 +189,18 @@ def emulate(
         list[str] | None,
         typer.Argument(help="Kernel arguments: i32=5, f32[64,32]=normal, f32[8]=out.", show_default=False),
     ] = None,
-    kernel: Annotated[str | None, typer.Option(help="Which kernel.", show_default="the only one")] = None,
-    grid: Annotated[str, typer.Option(help="Blocks: 4 or 4,4,1.")] = "1",
-    block: Annotated[str, typer.Option(help="Threads of a block: 256 or 16,16.")] = "32",
+    kernel: Annotated[str | None, typer.Option(help="Kernel to execute.", show_default="the only one")] = None,
+    grid: Annotated[str, typer.Option(help="Number of blocks: 4 or 4,4,1.")] = "1",
+    block: Annotated[str, typer.Option(help="Threads in a block: 256 or 16,16.")] = "32",
     shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of random buffers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random buffers.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Execute one kernel of a PTX file on the CPU: counts, memory behaviour and faults."""
     from dataclasses import asdict
 
     from lab.cli.inspect import emulate_file
-    from lab.cli.terminal import print_emulation
+    from lab.cli.tables import print_emulation
 
     done = emulate_file(file, kernel, (grid, block), arguments or [], dynamic_shared_bytes=shared, seed=seed)
     if as_json:
@@ -223,7 +225,7 @@ def map_(
     """Show which thread touches which element, whether threads race, how accesses coalesce, and the CUDA index."""
     from dataclasses import asdict
 
-    from lab.cli.terminal import print_mapping
+    from lab.cli.tables import print_mapping
     from lab.templates.mapping.facts import facts
     from lab.templates.mapping.text import parse
 
@@ -238,7 +240,7 @@ def map_(
 def report(
     folder: Annotated[Path, typer.Argument(help="A directory of `lab run` or `lab tune`.", show_default=False)],
 ) -> None:
-    """Draw the report of a run directory again, from its records alone."""
+    """Draw the report of a run directory again from its records."""
     from lab.report.render import render
     from lab.report.tuning import render as tuning
     from lab.store.database import Store
@@ -257,8 +259,8 @@ def report(
 @app.command()
 def compare(
     a: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
-    b: Annotated[Path, typer.Argument(help="Another one, held against the first.", show_default=False)],
-    threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that is a regression.")] = 0.05,
+    b: Annotated[Path, typer.Argument(help="The run directory to compare with the first.", show_default=False)],
+    threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that counts as a regression.")] = 0.05,
     relative: Annotated[
         bool, typer.Option("--relative", help="Compare throughput relative to the baseline's.")
     ] = False,
@@ -266,16 +268,14 @@ def compare(
 ) -> None:
     """Compare two runs: which variants are faster, slower, the same, and what changed in their code.
 
-    Exit code 1 where a variant broke, or is surely slower by more than the threshold.
+    The exit code is 1 if a variant broke, or is slower by more than the threshold beyond doubt.
     """
     from dataclasses import asdict
 
-    from lab.cli.terminal import print_comparison
-    from lab.runs.compare import compare as compare_runs
-    from lab.store.database import Store
+    from lab.cli.tables import print_comparison
+    from lab.runs.compare import compare_folders
 
-    with Store(a) as first, Store(b) as second:
-        found = compare_runs((first.run(), first.records()), (second.run(), second.records()), relative=relative)
+    found = compare_folders(a, b, relative=relative)
     regressions = [change.variant_b for change in found.changes if change.regressed(threshold)]
     if as_json:
         changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
@@ -287,11 +287,11 @@ def compare(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Say what this machine has, and for each thing missing what it would add and how to install it."""
+    """List what lab can use on this machine; for each missing thing, what it adds and how to install it."""
     from dataclasses import asdict
 
     from lab.cli.doctor import examine
-    from lab.cli.terminal import print_findings
+    from lab.cli.tables import print_findings
 
     findings = examine()
     if as_json:
@@ -306,7 +306,7 @@ def schema(
         Path | None, typer.Option("--output", "-o", help="File to write; standard output by default.")
     ] = None,
 ) -> None:
-    """Write the JSON Schema of experiment files, which editors complete and check them with."""
+    """Write the JSON Schema of experiment files, with which editors complete and check them."""
     from lab.base.files import write_atomically
     from lab.experiment.schema import json_schema
 
@@ -318,12 +318,16 @@ def schema(
 
 
 def _print_json(value: object) -> None:
-    # JSON has no infinity; an error can be that
+    # JSON has no infinity, which an error can be
     typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
 
 
 def main() -> NoReturn:
-    """Run the command line; the one place where errors become words and exit codes."""
+    """Run the command line. Errors become messages and exit codes here and nowhere else.
+
+    A process that inherits an ignored SIGINT, as `nohup` and the shell's `&` arrange, keeps ignoring it: the user who
+    presses Ctrl-C means another program.
+    """
     try:
         code = app(standalone_mode=False)
     except _UsageError as error:
@@ -342,13 +346,13 @@ def main() -> NoReturn:
         typer.echo(f"error: {error}", err=True)
         code = _INPUT
     except BrokenPipeError:
-        # whoever read our output has gone, as `head` does; nothing is wrong
+        # the reader of the output is gone, as with `| head`; nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _OK
     except Exception as error:
         if os.environ.get("LAB_TRACEBACK"):
             raise
         typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-        typer.echo("This is a mistake of lab's own; set LAB_TRACEBACK=1 to see where.", err=True)
+        typer.echo("This is an error in lab itself; set LAB_TRACEBACK=1 to see where.", err=True)
         code = _BUG
     raise SystemExit(code if isinstance(code, int) else _OK)

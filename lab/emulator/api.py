@@ -14,13 +14,13 @@ from lab.emulator import operands
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
-from lab.emulator.machine import Launch, StepBudgetSpent, run_batches
+from lab.emulator.machine import LaunchState, StepBudgetSpent, run_batches
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.operations.base import DTYPES
 from lab.emulator.program import Program, align_of, size_of
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMap
+from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.isa.mix import kernel_mix
@@ -61,7 +61,8 @@ def launch(
         grid: Blocks along x, y, z; missing axes are 1.
         block: Threads along x, y, z; missing axes are 1.
         args: One value a parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
-            NumPy or Python scalars, `TensorMap`s, and structured scalars or bytes for parameters passed by value.
+            NumPy or Python scalars, `TensorMapArgument`s, and structured scalars or bytes for parameters that are
+            passed by value.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
@@ -86,7 +87,7 @@ def launch(
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
     counters = Counters(program) if count else None
-    plan = Launch(
+    plan = LaunchState(
         program,
         space,
         shape_grid,
@@ -111,7 +112,7 @@ def launch(
     )
 
 
-def _run(plan: Launch) -> int:
+def _run(plan: LaunchState) -> int:
     with exact_arithmetic():
         try:
             return run_batches(plan, BATCH_THREADS)
@@ -172,7 +173,7 @@ class _Arguments:
             value = Buffer(value)
         if isinstance(value, Buffer):
             return self._pointer(index, parameter, value)
-        if isinstance(value, TensorMap):
+        if isinstance(value, TensorMapArgument):
             return self._tensor_map(index, parameter, value)
         size = size_of(parameter)
         if isinstance(value, bytes):
@@ -201,7 +202,7 @@ class _Arguments:
             )
         return self._base(index, parameter, buffer).to_bytes(8, "little")
 
-    def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMap) -> bytes:
+    def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         size = size_of(parameter)
         if size != tensormaps.BYTES or align_of(parameter) % tensormaps.ALIGNMENT:
             raise UserError(

@@ -18,7 +18,7 @@ BARRIERS = ("bar", "barrier")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CodeBlock:
     """A basic block of the program.
 
     Attributes:
@@ -64,7 +64,7 @@ def is_gate(instruction: Instruction) -> bool:
     return family in ("wmma", "mma", "ldmatrix", "stmatrix") or (family in BARRIERS and "warp" in parts)
 
 
-def split(function: Function, number: int, first_block: int, offset: int) -> list[Block]:
+def split(function: Function, number: int, first_block: int, offset: int) -> list[CodeBlock]:
     """Cut a function into basic blocks.
 
     Args:
@@ -89,7 +89,7 @@ def split(function: Function, number: int, first_block: int, offset: int) -> lis
         stop = starts[i + 1] if i + 1 < len(starts) else len(code)
         ended = ends_block(code[stop - 1])
         blocks.append(
-            Block(
+            CodeBlock(
                 first_block + i,
                 number,
                 offset + start,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
 from lab.emulator.binding import Binder
-from lab.emulator.control import Block, is_wait
+from lab.emulator.control import CodeBlock, is_wait
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.memory.access import MemoryUnit
@@ -34,7 +34,7 @@ Group = tuple[Stack, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchState:
     """What does not change from batch to batch.
 
     Attributes:
@@ -84,7 +84,7 @@ class Machine:
         steps: Instructions issued so far, over all batches.
     """
 
-    def __init__(self, launch: Launch, first_block: int, blocks: int, steps: int = 0) -> None:
+    def __init__(self, launch: LaunchState, first_block: int, blocks: int, steps: int = 0) -> None:
         """Prepare a batch.
 
         Args:
@@ -220,7 +220,7 @@ class Machine:
         else:
             self._end(stack, block, block.end, chosen, pool)
 
-    def _gather(self, at: Group, block: Block, chosen: Array) -> Array | None:
+    def _gather(self, at: Group, block: CodeBlock, chosen: Array) -> Array | None:
         """Keep the warps whose lanes are all here; the others wait for their missing lanes."""
         insist, self._insist = self._insist, False
         missing = self.binder.missing_lanes(block.first, chosen)
@@ -240,7 +240,7 @@ class Machine:
         result: Array | None = chosen[~late]
         return result
 
-    def _out_of_steps(self, block: Block, chosen: Array | None) -> None:
+    def _out_of_steps(self, block: CodeBlock, chosen: Array | None) -> None:
         self.launch.findings.add(
             "endless-loop",
             block.first,
@@ -250,7 +250,7 @@ class Machine:
         )
         raise StepBudgetSpent
 
-    def _bind(self, block: Block) -> tuple[list[Callable[[], Any]], list[Callable[[Array], Any]]]:
+    def _bind(self, block: CodeBlock) -> tuple[list[Callable[[], Any]], list[Callable[[Array], Any]]]:
         pairs = [self.binder.bind(position) for position in range(block.first, block.stop)]
         bound = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         self._bound[block.index] = bound
@@ -259,7 +259,7 @@ class Machine:
     # --- terminators --------------------------------------------------------------------------------------
 
     def _end(
-        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+        self, stack: Stack, block: CodeBlock, position: int, chosen: Array | None, pool: dict[Group, Array | None]
     ) -> None:
         number, instruction = self.program.code[position]
         taken, rest = chosen, None
@@ -328,7 +328,7 @@ class Machine:
         self.barriers.threads_left(pool)
 
     def _call(
-        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+        self, stack: Stack, block: CodeBlock, position: int, chosen: Array | None, pool: dict[Group, Array | None]
     ) -> None:
         _, instruction = self.program.code[position]
         name = callee(instruction)
@@ -392,7 +392,7 @@ class Machine:
             self.arrive(pool, (stack, target), self.group(hit))
 
 
-def run_batches(launch: Launch, batch_threads: int) -> int:
+def run_batches(launch: LaunchState, batch_threads: int) -> int:
     """Run every block of a launch in batches of about `batch_threads` threads; return the steps taken."""
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
     size = launch.block[0] * launch.block[1] * launch.block[2]

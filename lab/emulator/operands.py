@@ -9,11 +9,11 @@ from lab.base.errors import ReaderError
 from lab.isa.ptx import operands as isa
 from lab.isa.ptx.constants import integer
 
-__all__ = ["Address", "FloatBits", "address", "elements", "integer", "literal", "symbol"]
+__all__ = ["FloatBits", "PlainAddress", "address", "elements", "integer", "literal", "symbol"]
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PlainAddress:
     """``[base+offset]``; base is a register or symbol, or None for an absolute address."""
 
     base: str | None
@@ -41,15 +41,15 @@ def _parse(text: str) -> isa.Operand | None:
         return None
 
 
-def address(text: str) -> Address | None:
+def address(text: str) -> PlainAddress | None:
     """Read an address, or return None where the text is not a plain one."""
     found = _parse(text)
     if not isinstance(found, isa.Address) or found.indices:
         return None
     if found.base is None:
-        return Address(None, found.offset)
+        return PlainAddress(None, found.offset)
     component = f".{found.base.component}" if found.base.component else ""
-    return Address(found.base.name + component, found.offset)
+    return PlainAddress(found.base.name + component, found.offset)
 
 
 def literal(text: str) -> int | FloatBits | None:

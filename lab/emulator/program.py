@@ -10,7 +10,7 @@ import networkx as nx
 
 from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
-from lab.emulator.control import Block, split, weak_topological_order
+from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.operations.base import DTYPES
 from lab.isa.model import Function, Instruction, Module, Variable
@@ -77,7 +77,7 @@ class Program:
         self.functions = self._reachable()
         self.code: list[tuple[int, Instruction]] = []
         self.offsets: list[int] = []
-        self.blocks: list[Block] = []
+        self.blocks: list[CodeBlock] = []
         self.entries: list[int] = []
         self._lay_code()
         self._lay_memory()
@@ -176,7 +176,7 @@ class Program:
                 ranks[index] = rank
         return ranks
 
-    def successors(self, block: Block) -> list[int]:
+    def successors(self, block: CodeBlock) -> list[int]:
         """Blocks of the same function that can follow a block."""
         if block.end is None:
             return [block.following] if block.following >= 0 else []

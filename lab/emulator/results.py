@@ -42,7 +42,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorMap:
+class TensorMapArgument:
     """A kernel parameter that describes a matrix to bulk tensor copies.
 
     Sizes are in elements, the contiguous direction first.

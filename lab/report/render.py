@@ -24,7 +24,7 @@ from lab.report.facts.answer import Answer, answer
 from lab.report.facts.compilers import Compilers, compilers
 from lab.report.facts.curves import Curve, curve
 from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
-from lab.report.facts.explain import Explanation, explain
+from lab.report.facts.explain import CurveExplanation, explain
 from lab.report.facts.strays import Stray, strays
 from lab.report.page.page import page
 from lab.report.variant.executed import difference
@@ -67,7 +67,7 @@ class Analysis:
     columns: tuple[Column, ...]
     response: Response
     answer: Answer
-    winners: winners.Table | None
+    winners: winners.WinnerTable | None
     effects: tuple[Effect, ...]
     interaction: Interaction | None
     bars: tuple[Bar, ...]
@@ -76,7 +76,7 @@ class Analysis:
     by: tuple[Column, tuple[Value, ...]] | None
     baseline: tuple[str, float] | None
     curve: Curve | None
-    explanation: Explanation | None
+    explanation: CurveExplanation | None
     agreements: tuple[Agreement, ...]
     strays: tuple[Stray, ...]
     compilers: Compilers | None

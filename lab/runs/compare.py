@@ -1,10 +1,11 @@
-"""Two runs side by side: which variants became faster or slower, how surely, and what changed in their code.
+"""Two runs side by side: which variants became faster or slower, with what certainty, and what changed in their code.
 
 A variant's figure is the ratio of its throughput in B to that in A, which is the ratio of the median times A / B. Its
 interval is the percentile bootstrap's (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13):
-both runs' samples are drawn anew with replacement, 95 % of the ratios lie within. It knows the scatter within each
-run, not what differs between two sessions (clocks, temperature, another tenant); `relative` compares throughputs
-relative to the baseline that was interleaved with each variant, which cancels most of that.
+both runs' samples are resampled with replacement, and 95 % of the resulting ratios lie within the interval. It reflects
+the scatter within each run, not what differs between two sessions (clocks, temperature, other users of the machine);
+`relative` compares throughputs relative to the baseline that was interleaved with each variant, which cancels most of
+that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +23,19 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.measured.timing import Measurement, Samples
 from lab.store import figures
+from lab.store.database import Store
 from lab.store.model import RunRecord, Status, VariantRecord
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 SAME = 0.01
-"""A ratio whose whole interval is closer to 1 than this is no difference that matters."""
+"""Two variants are the same if the whole interval of their ratio is closer to 1 than this."""
 
 Key = tuple[object, ...]
 
 
 class Verdict(StrEnum):
-    """What became of a variant from A to B."""
+    """How a variant in B compares with the same variant in A."""
 
     FASTER = "faster"  # the whole interval is above 1
     SLOWER = "slower"  # the whole interval is below 1
@@ -49,10 +52,10 @@ class Change:
 
     Attributes:
         kernel: The kernel's name.
-        label: What tells the variant from its siblings, in B.
+        label: Distinguishes the variant from its siblings, in B.
         variant_a: Id in A.
         variant_b: Id in B.
-        verdict: What became of it.
+        verdict: The comparison.
         ratio: Throughput in B over that in A; None where it was not measured in both.
         low: Lower end of the interval.
         high: Upper end.
@@ -76,7 +79,7 @@ class Change:
     figures: Mapping[str, tuple[float | None, float | None]]
 
     def regressed(self, threshold: float) -> bool:
-        """It broke, or is slower by more than `threshold`, a fraction, and surely slower."""
+        """Whether it broke, or is slower by more than `threshold` (a fraction) and its whole interval is below 1."""
         if self.verdict is Verdict.BROKEN:
             return True
         return self.verdict is Verdict.SLOWER and self.ratio is not None and self.ratio < 1 - threshold
@@ -90,8 +93,8 @@ class Comparison:
         a: Facts of the first.
         b: Facts of the second.
         changes: Variants of both, in the order of B.
-        only_a: Variants that B has not.
-        only_b: Variants that A has not.
+        only_a: Variants that are not in B.
+        only_b: Variants that are not in A.
         baseline: Baseline's throughput in B over that in A, median over the variants; None without one in both.
         relative: Throughputs are relative to the baseline's.
     """
@@ -106,7 +109,7 @@ class Comparison:
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """How many variants have each verdict."""
+        """Number of variants with each verdict."""
         return Counter(change.verdict for change in self.changes)
 
 
@@ -156,12 +159,23 @@ def compare(
     )
 
 
+def compare_folders(a: Path, b: Path, *, relative: bool = False) -> Comparison:
+    """Compare the runs of two run directories; see `compare`.
+
+    Raises:
+        UserError: the runs have no variant in common.
+        StoreError: a directory holds no run, or cannot be read.
+    """
+    with Store(a) as first, Store(b) as second:
+        return compare((first.run(), first.records()), (second.run(), second.records()), relative=relative)
+
+
 def _keyed(
     records_a: Sequence[VariantRecord], records_b: Sequence[VariantRecord]
 ) -> tuple[dict[Key, VariantRecord], dict[Key, VariantRecord]]:
-    """Records by what they are in both runs.
+    """Records of both runs by a key that is the same for the same variant.
 
-    Compiler and architecture are what two runs may differ in; they count only where a run has several.
+    Two runs may differ in compiler and architecture: these belong to the key only where a run has several of them.
     """
     both = (records_a, records_b)
     by_compiler = any(len({record.compiler for record in records}) > 1 for records in both)

@@ -6,11 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from lab.experiment.load import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.variants import Planned
-from lab.gpu.counters.profile import Order, profiles
+from lab.gpu.counters.profile import Order
+from lab.gpu.process.line import GpuLine
+from lab.runs.flow import job_of
+from lab.runs.recorder import Recorder
 from lab.runs.search import Group, group_of
-from lab.runs.sweep import Sweep, job_of
+from lab.runs.services import ReadCounters
 from lab.store.model import Status, VariantRecord
 
 
@@ -73,29 +77,42 @@ def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candid
     return [one for place in sorted(places) for one in problems[place]][:room]
 
 
-def count(sweep: Sweep, planned: Sequence[Planned], rules: ProfileModel) -> None:
-    """Read the counters of the chosen variants that have none yet; each record gets its profile as it comes."""
-    if sweep.line is None:
+def count(
+    recorder: Recorder,
+    line: GpuLine | None,
+    experiment: Experiment,
+    planned: Sequence[Planned],
+    *,
+    read: ReadCounters,
+) -> None:
+    """Read the counters of the chosen variants that have none yet; each record gets its profile as it comes.
+
+    Args:
+        recorder: Where profiles go.
+        line: The GPU's; None means that nothing is read.
+        experiment: The experiment; without `profile` rules nothing is read.
+        planned: The variants of the run, by position.
+        read: Reads the counters.
+    """
+    rules, store = experiment.profile, recorder.store
+    if line is None or rules is None:
         return
-    wanted = chosen(sweep.store.each(), rules)
-    missing = {variant: record for variant in wanted if (record := sweep.store.record(variant)).profile is None}
+    wanted = chosen(store.each(), rules)
+    missing = {variant: record for variant in wanted if (record := store.record(variant)).profile is None}
     if not missing:
         return
-    sweep.watcher.counting(len(missing))
-    sweep.line.ask(
-        lambda session: session.close()
-    )  # its memory may be needed; it starts again when it is asked for more
+    recorder.observer.counting(len(missing))
+    line.ask(lambda session: session.close())  # its memory may be needed; it starts again when it is asked for more
     places = {one.variant: one for one in planned}
     orders = [
         Order(
-            job_of(sweep.experiment, places[variant], sweep.store.read_file(variant, "kernel.cubin")),
+            job_of(experiment, places[variant], store.read_file(variant, "kernel.cubin")),
             record.measurement.cache if record.measurement else "cold",
         )
         for variant, record in missing.items()
     ]
-    for found in profiles(orders, seconds=rules.seconds):
-        for note in found.notes:
-            sweep.note(note)
+    for found in read(orders, seconds=rules.seconds):
+        recorder.note(*found.notes)
         for variant, profile in found.profiles.items():
-            sweep.store.write(replace(missing[variant], profile=profile), places[variant].position)
-        sweep.watcher.counted(len(found.profiles))
+            store.write(replace(missing[variant], profile=profile), places[variant].position)
+        recorder.observer.counted(len(found.profiles))

@@ -1,13 +1,12 @@
-"""The pipeline: an experiment in, records and a report out. The only module that knows all stages."""
+"""The pipeline: from an experiment to records and a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from lab.base import workers
 from lab.experiment.load import Experiment, load
@@ -17,13 +16,20 @@ from lab.experiment.variants import Planned, plan, toolchains
 from lab.gpu.device import describe
 from lab.gpu.process.job import JobResult
 from lab.gpu.process.line import GpuLine
-from lab.gpu.process.session import GpuSession, remeasure
+from lab.gpu.process.session import remeasure
 from lab.hardware.gpus import gpu_for
+from lab.measured.timing import GpuDescription
+from lab.runs import flow
+from lab.runs.baselines import BaselineWatch
 from lab.runs.counters import count
+from lab.runs.flow import FlowContext
+from lab.runs.observer import RunObserver, SilentObserver
+from lab.runs.recorder import Recorder
 from lab.runs.search import Pruner, leaders
-from lab.runs.sweep import Sweep, job_of, policy_of
-from lab.stages import records
-from lab.stages.build import BuildFailure, Built
+from lab.runs.services import Services
+from lab.runs.sweep import Sweep
+from lab.stages.facts import facts_of
+from lab.stages.provenance import conditions_of
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
 from lab.store.resume import differing
@@ -33,21 +39,21 @@ _NO_NATIVE = "`archs: [sm_90]` in the experiment"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line adds to an experiment.
+class RunOptions:
+    """What a caller adds to an experiment file.
 
     Attributes:
         output: Run directory; ``reports/<experiment>`` by default.
-        max_variants: Largest sweep to accept.
-        jobs: Build processes; the number of usable cores by default.
-        measure: Use a GPU where there is one.
+        max_variants: Largest number of variants to accept.
+        jobs: Worker processes; the number of usable cores by default.
+        measure: Measure where there is a GPU.
         emulate: Execute every variant on the CPU, where the experiment gives a size for it.
-        archs: In place of the experiment's, unless empty.
-        toolchains: In place of the experiment's, unless empty.
+        archs: Architectures in place of the experiment's, unless empty.
+        toolchains: Toolchains in place of the experiment's, unless empty.
         profile: Read hardware counters of the best variants; by default where the experiment says so.
         resume: Go on with the run that is in the directory; by default where it is unfinished.
         command: The command that repeats the run, for the record.
-        followed: More is to come before the run counts as finished: its repetition.
+        followed: The run does not count as finished when it ends, since its repetition follows.
     """
 
     output: Path | None = None
@@ -63,30 +69,8 @@ class Options:
     followed: bool = False
 
 
-class Observer(Protocol):
-    """Whoever shows progress."""
-
-    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
-        """The work is known; `gpu` is the GPU's name or why none is used."""
-
-    def more(self, variants: int) -> None:
-        """A search goes on with so many further variants."""
-
-    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
-        """One variant was compiled and inspected, or could not be."""
-
-    def recorded(self, record: VariantRecord) -> None:
-        """One variant is finished."""
-
-    def counting(self, variants: int) -> None:
-        """Hardware counters of so many variants are to be read."""
-
-    def counted(self, variants: int) -> None:
-        """Those of so many more were."""
-
-
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run left.
 
     Attributes:
@@ -109,15 +93,77 @@ class Outcome:
         return any(record.status.failed for record in self.records)
 
 
-def run(file: Path, options: Options, observer: Observer) -> Outcome:
+def run(
+    file: Path, options: RunOptions, observer: RunObserver | None = None, services: Services | None = None
+) -> RunOutcome:
     """Run an experiment.
+
+    Args:
+        file: The experiment.
+        options: What the caller adds to it.
+        observer: Receives the progress; nobody by default.
+        services: The surroundings; this machine by default.
 
     Raises:
         UserError: the experiment is wrong.
         MissingToolError: there is no compiler or no disassembler.
         StoreError: the run directory cannot be written, or is in use.
     """
-    workers.prepare()
+    observer, services = observer or SilentObserver(), services or Services()
+    services.prepare()
+    asked = _read(file, options, services)
+    with ExitStack() as stack:
+        store = stack.enter_context(Store(options.output or Path("reports") / asked.experiment.name, create=True))
+        conditions = conditions_of(asked.experiment, asked.gpu, emulated=options.emulate, measured=options.measure)
+        done, facts = _take_up(store, asked, conditions, options)
+        observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
+        line = stack.enter_context(GpuLine(services.session())) if asked.gpu else None
+        work = _work(asked, _recorder(asked.experiment, store, observer), line, facts, emulate=options.emulate)
+        interrupted = False
+        try:
+            _sweep(work, done, services, options.jobs or workers.cores())
+            _remeasure_winners(work)
+            if asked.experiment.profile:
+                count(work.recorder, work.line, asked.experiment, work.planned, read=services.read_counters)
+        except KeyboardInterrupt:
+            interrupted = True
+        facts = _final_facts(work, interrupted=interrupted)
+        store.write_run(facts)
+        pages = services.render(store)
+        store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
+        return RunOutcome(store.folder, facts, store.records(), pages, interrupted)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """An experiment, and what it comes to on this machine.
+
+    Attributes:
+        experiment: With the caller's options in place of what the file says.
+        expansion: Its points.
+        gpu: The GPU that measures, or None.
+        not_measured: Why there is none; may be empty.
+        tools: Its compilers.
+        archs: Its architectures, each once, none of them `native`.
+        planned: The variants of the expansion.
+    """
+
+    experiment: Experiment
+    expansion: Expansion
+    gpu: GpuDescription | None
+    not_measured: str
+    tools: Sequence[Toolchain]
+    archs: tuple[str, ...]
+    planned: tuple[Planned, ...]
+
+    @property
+    def gpu_text(self) -> str:
+        """The GPU's name, or why none is used."""
+        return self.gpu.name if self.gpu else self.not_measured
+
+
+def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
+    """Read an experiment, look for the GPU, and plan every variant."""
     experiment = load(file)
     experiment = replace(
         experiment,
@@ -126,69 +172,14 @@ def run(file: Path, options: Options, observer: Observer) -> Outcome:
         profile=_profile_rules(experiment, asked=options.profile),
     )
     if experiment.gpu:
-        gpu_for(experiment.gpu)  # a GPU that is not in the table is told of before anything is built
+        gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     expansion = expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
-    folder = options.output or Path("reports") / experiment.name
-    with ExitStack() as stack:
-        gpu, not_measured = describe.find(measure=options.measure)
-        named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
-        archs = tuple(dict.fromkeys(named))
-        planned = list(plan(experiment, expansion.points, tools, archs))
-        store = stack.enter_context(Store(folder, create=True))
-        conditions = records.conditions_of(experiment, gpu, emulated=options.emulate, measured=options.measure)
-        done, notes = _earlier(store, conditions, resume=options.resume)
-        if not done:
-            store.clear()
-        earlier = store.noted("facts") or {}
-        facts = records.facts_of(
-            experiment,
-            expansion,
-            command=options.command,
-            variants=len(planned),
-            gpu=gpu,
-            not_measured=not_measured,
-        )
-        facts = replace(facts, notes=(*notes, *facts.notes), **earlier)
-        store.note("facts", {"started": facts.started, "command": facts.command})
-        store.note("state", {"conditions": conditions, "finished": False})
-        store.write_run(facts)
-        observer.planned(experiment, expansion, len(planned), gpu.name if gpu else not_measured)
-        line = stack.enter_context(GpuLine(GpuSession())) if gpu else None
-        sweep = Sweep(
-            experiment,
-            store,
-            observer,
-            line,
-            gpu,
-            options.emulate,
-            options.jobs or workers.cores(),
-            Pruner(experiment.search.prune) if experiment.search else None,
-            done,
-            baselines=store.noted("baselines") or {},
-            notes=store.noted("notes") or [],
-        )
-        interrupted = False
-        try:
-            with sweep:
-                facts = _rounds(sweep, planned, tools, archs, facts)
-            store.drop_others({one.variant for one in planned})
-            _remeasure_winners(sweep, planned)
-            if experiment.profile:
-                count(sweep, planned, experiment.profile)
-        except KeyboardInterrupt:
-            interrupted = True
-            left = f"The run was interrupted; {store.count()} of {facts.variants} variants are here."
-            facts = replace(facts, notes=(*facts.notes, left))
-        if sweep.not_measured:
-            facts = replace(facts, gpu=None, not_measured=sweep.not_measured)
-        facts = replace(facts, baselines=dict(sweep.baselines), notes=(*facts.notes, *sweep.notes))
-        store.write_run(facts)
-        from lab.report.render import render  # noqa: PLC0415 - takes a second, in which the first builds could begin
-
-        pages = render(store)
-        store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
-        return Outcome(folder, facts, store.records(), pages, interrupted)
+    gpu, not_measured = services.find_gpu(measure=options.measure)
+    named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
+    archs = tuple(dict.fromkeys(named))
+    planned = plan(experiment, expansion.points, tools, archs)
+    return _Asked(experiment, expansion, gpu, not_measured, tools, archs, planned)
 
 
 def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileModel | None:
@@ -197,10 +188,39 @@ def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileMode
     return experiment.profile or ProfileModel.model_validate({}) if asked else None
 
 
+def _take_up(
+    store: Store, asked: _Asked, conditions: Mapping[str, object], options: RunOptions
+) -> tuple[dict[str, VariantRecord], RunRecord]:
+    """Begin a run, or go on with the unfinished one in its directory.
+
+    Returns:
+        Records by variant that need not be made again, and the run's facts so far, which are in the store.
+
+    Raises:
+        StoreError: going on was asked for, and the records there were made under other conditions.
+    """
+    done, notes = _earlier(store, conditions, resume=options.resume)
+    if not done:
+        store.clear()
+    facts = facts_of(
+        asked.experiment,
+        asked.expansion,
+        command=options.command,
+        variants=len(asked.planned),
+        gpu=asked.gpu,
+        not_measured=asked.not_measured,
+    )
+    facts = replace(facts, notes=(*notes, *facts.notes), **(store.noted("facts") or {}))
+    store.note("facts", {"started": facts.started, "command": facts.command})
+    store.note("state", {"conditions": conditions, "finished": False})
+    store.write_run(facts)
+    return done, facts
+
+
 def _earlier(
     store: Store, conditions: Mapping[str, object], *, resume: bool | None
 ) -> tuple[dict[str, VariantRecord], tuple[str, ...]]:
-    """Records that an earlier run left here and this one need not make again, and what the reader must know.
+    """Records of an earlier run that this one need not make again, and notes for the reader of the report.
 
     Args:
         store: The run directory.
@@ -208,7 +228,7 @@ def _earlier(
         resume: Go on with what is there; None means only if it is unfinished; False never.
 
     Raises:
-        StoreError: going on was asked for, and what is there was made under other conditions.
+        StoreError: going on was asked for, and the records there were made under other conditions.
     """
     notes = (store.damage,) if store.damage else ()
     others = differing(store.noted("state"), conditions, resume=resume, folder=store.folder, made="records were made")
@@ -219,45 +239,110 @@ def _earlier(
     return {}, (*notes, f"An unfinished run was here; it had another {others}, and nothing of it was kept.")
 
 
-def _rounds(
-    sweep: Sweep, planned: list[Planned], tools: Sequence[Toolchain], archs: Sequence[str], facts: RunRecord
-) -> RunRecord:
+@dataclass
+class _Work:
+    """A run under way.
+
+    Attributes:
+        asked: What it was asked to do.
+        context: What is the same for all of its variants.
+        recorder: Where its results go.
+        line: The GPU's, or None.
+        baselines: Baselines that it met.
+        planned: Its variants; a search adds to them.
+        facts: Its facts so far.
+        not_measured: Why the GPU could not be used after all; may be empty.
+    """
+
+    asked: _Asked
+    context: FlowContext
+    recorder: Recorder
+    line: GpuLine | None
+    baselines: BaselineWatch
+    facts: RunRecord
+    planned: list[Planned] = field(default_factory=list)
+    not_measured: str = ""
+
+
+def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Recorder:
+    pruner = Pruner(experiment.search.prune) if experiment.search else None
+    return Recorder(store, observer, pruner, store.noted("notes") or [])
+
+
+def _work(asked: _Asked, recorder: Recorder, line: GpuLine | None, facts: RunRecord, *, emulate: bool) -> _Work:
+    context = FlowContext(asked.experiment, asked.gpu, emulate)
+    baselines = BaselineWatch(recorder.store.noted("baselines") or {})
+    return _Work(asked, context, recorder, line, baselines, facts, list(asked.planned))
+
+
+def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
+    """Take all variants to their records; of an experiment that changed, drop those that it no longer has."""
+    with work.recorder, services.executor(jobs) as executor:
+        sweep = Sweep(
+            work.context,
+            work.recorder,
+            executor,
+            work.line,
+            baselines=work.baselines,
+            function=services.build,
+        )
+        try:
+            _rounds(work, sweep, done)
+        finally:
+            work.not_measured = sweep.not_measured
+            if sweep.not_measured:
+                work.line = None
+    work.recorder.store.drop_others({one.variant for one in work.planned})
+
+
+def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> None:
     """Run what is planned; in a search then the neighbours of the best, round by round, which are added to it."""
-    search = sweep.experiment.search
-    sweep.round = None if search is None else 0
-    sweep.work(planned)
+    search = work.asked.experiment.search
     refine = search.refine if search else None
+    sweep.work(work.planned, done, searched=None if search is None else 0)
     for number in range(1, refine.rounds + 1 if refine else 1):
-        best = leaders(sweep.scores.values(), refine.top) if refine else ()
-        points = neighbours((planned[one.position].point for one in best), (one.point for one in planned))
-        more = plan(sweep.experiment, points, tools, archs, first=len(planned))
+        best = leaders(work.recorder.scores.values(), refine.top) if refine else ()
+        points = neighbours((work.planned[one.position].point for one in best), (one.point for one in work.planned))
+        more = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
         if not more:
             break
-        planned += more
-        if facts.search:
-            searched = replace(facts.search, rounds=(*facts.search.rounds, len(more)))
-            facts = replace(facts, variants=len(planned), search=searched)
-            sweep.store.write_run(facts)
-        sweep.watcher.more(len(more))
-        sweep.round = number
-        sweep.work(more)
-    return facts
+        work.planned += more
+        if work.facts.search:
+            searched = replace(work.facts.search, rounds=(*work.facts.search.rounds, len(more)))
+            work.facts = replace(work.facts, variants=len(work.planned), search=searched)
+            work.recorder.store.write_run(work.facts)
+        work.recorder.observer.more(len(more))
+        sweep.work(more, done, searched=number)
 
 
-def _remeasure_winners(sweep: Sweep, planned: Sequence[Planned]) -> None:
+def _remeasure_winners(work: _Work) -> None:
     """Measure the fastest variant of each problem again in a fresh process: what does not repeat is no result."""
-    if sweep.line is None:
+    if work.line is None:
         return
-    policy, fresh = policy_of(sweep.experiment), False
-    for winner in leaders(sweep.scores.values(), 1):
+    experiment, store = work.asked.experiment, work.recorder.store
+    policy, fresh = flow.policy_of(experiment), False
+    for winner in leaders(work.recorder.scores.values(), 1):
         if winner.rate is None:
             continue
-        one = planned[winner.position]
-        record = sweep.store.record(one.variant)
+        one = work.planned[winner.position]
+        record = store.record(one.variant)
         if record.measurement is None or record.measurement.remeasured:
             continue  # an earlier, interrupted run came so far
-        job = job_of(sweep.experiment, one, sweep.store.read_file(one.variant, "kernel.cubin"))
+        job = flow.job_of(experiment, one, store.read_file(one.variant, "kernel.cubin"))
         first = JobResult(job.variant, record.verification, record.measurement)
-        again = sweep.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))
+        again = work.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))
         fresh = True
-        sweep.store.write(replace(record, measurement=again.measurement), winner.position)
+        store.write(replace(record, measurement=again.measurement), winner.position)
+
+
+def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
+    """The run's facts as they are known when it ends."""
+    facts = work.facts
+    if interrupted:
+        finished = work.recorder.store.count()
+        left = f"The run was interrupted; {finished} of {facts.variants} variants are here."
+        facts = replace(facts, notes=(*facts.notes, left))
+    if work.not_measured:
+        facts = replace(facts, gpu=None, not_measured=work.not_measured)
+    notes = (*facts.notes, *work.recorder.notes)
+    return replace(facts, baselines=work.baselines.found, notes=notes)

@@ -1,9 +1,9 @@
-"""The whole run twice, in two processes: what a figure is worth is what comes out again.
+"""The whole run twice, in two processes, to find out how much its figures differ from run to run.
 
-The first run's directory holds the second one's, ``repeat/``, complete and with a report of its own. Each goes on
-where it was when it was ended. Builds come from the cache, so that both run the same machine code: what differs is the
-measurement.
-Where nothing is measured, the second run shows that predicted and emulated figures depend on nothing but the input.
+The first run's directory holds the second one's, ``repeat/``, complete and with a report of its own. Each can be
+interrupted and goes on where it was. Builds come from the cache, so that both runs execute the same machine code and
+only the measurement differs. Where nothing is measured, the second run shows that predicted and emulated figures depend
+on the input alone.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from scipy.stats import spearmanr
 from lab.base import workers
 from lab.base.errors import StoreError
 from lab.measured.timing import Kind
-from lab.report.render import render
 from lab.runs.compare import Change, compare
-from lab.runs.pipeline import Observer, Options, Outcome, run
+from lab.runs.observer import RunObserver
+from lab.runs.pipeline import RunOptions, RunOutcome, run
+from lab.runs.services import Services
 from lab.store import figures
 from lab.store.database import Store
 from lab.store.model import RepeatedFigure, RepeatRecord, RunRecord, VariantRecord
@@ -37,19 +38,26 @@ FOLDER: Final = "repeat"
 _FEWEST: Final = 4
 """Variants that a rank correlation needs to say anything."""
 
-Watch = Callable[[], AbstractContextManager[Observer]]
-"""Opens whoever shows a run's progress; a function of a module, since the second run calls it in its own process."""
+Watch = Callable[[], AbstractContextManager[RunObserver]]
+"""Opens an observer of a run; a function of a module, since the second run calls it in its own process."""
 
-Run = tuple[RunRecord, Sequence[VariantRecord]]
+Again = Callable[[Path, RunOptions, Watch], bool]
+"""Makes the second run and says whether it was interrupted."""
+
+RunData = tuple[RunRecord, Sequence[VariantRecord]]
 
 
-def run_twice(file: Path, options: Options, watch: Watch) -> Outcome:
-    """Run an experiment, run it again in a new process, and set the one beside the other in the first one's report.
+def run_twice(
+    file: Path, options: RunOptions, watch: Watch, *, services: Services | None = None, again: Again | None = None
+) -> RunOutcome:
+    """Run an experiment, run it again in a new process, and compare the two in the first one's report.
 
     Args:
         file: The experiment.
         options: Of both runs; the second goes to `FOLDER` in the first one's directory.
-        watch: Who is told, of each run.
+        watch: Opens an observer for each run.
+        services: The surroundings of the first run, and of the report; this machine by default.
+        again: Makes the second run; in a new process by default.
 
     Returns:
         The first run's outcome, with the report that holds both; interrupted where either was.
@@ -59,8 +67,9 @@ def run_twice(file: Path, options: Options, watch: Watch) -> Outcome:
         MissingToolError: there is no compiler or no disassembler.
         StoreError: a run directory cannot be written or is in use, or the second run's process was killed.
     """
+    services = services or Services()
     with watch() as observer:
-        first = run(file, replace(options, followed=True), observer)
+        first = run(file, replace(options, followed=True), observer, services)
     if first.interrupted:
         return first
     second = first.folder / FOLDER
@@ -69,22 +78,29 @@ def run_twice(file: Path, options: Options, watch: Watch) -> Outcome:
             with Store(second, create=True) as stale:
                 stale.clear()
             store.note("repeating", second.name)
-        interrupted = _again(file, replace(options, output=second, resume=True), watch)
+        interrupted = (again or run_in_a_process)(file, replace(options, output=second, resume=True), watch)
         if interrupted:
             left = "The second run of --repeat-check was interrupted; the same command goes on with it."
             facts = replace(first.run, notes=(*first.run.notes, left))
         else:
             facts = first.run
-            with Store(second) as again:
-                found = repeated((facts, first.records), (again.run(), again.records()))
+            with Store(second) as other:
+                found = repeated((facts, first.records), (other.run(), other.records()))
             store.write_repeat(found)
             store.note("state", {**store.noted("state"), "finished": True})
         store.write_run(facts)
-        return replace(first, run=facts, pages=render(store), interrupted=interrupted)
+        return replace(first, run=facts, pages=services.render(store), interrupted=interrupted)
 
 
-def _again(file: Path, options: Options, watch: Watch) -> bool:
-    """The second run, in a process that knows nothing of the first; whether it was interrupted."""
+def run_in_a_process(file: Path, options: RunOptions, watch: Watch) -> bool:
+    """Run an experiment in a process that knows nothing of this one.
+
+    Returns:
+        Whether it was interrupted.
+
+    Raises:
+        StoreError: the process was killed, or its run directory cannot be written.
+    """
     # not a daemon, which may have no workers of its own
     with ProcessPoolExecutor(1, get_context("spawn"), workers.end_with_parent) as process:
         try:
@@ -98,13 +114,13 @@ def _again(file: Path, options: Options, watch: Watch) -> bool:
             ) from error
 
 
-def _run(file: Path, options: Options, watch: Watch) -> bool:
+def _run(file: Path, options: RunOptions, watch: Watch) -> bool:
     with watch() as observer:
         return run(file, options, observer).interrupted
 
 
-def repeated(first: Run, second: Run) -> RepeatRecord:
-    """What differs between a run and its repetition.
+def repeated(first: RunData, second: RunData) -> RepeatRecord:
+    """Compare a run with its repetition.
 
     Args:
         first: Facts and records of the first run.

@@ -92,7 +92,7 @@ def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFail
     if isinstance(result, CompileError):
         return BuildFailure(str(result), result.log, result.command)
     try:
-        sass = read_sass(result.disassembly.json, result.disassembly.text, "kernel.sass")
+        sass = read_sass(result.disassembly.text, result.disassembly.lines, "kernel.sass")
         mixes = _mixes(sass, task.entries)
         return Built(
             build=result.build,

@@ -12,7 +12,7 @@ import numpy as np
 from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.emulator.api import launch
-from lab.emulator.results import Buffer, Emulation, LineCount, TensorMap
+from lab.emulator.results import Buffer, Emulation, LineCount, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
@@ -162,7 +162,7 @@ class _Memory:
             return Buffer(self._workspace[name], initialised=initialised)
         return self.outputs.get(name, self._inputs.arrays[name])
 
-    def _tensor_map(self, name: str) -> TensorMap:
+    def _tensor_map(self, name: str) -> TensorMapArgument:
         found = find(self._tensor_maps, name)
         if found is None:
             raise UserError("the launches have no such tensor map", key="arguments", found=name)
@@ -171,4 +171,4 @@ class _Memory:
         if buffer.array.dtype != np.dtype(STORED_AS.get(found.dtype, found.dtype)):
             message = f"the tensor map {name} is of {found.dtype}, and {found.of} holds {buffer.array.dtype}"
             raise UserError(message, key="tensor_maps")
-        return TensorMap(buffer, found.extents, found.leading, found.box)
+        return TensorMapArgument(buffer, found.extents, found.leading, found.box)

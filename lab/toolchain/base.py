@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lab.isa.sass.lines import LineTable
+
 _FIRST_WITH_SUFFIX = {"": 0, "a": 90, "f": 100}
 """Oldest architecture that has architecture-specific (`sm_90a`) and family-specific (`sm_100f`) targets,
 CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
@@ -90,13 +92,13 @@ class Disassembly:
     """What the disassembler printed for one cubin.
 
     Attributes:
-        json: What nvdisasm's `--emit-json --print-line-info` says of functions, instructions and source lines.
         text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
+        lines: The cubin's line table; empty where it has none that can be read.
         version: Disassembler version.
     """
 
-    json: str
     text: str
+    lines: LineTable
     version: str
 
 

@@ -1,9 +1,13 @@
 """A cache of builds, addressed by everything that decides them.
 
-One file an entry: `MAGIC`, the SHA-256 of what follows, and zlib-compressed JSON that repeats the key. A file
-that is truncated, altered or renamed fails one of the three and is a miss, which the next `put` replaces.
-Files appear whole (`os.replace`), so that processes need no lock. A cache that cannot be written is left
-alone, with one warning.
+Each entry is a file: `_MAGIC`, the SHA-256 of what follows, and zlib-compressed JSON that repeats the key. A file
+that is truncated, altered or renamed fails one of these checks and is a miss, which the next `put` replaces.
+Files appear whole (`os.replace`), so processes need no lock. A cache that cannot be written is left alone, with one
+warning.
+
+A `put` does not look at other entries. It appends to a journal, whose size says how much was written since the cache
+was last pruned, and only when that reaches a sixteenth of the limit does it list the folder and prune. The cost of a
+`put` does not depend on the number of entries, and that of pruning is spread over many.
 """
 
 from __future__ import annotations
@@ -20,17 +24,25 @@ import tempfile
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
+from lab.isa.sass.lines import LineTable
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources, Toolchain
 
-SCHEMA = 2
-"""Raised when an entry's shape, what a toolchain makes of a request, or the layout of listings changes."""
+SCHEMA = 3
+"""Raised when the shape of an entry, the output of a toolchain, or the layout of listings changes."""
 MAX_BYTES = 2 * 1024**3
+JOURNAL = "written"
+"""File beside the entries. It has one byte for every started `_BLOCK` written since the last pruning."""
 
 _MAGIC = b"labcache"
 _SUFFIX = ".entry"
+_BLOCK = 4096
+"""Bytes that a file system allocates at once, on most systems."""
+_SLACK = 16
+"""The cache is pruned when this part of its limit has been written, and then leaves the same part free."""
 _LOG = logging.getLogger(__name__)
 _warned: set[Path] = set()
 
@@ -43,22 +55,22 @@ _FILE_OPTIONS = re.compile(
 
 
 def default_folder() -> Path:
-    """`$LAB_CACHE_DIR`, else the user's cache directory of this system."""
+    """Return `$LAB_CACHE_DIR`, or the user's cache directory on this system."""
     named = os.environ.get("LAB_CACHE_DIR")
     return Path(named) if named else Path(platformdirs.user_cache_dir("lab", appauthor=False))
 
 
 def cacheable(request: CompileRequest) -> bool:
-    """Whether the key knows all that decides the build: no file of the user's is read while compiling."""
+    """Whether the key holds everything that decides the build: compiling reads no file of the user's."""
     return not _READS_FILES.search(request.source) and not any(map(_FILE_OPTIONS.match, request.options))
 
 
 def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) -> str:
-    """SHA-256, in hex, over everything that decides a build and its disassembly.
+    """Return the SHA-256, in hex, of everything that decides a build and its disassembly.
 
     Args:
         toolchain: The compiler.
-        request: What it is asked.
+        request: What it compiles.
         disassembler: Version of the disassembler.
     """
     facts = [
@@ -77,18 +89,18 @@ def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A folder of builds. Any number of processes may share it; picklable.
+    """A folder of builds, which any number of processes may share. Picklable.
 
     Attributes:
-        folder: Where the entries are. Made by the first `put`.
-        max_bytes: When the entries grow past it, the least recently used go.
+        folder: Where the entries are. The first `put` makes it.
+        max_bytes: Limit of the entries' total size. The least recently used entries are removed to keep it.
     """
 
     folder: Path
     max_bytes: int = MAX_BYTES
 
     def get(self, key: str) -> tuple[Build, Disassembly] | None:
-        """The entry of a key, or None where there is none that is whole."""
+        """Return the entry of a key, or None where there is none or it is damaged."""
         path = self._path(key)
         try:
             content = path.read_bytes()
@@ -97,25 +109,29 @@ class Cache:
         entry = _decode(content, key)
         if entry is not None:
             with contextlib.suppress(OSError):  # a read-only cache is still read
-                os.utime(path)  # used just now: `prune` takes others first
+                os.utime(path)  # `prune` removes the least recently used first
         return entry
 
     def put(self, key: str, build: Build, disassembly: Disassembly) -> None:
-        """Store an entry, replacing what the key had."""
+        """Store an entry, replacing what the key had. Prunes the cache when enough has been written since last time."""
+        content = _encode(key, build, disassembly)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write(self._path(key), _encode(key, build, disassembly))
-            self.prune(self.max_bytes)
+            _write(self._path(key), content)
+            free = self.max_bytes // _SLACK
+            if self._note(len(content)) > free:
+                os.truncate(self.folder / JOURNAL, 0)
+                self.prune(self.max_bytes - free)
         except OSError as error:
             if self.folder not in _warned:
                 _warned.add(self.folder)
-                _LOG.warning("builds are not cached: %s cannot be written (%s)", self.folder, error.strerror or error)
+                _LOG.warning("builds are not cached: cannot write to %s (%s)", self.folder, error.strerror or error)
 
     def prune(self, max_bytes: int) -> None:
-        """Remove the least recently used entries until the rest is within `max_bytes`.
+        """Remove the least recently used entries until the others take at most `max_bytes`.
 
         Raises:
-            OSError: the folder cannot be listed.
+            OSError: The folder cannot be listed.
         """
         entries = []
         with os.scandir(self.folder) as listing:
@@ -133,6 +149,12 @@ class Cache:
             Path(path).unlink(missing_ok=True)
             excess -= size
 
+    def _note(self, size: int) -> int:
+        """Add the size of an entry to the journal; return the bytes written since the last pruning, in whole blocks."""
+        with (self.folder / JOURNAL).open("ab") as journal:  # appending is atomic: no count of another process is lost
+            journal.write(b"." * -(-size // _BLOCK))
+            return _BLOCK * journal.tell()
+
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
 
@@ -140,7 +162,17 @@ class Cache:
 def _encode(key: str, build: Build, disassembly: Disassembly) -> bytes:
     fields = asdict(build)
     fields["cubin"] = base64.b64encode(build.cubin).decode()
-    text = json.dumps({"key": key, "build": fields, "disassembly": asdict(disassembly)})
+    rows = {
+        function: [[offset, *place] for offset, place in starts.items()]
+        for function, starts in disassembly.lines.rows.items()
+    }
+    listed = {
+        "text": disassembly.text,
+        "files": disassembly.lines.files,
+        "rows": rows,
+        "version": disassembly.version,
+    }
+    text = json.dumps({"key": key, "build": fields, "disassembly": listed})
     body = zlib.compress(text.encode(), level=1)
     return _MAGIC + hashlib.sha256(body).digest() + body
 
@@ -157,9 +189,16 @@ def _decode(content: bytes, key: str) -> tuple[Build, Disassembly] | None:
         fields = value["build"]
         fields["cubin"] = base64.b64decode(fields["cubin"])
         fields["resources"] = {name: Resources(**used) for name, used in fields["resources"].items()}
-        return Build(**fields), Disassembly(**value["disassembly"])
+        return Build(**fields), _disassembly(value["disassembly"])
     except (zlib.error, ValueError, KeyError, TypeError, binascii.Error):
-        return None  # whole, but of another shape: written by another version of this program
+        return None  # undamaged, but of another shape: another version of this program wrote it
+
+
+def _disassembly(value: dict[str, Any]) -> Disassembly:
+    rows = {
+        function: {offset: (file, line) for offset, file, line in starts} for function, starts in value["rows"].items()
+    }
+    return Disassembly(value["text"], LineTable(tuple(value["files"]), rows), value["version"])
 
 
 def _write(path: Path, content: bytes) -> None:

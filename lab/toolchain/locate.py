@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import os
 import re
@@ -121,6 +122,15 @@ def tool(name: str) -> Path | None:
         *([Path(on_path)] if on_path else []),
     ]
     return candidates[0] if candidates else None
+
+
+def has_driver(library: str = "libcuda.so.1") -> bool:
+    """Return whether the CUDA driver's library can be loaded. Nothing in it is called."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def headers(version: str = "", beside: Path | None = None) -> Path | None:

@@ -38,19 +38,20 @@ def find_toolchains() -> tuple[Toolchain, ...]:
     by_nvcc, by_nvrtc = nvcc.find_nvcc(), tuple(compiler.find_nvrtcs())
     if by_nvcc is None:
         return by_nvrtc
-    return (by_nvcc, *by_nvrtc) if by_nvcc.through_pycuda else (*by_nvrtc, by_nvcc)
+    return (by_nvcc, *by_nvrtc) if by_nvcc.with_pycuda else (*by_nvrtc, by_nvcc)
 
 
 def toolchain(name: str) -> Toolchain:
     """The toolchain of a name.
 
     Args:
-        name: `auto` (nvcc through PyCUDA where both are there, else NVRTC), `nvrtc`, `nvcc` (through PyCUDA
-            where that imports) or `pycuda-nvcc`, and with a version, as far as it matters: `nvrtc==13.5`.
+        name: `auto` (PyCUDA's nvcc where nvcc, PyCUDA and a driver are here, else NVRTC), `nvrtc`, `nvcc`, or
+            `pycuda-nvcc` (nvcc, only where PyCUDA and a driver are here). All but `auto` may have a version, as far
+            as it matters: `nvrtc==13.5`.
 
     Raises:
-        UserError: there is no such name, or the version is not written as one.
-        MissingToolError: it is not on this machine, or in another version.
+        UserError: There is no such name, or the version is malformed.
+        MissingToolError: It is not on this machine, or only in other versions.
     """
     match = re.fullmatch(r"\s*([^=\s]+)\s*(?:==\s*(\d+(?:\.\d+){0,3})\s*)?", name)
     if match is None or match[1] not in NAMES or (match[1] == "auto" and match[2]):
@@ -149,8 +150,8 @@ def _find(name: str, version: str) -> Toolchain | None:
         return compiler.find_nvrtc(version)
     if name == "nvcc":
         return nvcc.find_nvcc(version)
-    through_pycuda = nvcc.find_nvcc(version, through_pycuda=True)
-    return through_pycuda if name == "pycuda-nvcc" else through_pycuda or compiler.find_nvrtc()
+    pycudas = nvcc.find_nvcc(version, with_pycuda=True)
+    return pycudas if name == "pycuda-nvcc" else pycudas or compiler.find_nvrtc()
 
 
 def _versions(name: str, one: Toolchain) -> str:

@@ -23,16 +23,11 @@ archs: [sm_90]
 """
 
 
-class Silent:
-    def __getattr__(self, name):
-        return lambda *_args, **_options: None
-
-
 @pytest.fixture
 def report(benchmark_script, tmp_path):
     """A published run whose estimates are wrong, and the first of whose variants was other machine code."""
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    running.run(tmp_path / "small.yaml", running.Options(output=tmp_path / "run", measure=False), Silent())
+    running.run(tmp_path / "small.yaml", running.RunOptions(output=tmp_path / "run", measure=False))
     with Store(tmp_path / "run") as store:
         right = store.records()
     benchmark_script("publish").publish(tmp_path / "run", tmp_path / "published")

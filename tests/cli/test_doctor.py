@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-import ctypes
+import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from lab.cli.doctor import Machine, examine
+from lab.cli import doctor
+from lab.cli.doctor import DoctorDriver, DoctorGpu, Probes, examine
 from lab.toolchain.nvrtc.compiler import Nvrtc
 
 NAMES = [
@@ -27,40 +29,7 @@ NAMES = [
 ]
 
 
-class FakeCuda:
-    """libcuda of a machine with GPUs of the given names; writes through the pointers as the driver does."""
-
-    def __init__(self, gpus=("NVIDIA H200",), init=0):
-        self.gpus, self.init = gpus, init
-
-    def cuDriverGetVersion(self, version):  # noqa: N802 - the driver's name
-        version._obj.value = 13020
-        return 0
-
-    def cuInit(self, flags):  # noqa: N802
-        assert flags == 0
-        return self.init
-
-    def cuDeviceGetCount(self, count):  # noqa: N802
-        count._obj.value = len(self.gpus)
-        return 0
-
-    def cuDeviceGet(self, device, index):  # noqa: N802
-        device._obj.value = index
-        return 0
-
-    def cuDeviceGetName(self, name, size, device):  # noqa: N802
-        ctypes.memmove(name, self.gpus[device.value].encode() + b"\0", min(size, 200))
-        return 0
-
-    def cuDeviceGetAttribute(self, value, attribute, device):  # noqa: N802
-        assert 0 <= device.value < len(self.gpus)
-        value._obj.value = {75: 9, 76: 0}[attribute]
-        return 0
-
-
-def no_driver():
-    raise OSError("libcuda.so.1: cannot open shared object file")
+H200S = DoctorDriver("13.2", (DoctorGpu("NVIDIA H200", "sm_90"), DoctorGpu("NVIDIA H200 NVL", "sm_90")))
 
 
 def machine(tmp_path, **answers):
@@ -68,7 +37,7 @@ def machine(tmp_path, **answers):
         "package": lambda _: None,
         "which": lambda _: None,
         "tool_version": lambda _: None,
-        "load_driver": no_driver,
+        "driver": lambda: None,
         "read": lambda _: None,
         "toolkits": lambda: (),
         "nvcc": lambda: None,
@@ -77,8 +46,8 @@ def machine(tmp_path, **answers):
         "nvrtcs": lambda: (),
         "cache": lambda: tmp_path / "cache",
     }
-    assert set(nothing) == {field.name for field in fields(Machine)}
-    return Machine(**{**nothing, **answers})
+    assert set(nothing) == {field.name for field in fields(Probes)}
+    return Probes(**{**nothing, **answers})
 
 
 def look(machine):
@@ -117,7 +86,7 @@ def test_a_full_machine(tmp_path):
             package=versions.get,
             which=lambda name: f"/usr/bin/{name}",
             tool_version=lambda _: "13.0.88",
-            load_driver=lambda: FakeCuda(("NVIDIA H200", "NVIDIA H200 NVL")),
+            driver=lambda: H200S,
             read=lambda path: (
                 "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Release Build\n"
                 if path == Path("/proc/driver/nvidia/version")
@@ -146,9 +115,8 @@ def test_pycuda_needs_a_driver(tmp_path):
     assert "nvidia-driver" in finding.install
 
 
-@pytest.mark.parametrize("cuda", [FakeCuda(()), FakeCuda(init=100)])
-def test_a_driver_without_gpus(tmp_path, cuda):
-    found = look(machine(tmp_path, load_driver=lambda: cuda))
+def test_a_driver_without_gpus(tmp_path):
+    found = look(machine(tmp_path, driver=lambda: DoctorDriver("13.2", ())))
     assert found["driver"].detail == "CUDA 13.2"
     assert (found["GPU"].found, found["GPU"].detail) == (False, "the driver sees none")
 
@@ -178,7 +146,7 @@ def test_the_cache_is_weighed(tmp_path):
     assert look(machine(tmp_path))["cache"].detail.endswith("1 builds, 2.5 MB")
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Machine)])
+@pytest.mark.parametrize("field", [field.name for field in fields(Probes)])
 def test_nothing_raises(tmp_path, field):
     def broken(*_):
         raise RuntimeError("broken\nin two lines")
@@ -186,3 +154,53 @@ def test_nothing_raises(tmp_path, field):
     found = look(machine(tmp_path, **{field: broken}))
     assert list(found) == NAMES
     assert all("\n" not in finding.detail for finding in found.values())
+
+
+def bindings(gpus=("NVIDIA H200",), *, init=0, loaded=True):
+    """The module `cuda.bindings.driver` of a machine with these GPUs."""
+
+    class Code(int):
+        name = "CUDA_ERROR_NO_DEVICE"
+
+    def status(code, *values):
+        return (Code(code), *values)
+
+    def version():
+        if not loaded:
+            raise RuntimeError("Failed to dlopen libcuda.so.1")
+        return status(0, 13020)
+
+    def refuse(flags):
+        return status(init)
+
+    return SimpleNamespace(
+        cuDriverGetVersion=version,
+        cuInit=refuse,
+        cuDeviceGetCount=lambda: status(0, len(gpus)),
+        cuDeviceGet=lambda ordinal: status(0, ordinal),
+        cuDeviceGetName=lambda size, device: status(0, gpus[device].encode().ljust(size, b"\0")),
+        cuDeviceGetAttribute=lambda kind, device: status(0, kind),
+        CUdevice_attribute=SimpleNamespace(
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=9, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=0
+        ),
+    )
+
+
+def driver_of(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", module)
+    return doctor.find_driver()
+
+
+def test_the_driver_is_asked_through_its_bindings(monkeypatch):
+    found = driver_of(monkeypatch, bindings(("NVIDIA H200", "NVIDIA H200 NVL")))
+    assert found == H200S
+
+
+def test_a_driver_that_refuses_to_start_has_a_version_and_no_gpus(monkeypatch):
+    assert driver_of(monkeypatch, bindings(init=100)) == DoctorDriver("13.2", ())
+    assert driver_of(monkeypatch, bindings(())) == DoctorDriver("13.2", ())
+
+
+def test_a_machine_without_libcuda_or_without_the_bindings_has_no_driver(monkeypatch):
+    assert driver_of(monkeypatch, bindings(loaded=False)) is None
+    assert driver_of(monkeypatch, None) is None  # importing it fails

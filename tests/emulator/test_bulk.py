@@ -9,7 +9,7 @@ import pytest
 from lab.base.errors import UserError
 from lab.emulator import api
 from lab.emulator.api import launch
-from lab.emulator.results import Buffer, TensorMap
+from lab.emulator.results import Buffer, TensorMapArgument
 
 KERNEL = """
 struct __align__(64) Map { unsigned long long words[16]; };
@@ -56,7 +56,7 @@ def ptx(body):
 
 def run(body, x=0, y=0, *, box=(32, 8), leading=40, grid=2, **options):
     out = np.zeros(256 * grid, np.float32)
-    tensor_map = TensorMap(Buffer(MATRIX), (37, 22), leading, box)
+    tensor_map = TensorMapArgument(Buffer(MATRIX), (37, 22), leading, box)
     args = [tensor_map, MATRIX, out, np.int32(x), np.int32(y)]
     return launch(ptx(body), "k", grid, 128, args, **options), out.reshape(grid, -1)
 
@@ -235,13 +235,16 @@ def test_a_matrix_larger_than_its_buffer_is_out_of_bounds():
 
 
 def test_what_nobody_wrote_is_not_copied():
-    out, tensor_map = np.zeros(512, np.float32), TensorMap(Buffer(MATRIX, initialised=False), (37, 22), 40, (32, 8))
+    out, tensor_map = (
+        np.zeros(512, np.float32),
+        TensorMapArgument(Buffer(MATRIX, initialised=False), (37, 22), 40, (32, 8)),
+    )
     body = ONE_BOX + "wait(&full[0], 0);" + STORE
     emulation = launch(ptx(body), "k", 2, 128, [tensor_map, np.zeros(4, np.float32), out, np.int32(0), np.int32(0)])
     assert kinds(emulation) == {"uninitialised-read"}
 
 
 def test_a_map_for_a_parameter_that_is_none_is_refused():
-    tensor_map = TensorMap(Buffer(MATRIX), (37, 22), 40, (32, 8))
+    tensor_map = TensorMapArgument(Buffer(MATRIX), (37, 22), 40, (32, 8))
     with pytest.raises(UserError, match="argument 1 is a tensor map, but the parameter is none"):
         launch(ptx(START), "k", 1, 128, [tensor_map, tensor_map, MATRIX, np.int32(0), np.int32(0)])

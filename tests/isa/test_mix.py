@@ -18,7 +18,7 @@ NAMES = sorted(path.name.removesuffix(".expected.json") for path in GOLDEN.glob(
 def read(name: str) -> Module:
     listing = GOLDEN / f"{name}.lst"
     if listing.exists():
-        return read_sass((GOLDEN / f"{name}.json").read_text(), listing.read_text(), listing.name)
+        return read_sass(listing.read_text(), file=listing.name)
     return read_ptx((GOLDEN / f"{name}.ptx").read_text(), f"{name}.ptx")
 
 

@@ -101,7 +101,7 @@ def test_the_originals_are_clean(given):
 
 def test_the_hot_loop_is_the_one_that_multiplies(tmp_path):
     made = build(toolchain("nvrtc"), CompileRequest(source({"copies": "bulk"}), "kernel.cu", "sm_90"), Cache(tmp_path))
-    module = read_sass(made.disassembly.json, made.disassembly.text, "kernel.sass")
+    module = read_sass(made.disassembly.text, made.disassembly.lines, "kernel.sass")
     (function,) = (f for f in module.kernels if f.name == "sgemm_bulk")
     mix = kernel_mix("sass", function)
     hot = mix.hot_loop

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from lab.base.errors import StoreError, UserError
-from lab.cli.terminal import run_progress
+from lab.cli.progress import run_progress
 from lab.measured.timing import CardState, Kind, Measurement, Samples
-from lab.runs import repeat
-from lab.runs.pipeline import Options, run
-from lab.runs.repeat import FOLDER, repeated, run_twice
+from lab.runs.observer import SilentObserver
+from lab.runs.pipeline import RunOptions, run
+from lab.runs.repeat import FOLDER, repeated, run_in_a_process, run_twice
 from lab.store.database import Store
 from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
@@ -41,13 +41,6 @@ kernels:
   - {template: mine.cu.j2, parameters: {first: [1, 2, 3]}}
 archs: [sm_90]
 """
-
-
-class Silent:
-    def planned(self, *_):
-        pass
-
-    more = built = recorded = planned
 
 
 def record(place, ms, *, status=Status.VERIFIED):
@@ -105,7 +98,7 @@ def experiment(tmp_path):
 
 
 def test_in_two_processes_without_a_gpu(experiment, tmp_path):
-    options = Options(output=tmp_path / "out", jobs=1, measure=False)
+    options = RunOptions(output=tmp_path / "out", jobs=1, measure=False)
     outcome = run_twice(experiment, options, run_progress)
     with Store(outcome.folder) as first, Store(outcome.folder / FOLDER) as second:
         found = first.repeat()
@@ -133,15 +126,18 @@ def here(file, options, watch):
         return run(file, options, observer).interrupted
 
 
-class Impatient(Silent):
+class Impatient(SilentObserver):
     def recorded(self, record):
         raise KeyboardInterrupt
 
 
-def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path, monkeypatch):
-    options = Options(output=tmp_path / "out", jobs=1, measure=False)
-    monkeypatch.setattr(repeat, "_again", lambda file, opts, watch: here(file, opts, lambda: nullcontext(Impatient())))
-    first = run_twice(experiment, options, lambda: nullcontext(Silent()))
+def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
+    options = RunOptions(output=tmp_path / "out", jobs=1, measure=False)
+
+    def impatiently(file, opts, watch):
+        return here(file, opts, lambda: nullcontext(Impatient()))
+
+    first = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=impatiently)
     assert first.interrupted
     assert "goes on with it" in first.run.notes[-1]
     with Store(tmp_path / "out") as store:
@@ -151,14 +147,13 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path, 
     with Store(tmp_path / "out" / FOLDER) as store:
         assert store.count() == 1
 
-    class Counting(Silent):
+    class Counting(SilentObserver):
         built_variants = 0
 
         def built(self, planned, outcome):
             Counting.built_variants += 1
 
-    monkeypatch.setattr(repeat, "_again", here)
-    second = run_twice(experiment, options, lambda: nullcontext(Counting()))
+    second = run_twice(experiment, options, lambda: nullcontext(Counting()), again=here)
     assert not second.interrupted
     assert Counting.built_variants == 2
     assert not any("goes on" in note for note in second.run.notes)
@@ -166,20 +161,19 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path, 
         assert store.repeat().variants == 3
 
 
-def test_a_new_run_has_a_new_repetition(experiment, tmp_path, monkeypatch):
-    monkeypatch.setattr(repeat, "_again", here)
-    options = Options(output=tmp_path / "out", jobs=1, measure=False)
-    run_twice(experiment, options, lambda: nullcontext(Silent()))
+def test_a_new_run_has_a_new_repetition(experiment, tmp_path):
+    options = RunOptions(output=tmp_path / "out", jobs=1, measure=False)
+    run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=here)
     experiment.write_text(experiment.read_text() + "seed: 3\n")
-    outcome = run_twice(experiment, options, lambda: nullcontext(Silent()))
+    outcome = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=here)
     with Store(outcome.folder / FOLDER) as store:
         assert store.noted("state")["conditions"]["seed"] == 3
         assert store.count() == 3
-    run(experiment, options, Silent())
+    run(experiment, options)
     with Store(outcome.folder) as store:
         assert store.repeat() is None  # of a run that is no more
 
 
 def test_a_second_process_that_is_killed_is_an_error_in_words(experiment, tmp_path):
     with pytest.raises(StoreError, match=r"the process of the second run was killed; .* goes on with it"):
-        repeat._again(experiment, Options(output=tmp_path / "out"), partial(os._exit, 9))
+        run_in_a_process(experiment, RunOptions(output=tmp_path / "out"), partial(os._exit, 9))

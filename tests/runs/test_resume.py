@@ -1,30 +1,28 @@
 """A run that is ended at any moment goes on where it was and yields the same report.
 
-The pipeline runs in a forked child with a compiler and a GPU that are played, so that a hundred runs take seconds.
+The pipeline runs in a forked child with an executor and a GPU that are played, so that a hundred runs take seconds. The
+child kills itself at one of the moments at which the pipeline calls its surroundings.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import signal
-import time
-from concurrent.futures import Future
 from dataclasses import replace
-from functools import cache
 
 import pytest
-from pebble import ProcessExpired
+from run_support import H200, DecidedSession, all_played, build_once, no_report
 
 from lab.base.errors import StoreError
+from lab.base.executor import WorkerLostError
 from lab.experiment.load import load
-from lab.gpu.process.job import BaselineResult, JobResult
-from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
-from lab.runs import pipeline, sweep
-from lab.runs.pipeline import Options, run
-from lab.stages import batches, records
-from lab.stages.build import BuildFailure, build
+from lab.runs.observer import SilentObserver
+from lab.runs.pipeline import RunOptions, run
+from lab.stages.build import BuildFailure
+from lab.stages.provenance import conditions_of
 from lab.store.database import Store
 from lab.store.journal import connect
 
@@ -48,81 +46,76 @@ baselines: [cublas]
 archs: [sm_90]
 """
 SEARCH = "search: {sample: 4, prune: {below_measured: false}, refine: {top: 2, rounds: 2}}\n"
-H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 
 
-class Silent:
-    def planned(self, *_):
-        pass
+class Impatient(SilentObserver):
+    """Presses Ctrl-C at the n-th record."""
 
-    more = built = recorded = counting = counted = planned
+    def __init__(self, left=1):
+        self.left = left
 
-
-class Pool:
-    """Does what it is asked at once, in this process."""
-
-    def __init__(self, **_):
-        pass
-
-    def schedule(self, function, args, timeout):
-        del timeout
-        future = Future()
-        try:
-            future.set_result(function(*args))
-        except ProcessExpired as error:
-            future.set_exception(error)
-        return future
-
-    def close(self):
-        pass
-
-    stop = join = close
+    def recorded(self, record):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
 
 
-class Session:
-    """Every job has the time that its id decides, in any process."""
+class Fuse:
+    """Counts what happens in a run, and may kill its process at one of these moments."""
 
-    workers = 1
+    def __init__(self, at=0):
+        self.at, self.burnt = at, itertools.count(1)
 
-    def __exit__(self, *_):
-        pass
+    def burn(self):
+        if next(self.burnt) == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def start(self):
-        return H200
+    def services(self):
+        fuse = self
 
-    def restart(self):
-        return H200
+        class Session(DecidedSession):
+            def run(self, job, policy):
+                fuse.burn()
+                return super().run(job, policy)
 
-    def run(self, job, policy):
-        ms = 1 + int(job.variant, 16) / 16**10
-        passed = Verification(passed=True, max_error=0.0, tolerance=1e-6, worst="", executed_on=H200.name)
-        timed = Measurement(Samples((ms,) * 3), Samples((1.0,) * 3), "cublas", "cold", CardState(), CardState())
-        return JobResult(job.variant, passed, timed, None, BaselineResult("cublas", "libcublas 13"))
+        def building(tasks):
+            fuse.burn()
+            return build_once(tasks)
 
+        def rendering(store):
+            fuse.burn()
+            return no_report(store)
 
-_builds = cache(lambda task: build([task])[0])
+        return all_played(session=Session, build=building, render=rendering)
 
+    def observer(self):
+        fuse = self
 
-def build_once(tasks):
-    """One compiler call for all variants: their sources differ in nothing."""
-    return [replace(_builds(task), cached=False) for task in tasks]
+        class Burning(SilentObserver):
+            def planned(self, experiment, expansion, variants, gpu):
+                fuse.burn()
+
+            def built(self, planned, outcome):
+                fuse.burn()
+
+            def recorded(self, record):
+                fuse.burn()
+
+            def more(self, variants):
+                fuse.burn()
+
+        return Burning()
 
 
 @pytest.fixture
-def played(monkeypatch, tmp_path):
+def played(tmp_path):
     (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    monkeypatch.setattr(sweep.workers, "ProcessPool", Pool)
-    monkeypatch.setattr(batches, "build", build_once)
-    monkeypatch.setattr(pipeline.describe, "probe", lambda: H200)
-    monkeypatch.setattr(pipeline, "GpuSession", Session)
-    monkeypatch.setattr(pipeline.workers, "prepare", lambda: None)  # a forked child cannot use the parent's server
-    monkeypatch.setattr("lab.report.render.render", lambda store: (store.folder / "index.html",))
     return tmp_path / "small.yaml"
 
 
-def go(file, folder, **options):
-    return run(file, Options(output=folder, jobs=2, **options), Silent())
+def go(file, folder, services=None, observer=None, **options):
+    return run(file, RunOptions(output=folder, jobs=2, **options), observer, services or all_played())
 
 
 def content(outcome):
@@ -130,14 +123,12 @@ def content(outcome):
     return replace(outcome.run, started="", command=""), outcome.records
 
 
-def killed_after(seconds, work):
-    """Run `work` in a child and kill it; whether it was still at work."""
+def killed(work):
+    """Do the work in a child; whether it was killed."""
     child = os.fork()
     if child == 0:
         work()
         os._exit(0)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status)
 
@@ -145,15 +136,15 @@ def killed_after(seconds, work):
 @pytest.mark.parametrize("more", ["", SEARCH], ids=["sweep", "search"])
 def test_killed_anywhere_a_run_goes_on_and_yields_the_same(played, tmp_path, more):
     played.write_text(EXPERIMENT + more)
-    go(played, tmp_path / "warm")  # compiles once for all
-    began = time.monotonic()
-    whole = go(played, tmp_path / "whole")
-    duration = time.monotonic() - began
+    counting = Fuse()
+    whole = go(played, tmp_path / "whole", counting.services(), counting.observer())
+    moments = next(counting.burnt)
     rng = random.Random(7)  # noqa: S311 - no secret
     folder, kills, finished = tmp_path / "broken", 0, 0
     while kills < 60:
         # sometimes after a few records, sometimes before the first, sometimes near the end
-        if killed_after(rng.uniform(0, duration), lambda: go(played, folder)):
+        fuse = Fuse(at=rng.randrange(1, moments))
+        if killed(lambda fuse=fuse: go(played, folder, fuse.services(), fuse.observer())):
             kills += 1
         before = records_of(folder)
         if before is None:
@@ -181,44 +172,50 @@ def records_of(folder):
         return {record.variant: record for record in store.records()}
 
 
-def test_finished_work_is_not_repeated(played, tmp_path, monkeypatch):
-    class Impatient(Silent):
-        left = 5
+class Watched:
+    """A compiler that remembers what it was asked for."""
 
-        def recorded(self, record):
-            self.left -= 1
-            if not self.left:
-                raise KeyboardInterrupt
+    def __init__(self):
+        self.built = []
 
-    first = run(played, Options(output=tmp_path / "out", jobs=2), Impatient())
+    def __call__(self, tasks):
+        self.built += tasks
+        return build_once(tasks)
+
+
+def test_finished_work_is_not_repeated(played, tmp_path):
+    first = go(played, tmp_path / "out", observer=Impatient(5))
     assert (first.interrupted, len(first.records)) == (True, 5)
-    built = []
-    monkeypatch.setattr(batches, "build", lambda tasks: built.extend(tasks) or build_once(tasks))
-    second = go(played, tmp_path / "out")
+    watched = Watched()
+    second = go(played, tmp_path / "out", all_played(build=watched))
     assert not second.interrupted
     assert len(second.records) == 18
-    assert len(built) <= 13
+    assert len(watched.built) <= 13
     assert content(second) == content(go(played, tmp_path / "whole"))
     assert second.run.started == first.run.started
     assert not any("interrupted" in note for note in second.run.notes)
 
 
-def test_a_finished_run_begins_again_unless_asked_to_go_on(played, tmp_path, monkeypatch):
+def test_a_finished_run_begins_again_unless_asked_to_go_on(played, tmp_path):
     go(played, tmp_path / "out")
-    built = []
-    monkeypatch.setattr(batches, "build", lambda tasks: built.extend(tasks) or build_once(tasks))
-    go(played, tmp_path / "out", resume=True)
-    assert not built
-    go(played, tmp_path / "out")
-    assert built
+    watched = Watched()
+    go(played, tmp_path / "out", all_played(build=watched), resume=True)
+    assert not watched.built
+    go(played, tmp_path / "out", all_played(build=watched))
+    assert watched.built
 
 
 def unfinished(file, folder):
-    class Impatient(Silent):
-        def recorded(self, record):
-            raise KeyboardInterrupt
+    return go(file, folder, observer=Impatient())
 
-    return run(file, Options(output=folder, jobs=2), Impatient())
+
+def test_a_search_that_is_interrupted_in_a_later_round_counts_its_variants(played, tmp_path):
+    played.write_text(EXPERIMENT + SEARCH)
+    whole = go(played, tmp_path / "whole")
+    sample = whole.run.search.rounds[0]
+    ended = go(played, tmp_path / "out", observer=Impatient(sample + 1))
+    assert len(ended.records) == sample + 1
+    assert ended.run.variants == sum(ended.run.search.rounds) > sample
 
 
 def test_records_made_under_other_conditions_are_not_taken(played, tmp_path):
@@ -272,9 +269,9 @@ def test_two_runs_at_once_say_who_holds_the_directory(played, tmp_path):
 def test_a_killed_holder_holds_nothing(played, tmp_path):
     def hold():
         Store(tmp_path / "out", create=True)
-        time.sleep(600)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    assert killed_after(0.3, hold)
+    assert killed(hold)
     assert len(go(played, tmp_path / "out").records) == 18
 
 
@@ -324,11 +321,11 @@ def test_a_directory_that_cannot_be_made_is_an_error_in_words(played, tmp_path):
 
 
 def test_conditions_are_plain(played):
-    conditions = records.conditions_of(load(played), H200, emulated=True, measured=True)
+    conditions = conditions_of(load(played), H200, emulated=True, measured=True)
     assert json.loads(json.dumps(conditions)) == conditions
 
 
-def test_a_batch_that_dies_is_built_again_variant_by_variant(played, tmp_path, monkeypatch):
+def test_a_batch_that_dies_is_built_again_variant_by_variant(played, tmp_path):
     """Every variant's source is another, one of them kills its compiler."""
     text = (tmp_path / "mine.cu.j2").read_text().replace("= m;", "= m + {{ 10 * first + second }};")
     (tmp_path / "mine.cu.j2").write_text(text)
@@ -337,11 +334,10 @@ def test_a_batch_that_dies_is_built_again_variant_by_variant(played, tmp_path, m
     def die(tasks):
         asked.append(len(tasks))
         if any("= m + 33;" in task.request.source for task in tasks):
-            raise ProcessExpired("killed", -11)
+            raise WorkerLostError("killed", killed=False)
         return [BuildFailure("refused") for _ in tasks]
 
-    monkeypatch.setattr(batches, "build", die)
-    records = go(played, tmp_path / "out").records
+    records = go(played, tmp_path / "out", all_played(build=die)).records
     reasons = [record.reason for record in records]
     assert sum(reason.startswith("the build process ended by itself") for reason in reasons) == 2  # of two problems
     assert reasons.count("refused") == len(records) - 2 == 16

@@ -2,89 +2,119 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import time
-from dataclasses import dataclass
-
 import pytest
-from pebble import ProcessPool
+from run_support import InProcess, Later
 
-from lab.stages import batches
-from lab.stages.batches import Batches
-from lab.stages.build import BuildFailure, Built
-from lab.toolchain.base import Build
+from lab.base.errors import MissingToolError
+from lab.base.executor import WorkerLostError
+from lab.stages.batches import BATCH_TIMEOUT_S, BUILD_TIMEOUT_S, BatchSizes, BuildQueue, build_each
+from lab.stages.build import BuildFailure, BuildTask, Built
+from lab.toolchain.base import Build, CompileRequest
 
 
 def made(seconds, *, cached=False):
     return Built(Build("", b"", {}, "", "", "nvrtc", "13", "sm_90", seconds), None, cached, {}, {}, "", {})
 
 
+class Compiler:
+    name, version = "played", "1"
+
+
+def task(source):
+    return BuildTask(Compiler(), CompileRequest(source, "kernel.cu", "sm_90"), ("k",))
+
+
+FATES = {
+    "hang": TimeoutError(),
+    "die": WorkerLostError("Abnormal termination", killed=False),
+    "memory": MemoryError(),
+}
+
+
 def play(tasks):
-    """A compiler: each task says what becomes of it."""
-    for task in tasks:
-        if task == "hang":
-            time.sleep(600)
-        if task == "die":
-            os.kill(os.getpid(), signal.SIGSEGV)
-        if task == "memory":
-            raise MemoryError
-    return [BuildFailure(task) if task == "refused" else made(0.01) for task in tasks]
+    """A compiler: each source says what becomes of it."""
+    for one in tasks:
+        if one.request.source in FATES:
+            raise FATES[one.request.source]
+    return [BuildFailure("refused") if one.request.source == "refused" else made(0.01) for one in tasks]
 
 
-@pytest.fixture
-def working(monkeypatch):
-    monkeypatch.setattr(batches, "build", play)
-    monkeypatch.setattr(batches, "BATCH_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(batches, "BUILD_TIMEOUT_S", 1.0)
-    with ProcessPool(max_workers=1, context=multiprocessing.get_context("spawn")) as pool:
-        yield Batches(pool, 1)
-        pool.stop()
+@pytest.mark.parametrize(
+    ("fate", "reason"),
+    [
+        ("hang", "the build took longer than 300 s"),
+        ("die", "the build process ended by itself: Abnormal termination"),
+        ("memory", "the build needs more memory than its share"),
+    ],
+)
+def test_a_batch_that_fails_is_built_one_by_one_and_costs_one_variant(fate, reason):
+    executor = InProcess()
+    tasks = [task(source) for source in ("first", "fine", fate, "refused", "last")]
+    found = dict(build_each(executor, tasks, function=play))
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert found[2] == BuildFailure(reason)
+    assert found[3] == BuildFailure("refused")
+    assert found[0] == found[1] == found[4] == made(0.01)
+    batches = [([one.request.source for one in args[0]], timeout_s) for _, args, timeout_s in executor.submitted]
+    assert batches[:2] == [(["first"], BUILD_TIMEOUT_S), (["fine", fate, "refused", "last"], BATCH_TIMEOUT_S)]
+    assert ([fate], BUILD_TIMEOUT_S) in batches
 
 
-@dataclass
-class Done:
-    """A future that has a result."""
-
-    value: object
-
-    def result(self):
-        return self.value
-
-
-@dataclass
-class Taking:
-    """A pool that takes work and does none of it."""
-
-    def schedule(self, function, args, timeout):
-        return None
+def test_a_build_whose_worker_was_killed_is_made_once_more():
+    executor, found = Later(), []
+    queue = BuildQueue(executor)
+    queue.add(task("fine"), found.append)
+    queue.feed()
+    for attempt in range(2):
+        assert found == []
+        executor.futures[attempt].set_exception(WorkerLostError("killed", killed=True))
+        queue.ended(*queue.finished(set(executor.futures)))
+    assert found == [BuildFailure("the build process ended by itself: killed")]
+    assert not queue.running
 
 
-@pytest.mark.parametrize("fate", ["hang", "die", "memory"])
-def test_a_batch_that_fails_is_built_one_by_one_and_costs_one_variant(working, fate):
-    together = ["fine", fate, "refused"]
-    assert working.outcomes(working.start(together), 3) is None
-    alone = [working.outcomes(working.start([task]), 1) for task in together]
-    assert alone[0] == [made(0.01)]
-    assert alone[2] == [BuildFailure("refused")]
-    [failure] = alone[1]
-    assert failure.reason.startswith(
-        {
-            "hang": "the build took longer than 1 s",
-            "die": "the build process ended by itself",
-            "memory": "the build needs more memory than its share",
-        }[fate]
-    )
+def test_equal_tasks_under_way_are_built_once():
+    executor, found = Later(), []
+    queue = BuildQueue(executor)
+    for source in ("same", "same", "other"):
+        queue.add(task(source), found.append)
+    queue.feed()
+    assert [len(args[0]) for _, args, _ in executor.submitted] == [1, 1]
+    for future in executor.futures:
+        future.set_result([made(0.01)])
+    for future in queue.finished(set(executor.futures)):
+        queue.ended(future)
+    assert found == [made(0.01)] * 3
+
+
+def test_no_batch_starts_without_room():
+    executor = Later()
+    queue = BuildQueue(executor, room=lambda: len(executor.futures) < 1)
+    for source in "abc":
+        queue.add(task(source), lambda outcome: None)
+    queue.feed()
+    assert len(queue.running) == 1
+
+
+def test_a_missing_compiler_ends_it_all():
+    def missing(tasks):
+        raise MissingToolError("there is no nvdisasm")
+
+    with pytest.raises(MissingToolError, match="no nvdisasm"):
+        list(build_each(InProcess(), [task("a")], function=missing))
+
+
+def test_nothing_to_build():
+    assert list(build_each(InProcess(), [], function=play)) == []
 
 
 def sizes(waiting, jobs, known=()):
     """Sizes of batches until nothing waits."""
-    planning, found = Batches(Taking(), jobs), []
+    planning, found = BatchSizes(jobs), []
     while waiting:
-        size = min(waiting, planning.size(waiting))
-        planning.start(["task"] * size)
-        planning.outcomes(Done(list(known)), size)
+        size = min(waiting, planning.following(waiting))
+        planning.begin()
+        planning.learn(list(known))
         found.append(size)
         waiting -= size
     return found

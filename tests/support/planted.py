@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.runs.pipeline import Options, run
-
-
-class Silent:
-    """Nobody watches."""
-
-    def planned(self, experiment, expansion, variants, gpu): ...
-
-    def built(self, planned, outcome): ...
-
-    def recorded(self, record): ...
-
+from lab.runs.pipeline import RunOptions, run
 
 HEAD = """{{#---
 summary: s
@@ -101,5 +90,5 @@ def execute(folder: Path) -> Path:
     file = folder / "planted.yaml"
     listed = "".join(f"  - {{template: {name}.cu.j2, name: {name}, parameters: {{}}}}\n" for name in KERNELS)
     file.write_text(EXPERIMENT + listed + "archs: [sm_90]\n")
-    run(file, Options(output=folder / "out", jobs=1, measure=False), Silent())
+    run(file, RunOptions(output=folder / "out", jobs=1, measure=False))
     return folder / "out"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lab.isa.sass.lines import LineTable
 from lab.toolchain import cache
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Resources
 from lab.toolchain.cache import Cache
@@ -25,7 +27,8 @@ BUILD = Build(
     arch="sm_90",
     seconds=0.125,
 )
-DISASSEMBLY = Disassembly(json='[{"a": 1}]', text="listing\n", version="13.5.37")
+LINES = LineTable(("/kernel.cu", "/cuda/cuda_fp16.h"), {"k": {0: (0, 5), 16: (1, 700)}, "other": {}})
+DISASSEMBLY = Disassembly(text="listing\n", lines=LINES, version="13.5.37")
 KEY = "0" * 64
 
 
@@ -151,7 +154,7 @@ def test_a_folder_that_cannot_be_written_warns_once(tmp_path, caplog):
         store.put(KEY, BUILD, DISASSEMBLY)
     assert store.get(KEY) is None
     assert [record.getMessage() for record in caplog.records] == [
-        f"builds are not cached: {blocked / 'cache'} cannot be written (Not a directory)"
+        f"builds are not cached: cannot write to {blocked / 'cache'} (Not a directory)"
     ]
 
 
@@ -177,17 +180,72 @@ def test_prune_takes_the_least_recently_used(tmp_path):
     store.prune(2 * size)
     assert [key for key in keys if store.get(key)] == [keys[0], keys[3]]
     store.prune(0)
-    assert list(tmp_path.iterdir()) == []
+    assert entries(tmp_path) == []
+
+
+def entries(folder):
+    return list(folder.glob("*.entry"))
 
 
 def test_put_keeps_within_the_limit(tmp_path):
     Cache(tmp_path).put(KEY, BUILD, DISASSEMBLY)
-    size = next(tmp_path.iterdir()).stat().st_size
-    store = Cache(tmp_path, max_bytes=3 * size)
+    size = entries(tmp_path)[0].stat().st_size
+    store = Cache(tmp_path, max_bytes=4 * size)
     for number in range(1, 7):
         store.put(f"{number:064}", BUILD, DISASSEMBLY)
-        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3 * size
+        assert sum(path.stat().st_size for path in entries(tmp_path)) <= 4 * size
     assert store.get(f"{6:064}") is not None
+    assert len(entries(tmp_path)) > 1
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """Names of the entries that listing a folder yields, as often as it does."""
+    seen, scandir = [], os.scandir
+
+    def named(items):
+        for item in items:
+            seen.append(item.name)
+            yield item
+
+    @contextlib.contextmanager
+    def counted(folder):
+        with scandir(folder) as items:
+            yield named(items)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    return seen
+
+
+@pytest.mark.parametrize("others", [10, 2000])
+def test_a_put_looks_at_no_other_entry(tmp_path, looked_at, others):
+    for number in range(others):
+        (tmp_path / f"{number:064}.entry").touch()
+    store = Cache(tmp_path)
+    for number in range(20):
+        store.put(f"f{number:063}", BUILD, DISASSEMBLY)
+    assert looked_at == []
+    assert len(entries(tmp_path)) == others + 20
+
+
+def test_pruning_is_shared_by_many_puts_of_many_processes(tmp_path, looked_at):
+    limit = 64 * 4096  # pruned when five entries, of a block at most each, have been written
+    for number in range(200):
+        Cache(tmp_path, max_bytes=limit).put(f"{number:064}", BUILD, DISASSEMBLY)  # each as if in its own process
+    listings = looked_at.count(cache.JOURNAL)
+    assert listings == 40
+    size = entries(tmp_path)[0].stat().st_size
+    assert size * len(entries(tmp_path)) <= limit
+
+
+def test_entries_that_a_killed_process_did_not_prune_go_with_the_next(tmp_path):
+    Cache(tmp_path).put(KEY, BUILD, DISASSEMBLY)
+    size = entries(tmp_path)[0].stat().st_size
+    for number in range(1, 30):
+        Cache(tmp_path).put(f"{number:064}", BUILD, DISASSEMBLY)
+    os.truncate(tmp_path / cache.JOURNAL, 0)  # it emptied the journal and got no further
+    Cache(tmp_path, max_bytes=4 * size).put("f" * 64, BUILD, DISASSEMBLY)
+    assert 1 < len(entries(tmp_path)) <= 4
 
 
 def _hammer(folder, seed):

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from lab.toolchain import locate
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="stand-ins are shell scripts")
 
 
 def script(path, text="#!/bin/sh\necho 'release 12.4, V12.4.131'\n"):
@@ -136,3 +132,8 @@ def test_versions_of_compilers_and_profilers(tmp_path, printed, version):
     tool.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
     tool.chmod(0o755)
     assert locate.tool_version(tool) == version
+
+
+def test_a_driver_is_here_if_its_library_loads():
+    assert locate.has_driver("libc.so.6")
+    assert not locate.has_driver("libcuda-that-is-not-there.so.1")

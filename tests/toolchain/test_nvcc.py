@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import os
+import importlib.util
 import pickle
 import re
-import subprocess
 import sys
-import types
-import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from lab.base.errors import CompileError, MissingToolError
-from lab.toolchain import nvcc
+from lab.toolchain import locate, nvcc
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.disassembly.nvdisasm import disassemble
 
@@ -26,7 +22,7 @@ PLAIN = 'extern "C" __global__ void k(float *x) {\n    *x = 1;\n}\n'
 
 
 def real() -> nvcc.Nvcc | None:
-    found = nvcc.find_nvcc(through_pycuda=False)
+    found = nvcc.find_nvcc(with_pycuda=False)
     try:
         return found if found and found.compile(CompileRequest("", "k.cu", "sm_80")) else None
     except MissingToolError:
@@ -62,7 +58,7 @@ def test_a_kernel(with_cccl):
         "nvcc -cubin -arch=sm_80 -lineinfo --maxrregcount=32 -Xptxas -v -o axpy.cubin axpy.ptx"
     )
     assert (build.toolchain, build.version) == ("nvcc", compiler.version)
-    assert '"function-name":"axpy"' in disassemble(build.cubin).json
+    assert ".text.axpy" in disassemble(build.cubin).text
 
 
 def test_the_same_request_gives_the_same_build(compiler):
@@ -132,7 +128,7 @@ def test_relocate_drops_time_stamps_and_leaves_the_rest():
     "log",
     [
         "gcc: No such file or directory\nnvcc fatal   : Failed to preprocess host compiler properties.",
-        "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH",
+        "nvcc fatal   : Cannot find compiler 'gcc-99' in PATH",
         "sh: 1: gcc: not found",
         "sh: gcc: command not found",
     ],
@@ -146,119 +142,57 @@ def test_a_missing_header_is_no_missing_compiler():
     assert isinstance(nvcc._refusal(log, "nvcc"), CompileError)
 
 
-class PycudaCompileError(Exception):
-    """The parts of pycuda.driver.CompileError that `pycuda.compiler` fills."""
-
-    def __init__(self, msg, command_line, stdout=None, stderr=None):
-        super().__init__(msg)
-        self.msg, self.command_line, self.stdout, self.stderr = msg, command_line, stdout, stderr
-
-
-def pycuda_compile(
-    source,
-    nvcc="nvcc",
-    options=None,
-    keep=False,
-    no_extern_c=False,
-    arch=None,
-    code=None,
-    cache_dir=None,
-    include_dirs=(),
-    target="cubin",
-):
-    """What pycuda.compiler.compile does with its arguments, by the nvcc that it is given."""
-    assert options is not None, "PyCUDA would take PYCUDA_DEFAULT_NVCC_FLAGS"
-    assert arch is not None, "PyCUDA would ask the current context"
-    assert cache_dir is False, "PyCUDA would cache"
-    assert not keep
-    assert not include_dirs
-    assert code is None
-    if not no_extern_c:
-        source = f'extern "C" {{\n{source}\n}}\n'
-    import tempfile  # noqa: PLC0415 - beside its use, as the rest of this stand-in
-
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "kernel.cu").write_text(source)
-        line = [nvcc, f"--{target}", *options, "-arch", arch, "kernel.cu"]
-        try:
-            run = subprocess.run(line, cwd=folder, capture_output=True, check=False)
-        except OSError as error:
-            raise OSError(f"{nvcc} was not found (is it on the PATH?) [{error}]") from error
-        if run.returncode != 0:
-            raise PycudaCompileError("nvcc compilation failed", line, run.stdout.decode(), run.stderr.decode())
-        if run.stdout or run.stderr:
-            said = (run.stdout + run.stderr).decode()
-            warnings.warn("The CUDA compiler succeeded, but said the following:\n" + said, stacklevel=4)
-        return Path(folder, f"kernel.{target}").read_bytes()
-
-
 @pytest.fixture
-def with_pycuda(compiler, monkeypatch):
-    package, module, driver = map(types.ModuleType, ("pycuda", "pycuda.compiler", "pycuda.driver"))
-    module.compile, driver.CompileError = pycuda_compile, PycudaCompileError
-    package.compiler, package.driver = module, driver
-    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
-    monkeypatch.setitem(sys.modules, "pycuda", package)
-    monkeypatch.setitem(sys.modules, "pycuda.compiler", module)
+def with_pycuda(compiler, monkeypatch, tmp_path):
+    """PyCUDA as it is found beside a driver; to import it is an error."""
+    (tmp_path / "pycuda").mkdir()
+    (tmp_path / "pycuda" / "__init__.py").write_text("raise AssertionError('PyCUDA was imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pycuda", raising=False)
+    monkeypatch.setattr(locate, "has_driver", lambda: True)
     found = nvcc.find_nvcc()
-    assert found == replace(compiler, through_pycuda=True)
+    assert found == replace(compiler, with_pycuda=True)
     return found
 
 
-def test_through_pycuda_the_build_is_the_same(compiler, with_pycuda):
+def test_pycudas_nvcc_makes_the_same_build_under_its_own_name(compiler, with_pycuda):
     request = CompileRequest(PLAIN, "axpy.cu", "sm_80")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        build, plain = with_pycuda.compile(request), compiler.compile(request)
+    build, plain = with_pycuda.compile(request), compiler.compile(request)
     assert build.toolchain == with_pycuda.name == "pycuda-nvcc"
     assert (build.ptx, build.cubin) == (plain.ptx, plain.cubin)
     assert (build.command, build.resources) == (plain.command, plain.resources)
 
 
-def test_pycudas_warnings_go_to_the_log(with_pycuda):
+def test_warnings_are_in_the_log(compiler):
     source = 'extern "C" __global__ void k(int *x) { int unused; *x = 1; }'
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        build = with_pycuda.compile(CompileRequest(source, "kernel.cu", "sm_80"))
+    build = compiler.compile(CompileRequest(source, "kernel.cu", "sm_80"))
     assert 'variable "unused" was declared but never referenced' in build.log
     assert "Used " in build.log
 
 
-def test_pycudas_errors_are_compile_errors(with_pycuda):
-    with pytest.raises(CompileError, match=r'kernel\.cu\(1\): error: identifier "y" is undefined'):
-        with_pycuda.compile(CompileRequest('extern "C" __global__ void k() { y = 1; }', "kernel.cu", "sm_80"))
-
-
-def test_an_nvcc_that_pycuda_cannot_run(with_pycuda, tmp_path):
-    with pytest.raises(MissingToolError, match="was not found"):
-        replace(with_pycuda, path=tmp_path / "nvcc").compile(CompileRequest(AXPY, "k.cu", "sm_80"))
-
-
-def test_an_error_that_is_none_of_nvccs_is_not_hidden(with_pycuda, monkeypatch):
-    def broken(*_, **__):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(sys.modules["pycuda.compiler"], "compile", broken)
-    with pytest.raises(ZeroDivisionError):
-        with_pycuda.compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+@pytest.mark.usefixtures("with_pycuda")
+def test_pycuda_without_a_driver_is_left_out(compiler, monkeypatch):
+    monkeypatch.setattr(locate, "has_driver", lambda: False)
+    assert nvcc.find_nvcc() == compiler
+    assert nvcc.find_nvcc(with_pycuda=True) is None
 
 
 @pytest.mark.usefixtures("with_pycuda")
-@pytest.mark.parametrize("missing", ["pycuda.driver", "pycuda.compiler"])
-def test_pycuda_without_a_driver_is_left_out(compiler, monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)  # importing it raises ImportError
-    assert nvcc.find_nvcc() == compiler
-    assert nvcc.find_nvcc(through_pycuda=True) is None
-    with pytest.raises(MissingToolError, match="PyCUDA cannot be imported"):
-        replace(compiler, through_pycuda=True).compile(CompileRequest(AXPY, "k.cu", "sm_80"))
+def test_pycuda_can_be_left_out(compiler):
+    assert nvcc.find_nvcc(with_pycuda=False) == compiler
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a shell script as a stand-in")
+def test_a_driver_without_pycuda_is_not_enough(monkeypatch):
+    monkeypatch.setattr(locate, "has_driver", lambda: True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert nvcc.find_nvcc(with_pycuda=True) is None
+
+
 def test_a_hanging_nvcc_is_stopped(tmp_path, monkeypatch):
     script = tmp_path / "nvcc"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o755)
     monkeypatch.setattr(nvcc, "TIMEOUT_S", 0.2)
-    stuck = nvcc.Nvcc(script, "0.0", ("sm_80",), through_pycuda=False)
+    stuck = nvcc.Nvcc(script, "0.0", ("sm_80",), with_pycuda=False)
     with pytest.raises(CompileError, match="did not finish"):
         stuck.compile(CompileRequest(AXPY, "k.cu", "sm_80"))

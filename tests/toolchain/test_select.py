@@ -13,8 +13,8 @@ from lab.toolchain.nvrtc import compiler as nvrtc
 from lab.toolchain.select import build, find_toolchains, toolchain
 
 REQUEST = CompileRequest('extern "C" __global__ void k(float *x) { *x = 1; }', "k.cu", "sm_90")
-PLAIN = nvcc.Nvcc(Path("nvcc"), "13.0.88", ("sm_80",), through_pycuda=False)
-WITH_PYCUDA = replace(PLAIN, through_pycuda=True)
+PLAIN = nvcc.Nvcc(Path("nvcc"), "13.0.88", ("sm_80",), with_pycuda=False)
+WITH_PYCUDA = replace(PLAIN, with_pycuda=True)
 NVRTC = nvrtc.Nvrtc(Path("libnvrtc.so.13"), "13.5.37", ("sm_80", "sm_90"))
 OLD = replace(NVRTC, library=Path("libnvrtc.so.12"), version="12.9.86")
 
@@ -24,9 +24,9 @@ def machine(monkeypatch):
     """A machine with the given toolchains."""
 
     def make(*, by_nvcc=None, by_nvrtc=(NVRTC,)):
-        def find_nvcc(wanted="", *, through_pycuda=None):
+        def find_nvcc(wanted="", *, with_pycuda=None):
             right = by_nvcc and is_version(by_nvcc.version, wanted)
-            return by_nvcc if right and through_pycuda in (None, by_nvcc.through_pycuda) else None
+            return by_nvcc if right and with_pycuda in (None, by_nvcc.with_pycuda) else None
 
         monkeypatch.setattr(nvcc, "find_nvcc", find_nvcc)
         monkeypatch.setattr(
@@ -39,7 +39,7 @@ def machine(monkeypatch):
     select._find.cache_clear()
 
 
-def test_auto_is_nvcc_only_through_pycuda(machine):
+def test_auto_is_nvcc_only_with_pycuda(machine):
     machine(by_nvcc=WITH_PYCUDA, by_nvrtc=(NVRTC, OLD))
     assert toolchain("auto") == WITH_PYCUDA
     assert find_toolchains() == (WITH_PYCUDA, NVRTC, OLD)
@@ -156,7 +156,7 @@ def test_the_second_build_comes_from_the_cache(tmp_path):
 def test_a_damaged_entry_is_built_again(tmp_path):
     compiler, cache = toolchain("nvrtc"), Cache(tmp_path)
     first = build(compiler, REQUEST, cache)
-    next(tmp_path.iterdir()).write_bytes(b"")
+    next(tmp_path.glob("*.entry")).write_bytes(b"")
     again = build(compiler, REQUEST, cache)
     assert not again.cached
     assert again.build.cubin == first.build.cubin

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.control import Block
+from lab.emulator.control import CodeBlock
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.program import text_of
 from lab.emulator.waiting.clusters import ClusterBarrier
@@ -87,7 +87,7 @@ class Barriers:
         self._clusters = ClusterBarrier(machine)
 
     def arrive(
-        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+        self, stack: Stack, block: CodeBlock, position: int, chosen: Array | None, pool: dict[Group, Array | None]
     ) -> None:
         """Let threads wait at a barrier, or pass it where they complete it."""
         machine = self._machine

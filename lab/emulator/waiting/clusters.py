@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
-from lab.emulator.control import Block
+from lab.emulator.control import CodeBlock
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.program import Program, text_of
 
@@ -55,7 +55,7 @@ class ClusterBarrier:
         self._waiting: list[tuple[int, Group, Array]] = []  # position, where to go on, threads
 
     def reach(
-        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+        self, stack: Stack, block: CodeBlock, position: int, chosen: Array | None, pool: dict[Group, Array | None]
     ) -> None:
         """Execute one of the barrier's instructions."""
         _, instruction = self._machine.program.code[position]

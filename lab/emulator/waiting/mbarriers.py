@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.control import Block
+from lab.emulator.control import CodeBlock
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.operations.base import Opcode, UnknownForm
 from lab.emulator.program import text_of
@@ -249,7 +249,7 @@ class Mbarriers:
     # --- waits ------------------------------------------------------------------------------------------------
 
     def wait(
-        self, stack: Stack, block: Block, position: int, chosen: Array | None, pool: dict[Group, Array | None]
+        self, stack: Stack, block: CodeBlock, position: int, chosen: Array | None, pool: dict[Group, Array | None]
     ) -> None:
         """Execute `try_wait` or `test_wait`."""
         machine = self._machine

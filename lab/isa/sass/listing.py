@@ -1,42 +1,73 @@
-"""What nvdisasm's text listing says beyond its JSON: lines, labels, jump tables, live registers, entry points.
+"""Reads the text of nvdisasm's listing: sections, instructions, labels, jump tables, live registers, entry points.
 
-The listing is that of ``nvdisasm -c -plr -lrm count``. Its instruction lines begin with the byte offset as a
-comment, ``/*01e0*/``, and end in a table of live registers whose first column is the general-purpose ones.
+The listing is that of ``nvdisasm -c -plr -lrm count``, or without the live registers. An instruction's line begins with
+its byte offset as a comment, ``/*01e0*/``, and may end in a table of live registers whose first column holds the
+general-purpose ones.
+
+Nothing is resolved here: operands and labels are text as it stands. `lab.isa.sass.module` makes the model of it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lab.base.errors import Location, ReaderError
 
 _SECTION = re.compile(r'\s*+\.section\s++"?\.text\.([^,"\s]++)')
 _ENTRY = re.compile(r'\s*+\.other\s++"?([^,"\s]++)"?,\s*+@"STO_CUDA_ENTRY')
 _TARGET = re.compile(r"\s*+\.target\s++(\w++)")
 _FLAGS = re.compile(r"\s*+\.headerflags\s++(.*+)")
-"""Before CUDA 13 an image had no `.target`: its ELF header's flags name it, and `a` as `ACCELERATORS`."""
+"""Before CUDA 13 an image had no `.target`. The flags of its ELF header name it, and `a` as `ACCELERATORS`."""
 _FLAG_SM = re.compile(r"\bEF_CUDA_SM(\d++)")
 _LABEL = re.compile(r'"?([^\s:"/]++)"?:(?:\s|\Z)')
-_INSTRUCTION = re.compile(r"\s*+/\*([0-9a-f]{1,16})\*/")
+_OFFSET = re.compile(r"\s*+/\*([0-9a-f]{1,16})\*/\s*+(?!\.)")  # data, such as `.byte`, is no instruction
+_INSTRUCTION = re.compile(r"(?:@(!?)([A-Z0-9]++)\s++)?([A-Z][\w.]*+)\s*+([^;]*+);")
 _TABLES = re.compile(r'BRANCH_TARGETS ([^"]*+)"')
 _LIVE = re.compile(r"//\s*+\|\s*+(\d{1,9})")
 _GPR_FIRST = re.compile(r"\s*+//\s*+\|\s*+GPR\b")
 
 
-@dataclass
-class FunctionListing:
-    """One `.text` section; every map's keys or values are byte offsets in it.
+class ListedInstruction(NamedTuple):
+    """One instruction as it stands in the listing.
 
     Attributes:
-        lines: Offset to line of the listing, from 1.
-        live: Offset to live general-purpose registers.
-        labels: Label to offset.
-        tables: Offset of an indexed branch to the labels that it can reach.
+        offset: Byte offset in the section.
+        line: Line of the listing, from 1.
+        predicate: Guard register without ``@`` and ``!``; empty where there is none.
+        negated: The guard is negated.
+        opcode: With every modifier: ``LDS.128``.
+        operands: Text between the opcode and the semicolon, remarks such as ``(*"BRANCH_TARGETS …"*)`` included.
+        live: Live general-purpose registers, or None where the listing does not count them.
     """
 
-    lines: dict[int, int] = field(default_factory=dict)
-    live: dict[int, int] = field(default_factory=dict)
+    offset: int
+    line: int
+    predicate: str
+    negated: bool
+    opcode: str
+    operands: str
+    live: int | None
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """Labels that an indexed branch can reach."""
+        found = _TABLES.search(self.operands)
+        return tuple(label.strip() for label in found[1].split(",")) if found else ()
+
+
+@dataclass
+class FunctionListing:
+    """One `.text` section.
+
+    Attributes:
+        instructions: In listing order.
+        labels: Label to the byte offset of the instruction behind it.
+    """
+
+    instructions: list[ListedInstruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
-    tables: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,7 +76,7 @@ class Listing:
 
     Attributes:
         target: ``sm_90a``; empty where the listing does not say.
-        functions: Section name without `.text.` to what stands there.
+        functions: Maps a section's name without `.text.` to its contents.
         entries: Symbols of the kernels.
     """
 
@@ -54,18 +85,31 @@ class Listing:
     entries: set[str] = field(default_factory=set)
 
 
-def read_listing(text: str) -> Listing:
-    """Collect what a listing says; text of any other kind gives an empty result."""
+def read_listing(text: str, file: str = "<sass>") -> Listing:
+    """Read a listing. Text of any other kind gives an empty result.
+
+    Args:
+        text: The listing.
+        file: Its name, for messages.
+
+    Raises:
+        ReaderError: A line of a `.text` section begins as an instruction and is none.
+    """
     listing = Listing()
-    current = FunctionListing()
+    current: FunctionListing | None = None
     pending: list[str] = []  # labels that wait for the instruction behind them
     counted = False
     for number, line in enumerate(text.split("\n"), start=1):
-        if match := _INSTRUCTION.match(line):
-            offset = int(match[1], 16)
-            _read_instruction(current, line, offset, number, counted=counted)
-            current.labels.update(dict.fromkeys(pending, offset))
-            pending = []
+        if match := _OFFSET.match(line):
+            if current is None:
+                continue
+            instruction = _instruction(line, match, number, counted=counted)
+            if instruction is None:
+                raise ReaderError("this instruction cannot be read", Location(file, number))
+            current.instructions.append(instruction)
+            if pending:
+                current.labels.update(dict.fromkeys(pending, instruction.offset))
+                pending = []
         elif match := _SECTION.match(line):
             current = listing.functions.setdefault(match[1], FunctionListing())
             pending = []
@@ -82,9 +126,17 @@ def read_listing(text: str) -> Listing:
     return listing
 
 
-def _read_instruction(current: FunctionListing, line: str, offset: int, number: int, *, counted: bool) -> None:
-    current.lines[offset] = number
-    if counted and (live := _LIVE.search(line)):
-        current.live[offset] = int(live[1])
-    if table := _TABLES.search(line):
-        current.tables[offset] = tuple(label.strip() for label in table[1].split(","))
+def _instruction(line: str, offset: re.Match[str], number: int, *, counted: bool) -> ListedInstruction | None:
+    match = _INSTRUCTION.match(line, offset.end())
+    if match is None:
+        return None
+    live = _LIVE.search(line, match.end()) if counted else None
+    return ListedInstruction(
+        offset=int(offset[1], 16),
+        line=number,
+        predicate=match[2] or "",
+        negated=bool(match[1]),
+        opcode=match[3],
+        operands=match[4],
+        live=int(live[1]) if live else None,
+    )

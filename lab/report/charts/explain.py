@@ -10,13 +10,13 @@ from lab.measured.timing import Kind
 from lab.report.charts import style
 from lab.report.charts.charts import Chart, Choice, Spec, finish
 from lab.report.facts.curves import Curve
-from lab.report.facts.explain import Explanation, Figure
+from lab.report.facts.explain import CurveExplanation, Figure
 
 alt: Any = typed  # its annotations refuse values that are only known at run time
 _HEIGHT: Final = 190
 
 
-def explain_charts(explanation: Explanation, found: Curve) -> tuple[Chart, ...]:
+def explain_charts(explanation: CurveExplanation, found: Curve) -> tuple[Chart, ...]:
     """One small chart a figure along the curve's axis, a choice for each part as the curve has it.
 
     Lines are predicted or emulated, dots measured.

@@ -26,7 +26,7 @@ FEWEST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ExplanatoryVariable:
     """A figure of a variant that may explain its throughput.
 
     Attributes:
@@ -46,14 +46,14 @@ class Explanation:
         return percent(value) if self.share else f"{value:.2f}"
 
 
-FMA_SHARE: Final = Explanation(
+FMA_SHARE: Final = ExplanatoryVariable(
     "the SASS FMA share", lambda record: figures.fma_share(record.sass), share=True, where=" of the hot loop"
 )
 TRAFFIC: Final = (
-    Explanation("the emulated number of sectors per request", figures.emulated_sectors),
-    Explanation("the predicted number of sectors per request", figures.predicted_sectors),
-    Explanation("the emulated number of bytes moved per byte used", figures.emulated_excess),
-    Explanation("the emulated number of bank conflicts per shared-memory request", figures.emulated_conflicts),
+    ExplanatoryVariable("the emulated number of sectors per request", figures.emulated_sectors),
+    ExplanatoryVariable("the predicted number of sectors per request", figures.predicted_sectors),
+    ExplanatoryVariable("the emulated number of bytes moved per byte used", figures.emulated_excess),
+    ExplanatoryVariable("the emulated number of bank conflicts per shared-memory request", figures.emulated_conflicts),
 )
 """Where throughput counts bytes."""
 
@@ -88,7 +88,7 @@ class Answer:
         return " ".join(self.sentences)
 
 
-def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[Explanation, ...]:
+def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[ExplanatoryVariable, ...]:
     """What the response is correlated with: the FMA share, or the memory traffic as far as it is known."""
     if response.unit is Merit.TFLOPS:
         return (FMA_SHARE,)
@@ -96,7 +96,7 @@ def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[
 
 
 def correlate(
-    records: Sequence[VariantRecord], response: Response, explanation: Explanation = FMA_SHARE
+    records: Sequence[VariantRecord], response: Response, explanation: ExplanatoryVariable = FMA_SHARE
 ) -> Correlation:
     """Rank correlation of a figure with the response over the variants that have both."""
     pairs = [
@@ -246,7 +246,7 @@ def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     return headline, [f"{text}; {held}."]
 
 
-def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Explanation) -> list[str]:
+def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: ExplanatoryVariable) -> list[str]:
     """Range of a figure and the parameter that moves it most."""
     observed = observations(records, explanation.of)
     if not observed:

@@ -20,7 +20,7 @@ MOST_STEPS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompilerResult:
     """What one compiler made of one source.
 
     Attributes:
@@ -41,7 +41,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CompiledSource:
     """One kernel with its parameters, problem and architecture, through every compiler.
 
     Attributes:
@@ -52,7 +52,7 @@ class Source:
 
     kernel: str
     label: str
-    made: tuple[Made, ...]
+    made: tuple[CompilerResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Compilers:
     """
 
     names: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[CompiledSource, ...]
     figures: tuple[str, ...]
     total: int
     sentences: tuple[str, ...]
@@ -100,7 +100,7 @@ def compilers(run: RunRecord, records: Sequence[VariantRecord], response: Respon
     for record in records:
         grouped.setdefault(_source(record), {})[record.compiler] = record
     ladder = _ladder([next(iter(group.values())) for group in grouped.values()])
-    sources: list[Source] = []
+    sources: list[CompiledSource] = []
     before: dict[tuple[object, ...], Mapping[str, VariantRecord]] = {}
     for group in grouped.values():
         some = next(iter(group.values()))
@@ -124,8 +124,8 @@ def _ladder(firsts: Sequence[VariantRecord]) -> bool:
 
 def _compared(
     group: Mapping[str, VariantRecord], names: Sequence[str], response: Response, before: Mapping[str, VariantRecord]
-) -> Source:
-    made: list[Made] = []
+) -> CompiledSource:
+    made: list[CompilerResult] = []
     first_rate: float | None = None
     codes: dict[str, str] = {}
     for name in names:
@@ -135,7 +135,7 @@ def _compared(
         earlier = response.of(before[name]) if name in before else None
         same_as = codes.setdefault(record.build.sass_sha256, name) if record.build else ""
         made.append(
-            Made(
+            CompilerResult(
                 record=record,
                 rate=rate,
                 to_first=rate / first_rate if rate and first_rate else None,
@@ -146,17 +146,19 @@ def _compared(
         )
         first_rate = first_rate or rate
     some = made[0].record
-    return Source(some.kernel, some.label.replace(some.compiler, "").strip(), tuple(made))
+    return CompiledSource(some.kernel, some.label.replace(some.compiler, "").strip(), tuple(made))
 
 
-def _shown(sources: Sequence[Source]) -> tuple[Source, ...]:
+def _shown(sources: Sequence[CompiledSource]) -> tuple[CompiledSource, ...]:
     """The sources with the highest response, in their order."""
     best = sorted(sources, key=lambda source: -max((one.rate or 0.0 for one in source.made), default=0.0))
     chosen = {id(source) for source in best[:MOST_SOURCES]}
     return tuple(source for source in sources if id(source) in chosen)
 
 
-def _sentences(run: RunRecord, names: Sequence[str], sources: Sequence[Source], response: Response) -> tuple[str, ...]:
+def _sentences(
+    run: RunRecord, names: Sequence[str], sources: Sequence[CompiledSource], response: Response
+) -> tuple[str, ...]:
     said = [_code(names, sources)]
     steps = [source for source in sources if any(one.step for one in source.made)]
     if steps and len(steps) <= MOST_STEPS and not run.problem_axes:
@@ -166,7 +168,7 @@ def _sentences(run: RunRecord, names: Sequence[str], sources: Sequence[Source], 
     return tuple(filter(None, said))
 
 
-def _code(names: Sequence[str], sources: Sequence[Source]) -> str:
+def _code(names: Sequence[str], sources: Sequence[CompiledSource]) -> str:
     """For how many sources the compilers agree, in instructions and in the mix of the hot loop."""
     whole = [source for source in sources if sum(one.record.build is not None for one in source.made) == len(names)]
     if not whole:
@@ -184,7 +186,7 @@ def _mix(record: VariantRecord) -> str:
     return repr(sorted(counts.by_class.items())) if counts else ""
 
 
-def _step(source: Source, before: Source, response: Response) -> str:
+def _step(source: CompiledSource, before: CompiledSource, response: Response) -> str:
     """What a rung gains over the one before, compiler by compiler; equal factors are told once."""
     gains: dict[str, list[str]] = {}
     for one in source.made:
@@ -199,12 +201,12 @@ def _step(source: Source, before: Source, response: Response) -> str:
     return f"{text}."
 
 
-def _per_fma(made: Made) -> str:
+def _per_fma(made: CompilerResult) -> str:
     value = made.figures["instructions per fma"]
     return "" if value is None else f"{value:.2f}"
 
 
-def _ratio(name: str, first: str, sources: Sequence[Source], response: Response) -> str:
+def _ratio(name: str, first: str, sources: Sequence[CompiledSource], response: Response) -> str:
     """How one compiler compares with the first, over the sources that both take."""
     ratios = [
         one.to_first

@@ -16,7 +16,7 @@ LEAST_VALUES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """One kernel, or one baseline, at one value of the axis.
 
     Attributes:
@@ -51,7 +51,7 @@ class Curve:
     """
 
     axis: str
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     wide: bool
 
     @property
@@ -97,7 +97,7 @@ def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) 
     return Curve(axis, tuple(points), xs[0] > 0 and xs[-1] / xs[0] > 100) if points else None  # noqa: PLR2004
 
 
-def _points(x: float, records: Sequence[VariantRecord], response: Response, part: str) -> list[Point]:
+def _points(x: float, records: Sequence[VariantRecord], response: Response, part: str) -> list[CurvePoint]:
     best: dict[str, tuple[float, VariantRecord]] = {}
     for record in records:
         value = response.of(record)
@@ -105,12 +105,12 @@ def _points(x: float, records: Sequence[VariantRecord], response: Response, part
             best[record.kernel] = (value, record)
     top = max((value for value, _ in best.values()), default=0.0)
     made = [
-        Point(x, name, value, record.label, record.variant, "kernel", value == top, part)
+        CurvePoint(x, name, value, record.label, record.variant, "kernel", value == top, part)
         for name, (value, record) in best.items()
     ]
     if response.kind is Kind.MEASURED:
         beside = _baselines(records).items()
-        made += [Point(x, name, value, "", "", "baseline", best=False, part=part) for name, value in beside]
+        made += [CurvePoint(x, name, value, "", "", "baseline", best=False, part=part) for name, value in beside]
     return made
 
 

@@ -38,7 +38,7 @@ FIGURES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplanatoryPoint:
     """One kernel's best variant at one value of the axis.
 
     Attributes:
@@ -59,11 +59,11 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class KernelSummary:
     """One kernel over the whole axis, in words.
 
     Attributes:
-        part: `Point.part`.
+        part: `CurvePoint.part`.
         name: The kernel's name.
         wins: Values of the axis where it is the fastest; empty where it never is.
         figures: By column name the range of a figure, as its column shows it; columns without a value are absent.
@@ -78,7 +78,7 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CurveExplanation:
     """What the section shows.
 
     Attributes:
@@ -90,19 +90,19 @@ class Explanation:
 
     figures: tuple[Figure, ...]
     columns: Mapping[str, Column]
-    points: tuple[Explained, ...]
-    families: tuple[Family, ...]
+    points: tuple[ExplanatoryPoint, ...]
+    families: tuple[KernelSummary, ...]
 
 
 def explain(
     found: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], merit: Merit
-) -> Explanation | None:
+) -> CurveExplanation | None:
     """What explains a curve; None without one, where operations count, or where nothing was emulated or counted."""
     if found is None or merit is not Merit.BANDWIDTH:
         return None
     named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
     points = [
-        Explained(point.x, point.name, figure.id, kind, float(value), point.variant)
+        ExplanatoryPoint(point.x, point.name, figure.id, kind, float(value), point.variant)
         for point in found.points
         if point.variant
         for figure in FIGURES
@@ -119,7 +119,7 @@ def explain(
         for part in found.parts
         for name in found.only(part).kernels
     )
-    return Explanation(figures, shown, tuple(point for point in points if point.figure in telling), families)
+    return CurveExplanation(figures, shown, tuple(point for point in points if point.figure in telling), families)
 
 
 def _family(
@@ -128,12 +128,12 @@ def _family(
     by_id: Mapping[str, VariantRecord],
     shown: Mapping[str, Column],
     named: Mapping[str, Column],
-) -> Family:
+) -> KernelSummary:
     best = [point for point in found.points if point.name == name and point.variant]
     records = [by_id[point.variant] for point in best]
     figures = {key: _range(column, records) for key, column in shown.items()}
     waits = [str(value).rpartition(" ")[0] for r in records if (value := named["counted_wait"].get(r)) is not None]
-    return Family(
+    return KernelSummary(
         best[0].part,
         name,
         ranges(sorted({point.x for point in found.points}), {point.x for point in best if point.best}),

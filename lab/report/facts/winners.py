@@ -68,7 +68,7 @@ class Winner:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WinnerRow:
     """A problem in the table.
 
     Attributes:
@@ -85,7 +85,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class WinnerTable:
     """Problem by problem.
 
     Attributes:
@@ -95,7 +95,7 @@ class Table:
     """
 
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[WinnerRow, ...]
     problems: int
 
 
@@ -134,7 +134,7 @@ def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[st
 
 def table(
     run: RunRecord, records: tuple[VariantRecord, ...], columns: Sequence[Column], response: Response
-) -> Table | None:
+) -> WinnerTable | None:
     """The table; None where the opening has a sentence for each problem."""
     found = winners(run, records, response) if run.problem_axes else ()
     if len(found) <= MOST_SENTENCES:
@@ -142,10 +142,12 @@ def table(
     shown = found[:MOST_ROWS]
     chosen = _columns(columns, [winner.record for winner in shown], response)
     rows = tuple(
-        Row(winner.problem, winner.record.variant, _cell(winner, response), tuple(c.get(winner.record) for c in chosen))
+        WinnerRow(
+            winner.problem, winner.record.variant, _cell(winner, response), tuple(c.get(winner.record) for c in chosen)
+        )
         for winner in shown
     )
-    return Table(chosen, rows, len(found))
+    return WinnerTable(chosen, rows, len(found))
 
 
 def _columns(columns: Sequence[Column], records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:

@@ -17,9 +17,6 @@ from lab.report.charts import style
 from lab.store.figures import hot_counts
 from lab.store.model import EmulationRecord, VariantRecord
 
-Row = tuple[str, int, float]
-"""Class, count, share of all."""
-
 
 def threads_of(done: EmulationRecord) -> int:
     """Threads of the emulated launches."""

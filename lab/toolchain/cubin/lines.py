@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+from lab.isa.sass.lines import LineTable
 from lab.toolchain.cubin.image import SYMBOL, sections
 
 _RELA, _REL = struct.Struct("<QQq"), struct.Struct("<QQ")
@@ -17,19 +19,6 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2  # extended opcodes; NVIDIA's own, for inline
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _VERSIONS = range(2, 5)
-
-
-@dataclass(frozen=True, slots=True)
-class LineTable:
-    """The line table of one image.
-
-    Attributes:
-        files: Folder, which may be empty, and name of every file.
-        rows: Function to the byte offset where a line begins to the place in `files` and the line.
-    """
-
-    files: tuple[tuple[str, str], ...] = ()
-    rows: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
 
 
 def line_table(cubin: bytes) -> LineTable:
@@ -80,7 +69,7 @@ class _Reader:
 
     content: bytes
     functions: Mapping[int, str]
-    files: list[tuple[str, str]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
     rows: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -114,7 +103,7 @@ class _Reader:
             folder, at = self._unsigned(at)
             for _ in range(2):  # time of change, and size
                 _, at = self._unsigned(at)
-            file = (folders[folder], name)
+            file = str(PurePosixPath(folders[folder], name))  # a name from the root stands without its folder
             if file not in self.files:
                 self.files.append(file)
             numbers.append(self.files.index(file))

@@ -1,9 +1,10 @@
-"""nvdisasm: cubins in, their machine code as listings and as JSON out.
+"""nvdisasm: cubins in, listings of their machine code out.
 
 A call takes about 0.35 s of processor time before it reads a cubin, to set up the decoder of one architecture, and
 some 0.05 s for each cubin. So one call reads several (`lab.toolchain.cubin.merge`) and lists live registers with the
-code (without them where nvdisasm refuses them); the JSON is made from the listing
-(`lab.toolchain.disassembly.sass_json`), and `lab.toolchain.cache` spares most calls.
+code (without them where nvdisasm refuses them). nvdisasm's JSON (`--emit-json`) lacks live registers and would need a
+second call, so source lines come from the image itself (`lab.toolchain.cubin.lines`). `lab.toolchain.cache` spares
+most calls.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.isa.sass.lines import LineTable
 from lab.toolchain import locate
 from lab.toolchain.base import Disassembly, first_error
-from lab.toolchain.cubin.lines import LineTable, line_table
+from lab.toolchain.cubin.lines import line_table
 from lab.toolchain.cubin.merge import Part, merge, part, split
 from lab.toolchain.disassembly.check import is_listing_of
 from lab.toolchain.disassembly.layout import laid_out
-from lab.toolchain.disassembly.sass_json import sass_json
 
 INSTALL = "python -m pip install nvidia-cuda-nvdisasm"
 TIMEOUT_S = 120.0
@@ -90,7 +91,7 @@ def _disassembly(cubin: bytes, listing: str, version: str) -> Disassembly:
         table = line_table(cubin)
     except ValueError:  # nvdisasm could read the image: what fails is an extra
         table = LineTable()
-    return Disassembly(json=sass_json(listing, table, version), text=listing, version=version)
+    return Disassembly(text=listing, lines=table, version=version)
 
 
 def _listing(tool: Path, cubin: bytes) -> str:

@@ -12,7 +12,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 def function(name):
     listing = (GOLDEN / f"{name}.lst").read_text()
-    return read_sass((GOLDEN / f"{name}.json").read_text(), listing, f"{name}.lst").functions[0]
+    return read_sass(listing, file=f"{name}.lst").functions[0]
 
 
 def opcodes(code, places):

@@ -1,41 +1,33 @@
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
+import nvdisasm_json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import ReaderError
-from lab.isa.model import Function
-from lab.isa.sass.listing import read_listing
+from lab.isa.model import Function, SourceLocation
+from lab.isa.sass.lines import LineTable
 from lab.isa.sass.module import read_sass
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-TILE = (GOLDEN / "sm_90_tile.json").read_text()
-TILE_LISTING = (GOLDEN / "sm_90_tile.lst").read_text()
-MIXED = (GOLDEN / "sm_100_mixed.json").read_text()
-MIXED_LISTING = (GOLDEN / "sm_100_mixed.lst").read_text()
+NAMES = sorted(path.stem for path in GOLDEN.glob("*.lst"))
+TILE = (GOLDEN / "sm_90_tile.lst").read_text()
+TILE_LINES = nvdisasm_json.line_table((GOLDEN / "sm_90_tile.json").read_text())
+MIXED = (GOLDEN / "sm_100_mixed.lst").read_text()
 
 
-def document(*instructions: dict[str, str]) -> str:
-    function = {"function-name": "k", "start": 0, "length": 16 * len(instructions), "sass-instructions": instructions}
-    return json.dumps([{"SM": {"version": {"major": 8, "minor": 0}}, "Producer": "nvdisasm"}, [function]])
+def listing(text: str, name: str = "k") -> str:
+    """A listing of one function from lines such as `@P0 BRA 0x0`."""
+    lines = [f"/*{16 * number:04x}*/ {line} ;" for number, line in enumerate(text.strip().split("\n"))]
+    return "\n".join(["\t.target\tsm_80", f"\t.section\t.text.{name}", *lines])
 
 
 def sass(text: str) -> Function:
-    """A function from lines such as `@P0 BRA 0x0`."""
-    items = []
-    for line in text.strip().split("\n"):
-        words = line.split()
-        item = {"predicate": words.pop(0)} if words[0].startswith("@") else {}
-        item["opcode"] = words[0]
-        if len(words) > 1:
-            item["operands"] = words[1]
-        items.append(item)
-    return read_sass(document(*items)).functions[0]
+    return read_sass(listing(text)).functions[0]
 
 
 def flow(text: str) -> list[tuple[tuple[int, ...], bool]]:
@@ -43,18 +35,31 @@ def flow(text: str) -> list[tuple[tuple[int, ...], bool]]:
 
 
 def test_module() -> None:
-    module = read_sass(TILE, TILE_LISTING)
+    module = read_sass(TILE, TILE_LINES, version="13.5.37")
     assert module.isa == "sass"
     assert module.target == "sm_90"
-    assert module.version.startswith("nvdisasm V13.5")
+    assert module.version == "nvdisasm 13.5.37"
+    assert [Path(file).name for file in module.files.values()] == ["tile.cu"]
     (kernel,) = module.kernels
     assert kernel.name == "tile"
     assert kernel.instructions[-1].opcode == "EXIT"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_listings_read_as_nvdisasms_own_json_says(name: str) -> None:
+    text = (GOLDEN / f"{name}.json").read_text()
+    module = read_sass((GOLDEN / f"{name}.lst").read_text(), nvdisasm_json.line_table(text), f"{name}.lst")
+    expected = nvdisasm_json.stated(text)
+    assert [function.name for function in module.functions] == list(expected)
+    for function in module.functions:
+        found = nvdisasm_json.read(function)
+        assert found == nvdisasm_json.changes(expected[function.name])[: len(found)]
+        assert {one.opcode for one in expected[function.name][len(found) :]} <= {"BRA", "NOP"}  # padding
+
+
 def test_instructions_agree_with_the_listing() -> None:
-    lines = MIXED_LISTING.split("\n")
-    for function in read_sass(MIXED, MIXED_LISTING).functions:
+    lines = MIXED.split("\n")
+    for function in read_sass(MIXED).functions:
         for instruction in function.instructions:
             line = lines[instruction.line - 1]
             assert f"/*{instruction.address:04x}*/" in line
@@ -63,44 +68,56 @@ def test_instructions_agree_with_the_listing() -> None:
             assert f"// |{instruction.live_registers or '':^7}|".replace(" ", "") in line.replace(" ", "")
 
 
-def test_without_a_listing() -> None:
-    (with_listing,), (without,) = read_sass(TILE, TILE_LISTING).functions, read_sass(TILE).functions
-    assert without.entry
-    assert [i.line for i in without.instructions] == list(range(1, len(without.instructions) + 1))
-    assert {i.live_registers for i in without.instructions} == {None}
-    assert [(i.targets, i.falls_through) for i in without.instructions] == [
-        (i.targets, i.falls_through) for i in with_listing.instructions
-    ]
-    assert set(without.labels) == {f"{16 * place:#x}" for place in without.labels.values()}
-
-
-def test_labels_come_from_the_listing() -> None:
-    (kernel,) = read_sass(TILE, TILE_LISTING).functions
+def test_labels() -> None:
+    (kernel,) = read_sass(TILE).functions
     assert {".L_x_0", ".L_x_1", ".L_x_2"} <= set(kernel.labels)
     header = kernel.instructions[kernel.labels[".L_x_1"]]
-    assert TILE_LISTING.split("\n")[header.line - 2].startswith(".L_x_1:")
+    assert TILE.split("\n")[header.line - 2].startswith(".L_x_1:")
+
+
+def test_a_label_of_the_function_becomes_an_offset_and_other_symbols_stay() -> None:
+    text = listing("NOP\n@P0 BRA `(.L_x_1)\nMOV R2, `(other)\nCALL.REL.NOINC `($k$sub)\nBRA `(.L_x_9)\nEXIT")
+    text = text.replace("/*0050*/", ".L_x_1:\n/*0050*/")
+    code = read_sass(text).functions[0].instructions
+    assert [one.operands for one in code] == [(), ("0x50",), ("R2", "other"), ("$k$sub",), (".L_x_9",), ()]
+    assert [one.targets for one in code] == [(), (5,), (), (), (), ()]
 
 
 def test_source_lines() -> None:
-    (kernel,) = read_sass(TILE).functions
+    (kernel,) = read_sass(TILE, TILE_LINES).functions
     fused = [i.source.line for i in kernel.instructions if i.opcode == "FFMA" and i.source]
     assert fused == [10] * 4
+    assert kernel.instructions[0].source is not None
     assert kernel.instructions[0].source.file.endswith("/tile.cu")
 
 
+def test_a_line_holds_until_the_next() -> None:
+    lines = LineTable(("/a.cu", "/b.h"), {"k": {16: (0, 7), 48: (1, 2)}})
+    code = read_sass(listing("NOP\nNOP\nNOP\nNOP\nEXIT"), lines).functions[0].instructions
+    seven, two = SourceLocation("/a.cu", 7), SourceLocation("/b.h", 2)
+    assert [one.source for one in code] == [None, seven, seven, two, two]
+
+
+def test_without_a_line_table_there_are_no_source_lines() -> None:
+    module = read_sass(TILE)
+    assert module.files == {}
+    assert {one.source for one in module.functions[0].instructions} == {None}
+
+
 def test_jump_tables() -> None:
-    choose = next(f for f in read_sass(MIXED, MIXED_LISTING).functions if f.name == "choose")
+    choose = next(f for f in read_sass(MIXED).functions if f.name == "choose")
     jumps = [i for i in choose.instructions if i.opcode == "BRX"]
     assert jumps
     for jump in jumps:
         assert len(jump.targets) > 1
         assert not jump.falls_through
-    unknown = next(f for f in read_sass(MIXED).functions if f.name == "choose")
-    assert [i.targets for i in unknown.instructions if i.opcode == "BRX"] == [()] * len(jumps)
+    unknown = read_sass(MIXED.replace("BRANCH_TARGETS", "")).functions
+    choose = next(f for f in unknown if f.name == "choose")
+    assert [i.targets for i in choose.instructions if i.opcode == "BRX"] == [()] * len(jumps)
 
 
 def test_calls_go_on() -> None:
-    choose = next(f for f in read_sass(MIXED, MIXED_LISTING).functions if f.name == "choose")
+    choose = next(f for f in read_sass(MIXED).functions if f.name == "choose")
     calls = [i for i in choose.instructions if i.opcode.startswith("CALL")]
     assert calls
     assert all(call.falls_through and call.targets == () for call in calls)
@@ -170,48 +187,37 @@ def test_padding_is_dropped(text: str, left: int) -> None:
     assert len(sass(text).instructions) == left
 
 
-def test_function_without_exit_is_no_kernel() -> None:
-    text = json.loads(document({"opcode": "RET.REL.NODEC", "operands": "R2,k"}))
-    assert read_sass(json.dumps(text)).kernels == ()
+def test_without_entry_points_a_function_with_an_exit_is_a_kernel() -> None:
+    assert read_sass(listing("RET.REL.NODEC R2,k")).kernels == ()
+    assert len(read_sass(listing("EXIT")).kernels) == 1
+
+
+def test_entry_points_of_the_listing_decide() -> None:
+    two = f'{listing("EXIT", "one")}\n{listing("EXIT", "two")}\n\t.other\ttwo,@"STO_CUDA_ENTRY STV_DEFAULT"\n'
+    assert [kernel.name for kernel in read_sass(two).kernels] == ["two"]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "line"),
     [
-        "", "[", "{}", "[]", "null", "[{}, []]", '[{}, [{"function-name": "k"}]]', "[" * 100000, "1" * 5000,
-        document({"opcode": ""}), document({"opcode": "BRA", "operands": "0x100"}),
-        document({"opcode": "BRA", "operands": "0x8"}), document({"operands": "R1"}),
-        document({"opcode": "MOV", "operands": 3}), document({"opcode": "MOV", "predicate": None}),
-        "Usage  : nvdisasm [options] <image file>",
-    ],
-)  # fmt: skip
-def test_what_is_no_disassembly_is_refused(text: str) -> None:
-    with pytest.raises(ReaderError, match=r"k\.json:"):
-        read_sass(text, file="k.json")
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, len(TILE)), st.integers(0, 12), st.text('{}[]",:0x19Aé\n', max_size=3))
-def test_mutated_json_raises_nothing_else(place: int, cut: int, inserted: str) -> None:
-    with suppress(ReaderError):
-        read_sass(TILE[:place] + inserted + TILE[place + cut :], TILE_LISTING)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, len(TILE_LISTING)), st.integers(0, 40), st.text("|/*.:# 0x19\n", max_size=3))
-def test_mutated_listing_never_changes_the_instructions(place: int, cut: int, inserted: str) -> None:
-    listing = TILE_LISTING[:place] + inserted + TILE_LISTING[place + cut :]
-    (kernel,) = read_sass(TILE, listing).functions
-    assert len(kernel.instructions) == 63
-
-
-@pytest.mark.parametrize(
-    ("flags", "target"),
-    [
-        ("EF_CUDA_64BIT_ADDRESS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)", "sm_90"),
-        ("EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)", "sm_90a"),
-        ("EF_CUDA_64BIT_ADDRESS", ""),
+        ("", 1),
+        ("Usage  : nvdisasm [options] <image file>", 1),
+        ("[" * 100000, 1),
+        ("/*0000*/ EXIT ;", 1),
+        (listing("BRA 0x100\nEXIT"), 3),
+        (listing("EXIT\nBRA 0x8\nEXIT"), 4),
+        (listing("NOP\nEXIT").replace("/*0010*/", "/*0000*/"), 4),
+        (listing("NOP\nEXIT").replace("/*0010*/", "/*0008*/"), 4),
+        (listing("NOP\nEXIT").replace(" EXIT", " 17"), 4),
     ],
 )
-def test_images_from_before_cuda_13_name_their_machine_in_their_flags(flags, target):
-    assert read_listing(f'\t.headerflags\t@"{flags}"\n').target == target
+def test_what_is_no_listing_is_refused(text: str, line: int) -> None:
+    with pytest.raises(ReaderError, match=rf"k\.lst:{line}: "):
+        read_sass(text, file="k.lst")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, len(TILE)), st.integers(0, 40), st.text("|/*.:#;`() 0x19R\n", max_size=3))
+def test_a_mutated_listing_raises_nothing_else(place: int, cut: int, inserted: str) -> None:
+    with suppress(ReaderError):
+        read_sass(TILE[:place] + inserted + TILE[place + cut :], TILE_LINES)

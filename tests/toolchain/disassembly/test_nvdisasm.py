@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import json
-import os
-
 import pytest
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.isa.sass.lines import LineTable
+from lab.isa.sass.module import read_sass
 from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
+from lab.toolchain.cubin.image import sections
 from lab.toolchain.disassembly import nvdisasm as disassembler
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.select import toolchain
@@ -31,16 +31,16 @@ def _forget():
     disassembler._find.cache_clear()
 
 
-def test_both_forms_of_every_kernel(cubin):
+def test_every_kernel_with_its_lines(cubin):
     result = disassemble(cubin)
-    head, functions, files = json.loads(result.json)
-    assert files["files"][0]["file"] == "/k.cu"
-    assert head["SM"]["version"] == {"major": 9, "minor": 0}
-    assert {function["function-name"] for function in functions} == {"first", "second"}
-    instructions = {f["function-name"]: f["sass-instructions"] for f in functions}["first"]
-    assert "FFMA" in {instruction["opcode"] for instruction in instructions}
-    lines = {instruction.get("source-line") for instruction in instructions}
-    assert {2} <= lines <= {1, 2, 3, None}
+    module = read_sass(result.text, result.lines, version=result.version)
+    assert list(module.files.values()) == ["/k.cu"]
+    assert (module.target, module.version) == ("sm_90", f"nvdisasm {result.version}")
+    assert {kernel.name for kernel in module.kernels} == {"first", "second"}
+    instructions = next(kernel for kernel in module.kernels if kernel.name == "first").instructions
+    assert "FFMA" in {instruction.opcode for instruction in instructions}
+    lines = {instruction.source.line for instruction in instructions if instruction.source}
+    assert {2} <= lines <= {1, 2, 3}
     assert ".text.first" in result.text
     assert "| GPR   |" in result.text
     assert result.version == disassembler.disassembler_version()
@@ -51,6 +51,16 @@ def test_a_refused_image(image):
     with pytest.raises(CompileError, match="nvdisasm refuses this cubin: nvdisasm fatal") as caught:
         disassemble(image)
     assert "lab-nvdisasm-" not in caught.value.log
+
+
+def test_a_broken_line_table_costs_the_lines_alone(cubin):
+    broken = bytearray(cubin)
+    (table,) = (section.content for section in sections(cubin) if section.name == ".debug_line")
+    at = cubin.index(table)
+    broken[at : at + 4] = b"\xff\xff\xff\x7f"  # the length of its only unit
+    result = disassemble(bytes(broken))
+    assert result.lines == LineTable()
+    assert read_sass(result.text).functions == read_sass(disassemble(cubin).text).functions
 
 
 def test_a_truncated_cubin(cubin):
@@ -64,7 +74,6 @@ def test_no_nvdisasm(monkeypatch):
         disassemble(b"")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a shell script as a stand-in")
 def test_a_hanging_nvdisasm_is_stopped(monkeypatch, tmp_path):
     script = tmp_path / "nvdisasm"
     script.write_text('#!/bin/sh\n[ "$1" = --version ] && echo V1.0.0 && exit\nexec sleep 60\n')

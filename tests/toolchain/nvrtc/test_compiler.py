@@ -172,7 +172,7 @@ def test_an_older_release_beside_this_one(compiler, release, isa):
     assert f"V{compiler.version}" in newer.ptx
     assert made.resources["axpy"].registers > 0
     disassembly = disassemble(made.cubin)
-    (function,) = read_sass(disassembly.json, disassembly.text, "kernel.sass").kernels
+    (function,) = read_sass(disassembly.text, disassembly.lines, "kernel.sass").kernels
     assert "FFMA" in " ".join(i.opcode for i in function.instructions)
     if old.header_folder is not None:
         assert old.header_version.split(".")[0] == release.split(".")[0]

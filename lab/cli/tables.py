@@ -1,122 +1,38 @@
-"""What a terminal shows: progress on stderr, inspections and findings on stdout. No decisions are made here."""
+"""Tables and texts that commands print when they are done. Nothing is decided here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from lab.store.model import RunRecord, Status, VariantRecord
+from lab.store.model import RunRecord, Status
 from lab.toolchain.base import title
 
-if TYPE_CHECKING:  # it prints values of every stage, and needs none of the stages: they take seconds to import
-    from lab.base.sizes import Size
-    from lab.cli.doctor import Finding
-    from lab.cli.inspect import Inspection, Listing
+if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
+    from lab.cli.doctor import Diagnosis
+    from lab.cli.inspect import InspectedListing, Inspection
     from lab.emulator.results import Emulation, MemoryCount
-    from lab.experiment.load import Experiment
-    from lab.experiment.space import Expansion
     from lab.experiment.variants import Planned
     from lab.isa.mix import Counts, KernelMix
     from lab.runs.compare import Comparison
-    from lab.runs.pipeline import Outcome
-    from lab.stages.build import BuildFailure, Built
-    from lab.store.tuning_model import KernelFacts, ProtocolStep
+    from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
-    from lab.tuning.file.load import Tuning
     from lab.tuning.run import TuningOutcome
 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
 _ELEMENTS_SHOWN = 1024
 _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
-"""Colours of threads, in turn."""
+"""Colours of consecutive threads."""
 
 
-class _Bars:
-    """Progress that is drawn while the context is open."""
-
-    _bar: Progress
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
-
-class RunProgress(_Bars):
-    """A progress bar with the time left and the best variant so far; on a pipe, a line a failure and a summary."""
-
-    def __init__(self, console: Console) -> None:
-        """Draw on this console, which should write to stderr."""
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[best]}"),
-            console=console,
-        )
-        self._best: VariantRecord | None = None
-
-    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
-        """Say what will be done."""
-        self._console.print(Text(experiment.question, style="bold"))
-        self._console.print(f"{variants} variants of {expansion.combinations} combinations. {gpu}", highlight=False)
-        self._build = self._bar.add_task("build and inspect", total=variants, best="")
-        self._done = self._bar.add_task("finish", total=variants, best="")
-
-    def more(self, variants: int) -> None:
-        """A search goes on: both bars grow."""
-        self._console.print(f"{variants} neighbours of the best ones", highlight=False)
-        for bar in (self._build, self._done):
-            total = next(task.total for task in self._bar.tasks if task.id == bar)
-            self._bar.update(bar, total=(total or 0) + variants)
-
-    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
-        """Move the first bar."""
-        del planned, outcome
-        self._bar.advance(self._build)
-
-    def recorded(self, record: VariantRecord) -> None:
-        """Move the second bar; tell of a failure and of a new best."""
-        self._bar.advance(self._done)
-        name = f"{record.kernel} {record.label}".strip()
-        if record.status.failed:
-            self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
-        if record.throughput and (self._best is None or record.throughput > (self._best.throughput or 0)):
-            self._best = record
-            self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
-
-    def counting(self, variants: int) -> None:
-        """A bar of its own for the profiler's work."""
-        self._counters = self._bar.add_task("read counters", total=variants, best="")
-
-    def counted(self, variants: int) -> None:
-        """Move it."""
-        self._bar.advance(self._counters, variants)
-
-
-def run_progress() -> RunProgress:
-    """Progress on stderr."""
-    return RunProgress(Console(stderr=True))
-
-
-def print_outcome(console: Console, outcome: Outcome) -> None:
-    """Where the report is, and how the variants fared."""
+def print_outcome(console: Console, outcome: RunOutcome) -> None:
+    """Print how many variants have each status, and where the report is."""
     counts = {status: sum(r.status is status for r in outcome.records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     if outcome.interrupted:
@@ -127,43 +43,8 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     console.print(Text(f"report: {outcome.folder / 'index.html'}"))
 
 
-class TuneProgress(_Bars):
-    """A line a step of the protocol, and a bar that counts kernels, sizes and points."""
-
-    def __init__(self, console: Console) -> None:
-        """Draw on this console, which should write to stderr."""
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-        )
-        self._points = 0
-
-    def began(self, tuning: Tuning, gpu: str) -> None:
-        """Say what will be done."""
-        self._console.print(Text(tuning.question, style="bold"))
-        self._console.print(gpu, highlight=False)
-        self._built = self._bar.add_task("kernels built", total=None)
-        self._sizes = self._bar.add_task("sizes timed", total=None)
-
-    def built(self, facts: KernelFacts) -> None:
-        """Count a kernel; tell of one that could not be built."""
-        self._bar.advance(self._built)
-        if facts.failure:
-            self._console.print(Text(f"{facts.name}: {facts.failure}", style="red"))
-
-    def timed(self, size: Size, points: int) -> None:
-        """Count a size."""
-        del size
-        self._points += points
-        self._bar.update(self._sizes, advance=1, description=f"sizes timed ({self._points} points)")
-
-    def stepped(self, step: ProtocolStep) -> None:
-        """A line."""
-        self._console.print(f"{step.group}, step {step.number}, {step.title}: {step.text}", highlight=False)
-
-
 def print_tuned(console: Console, outcome: TuningOutcome) -> None:
-    """Where the report and the libraries are, and what failed."""
+    """Print what failed, and where the libraries and the report are."""
     if outcome.interrupted:
         console.print(Text("interrupted; what was finished is kept", style="yellow"))
     for failure in outcome.failed[:_FAILURES_SHOWN]:
@@ -183,7 +64,7 @@ _CHANGES_SHOWN = 60
 
 
 def print_comparison(console: Console, found: Comparison, threshold: float) -> None:
-    """One line a variant, the largest losses first; then the counts."""
+    """Print one line for each variant, the largest losses first; then the counts."""
     console.print(Text(f"A: {_run_in_words(found.a)}"))
     console.print(Text(f"B: {_run_in_words(found.b)}"))
     relative = ", relative to the baseline" if found.relative else ""
@@ -222,8 +103,8 @@ def _pair(before: float | None, after: float | None) -> str:
     return " → ".join("none" if value is None else f"{value:.4g}" for value in (before, after))
 
 
-def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """The doctor's table, then one line a missing thing with the command that installs it."""
+def print_findings(console: Console, findings: Iterable[Diagnosis]) -> None:
+    """Print what was looked for; then what each missing thing adds and the command that installs it."""
     findings = list(findings)
     table = Table(box=None, pad_edge=False)
     for header in ("", "what", "found"):
@@ -242,7 +123,10 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
 
 
 def print_variants(console: Console, planned: Iterable[Planned]) -> None:
-    """One line a variant, in columns that do not wrap: ten thousand of them take a table of rich's several seconds."""
+    """Print one line for each variant, in columns that do not wrap.
+
+    The columns are aligned here: for ten thousand variants, a table of rich's takes several seconds.
+    """
     rows = [("variant", "kernel", "parameters", "toolchain", "arch")]
     rows += [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -251,7 +135,7 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
 
 
 def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
-    """Source, listings with the hot loop marked, and the mix."""
+    """Print the source, the listings with the hot loop marked, and the instruction mix."""
     console.rule(Text(inspection.title))
     if inspection.source and not hot_only:
         console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
@@ -266,7 +150,7 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
 
 
 def print_emulation(console: Console, done: Emulation) -> None:
-    """Counts by class, memory traffic, and what was found."""
+    """Print counts by class, memory traffic, and the findings."""
     if done.counts:
         table = Table(title=f"executed by {done.kernel}", title_justify="left", box=None, pad_edge=False)
         for header in ("class", "warp instructions", "thread instructions"):
@@ -286,7 +170,7 @@ def print_emulation(console: Console, done: Emulation) -> None:
 
 
 def print_mapping(console: Console, found: Facts) -> None:
-    """The map, low elements first, its check, its coalescing, and the CUDA expressions."""
+    """Print the map, low elements first, its check, its coalescing, and the CUDA expressions."""
     console.print(Text(found.mapping, style="bold"))
     shown = found.map[:_ELEMENTS_SHOWN]
     width = len(str(max(shown)))
@@ -330,7 +214,7 @@ def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
     return table
 
 
-def _marked(listing: Listing, *, hot_only: bool) -> Text:
+def _marked(listing: InspectedListing, *, hot_only: bool) -> Text:
     hot = {line for kernel in listing.kernels if kernel.hot_loop for line in kernel.hot_loop.numbers}
     lines = listing.text.splitlines()
     text = Text()

@@ -1,46 +1,24 @@
-"""What becomes of the stages' results: a variant's record and files, and the run's own facts."""
+"""A variant's record as the stages fill it in: built, executed on the CPU, measured."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
-from pathlib import Path
 
-from lab import __version__
-from lab.base import environment
-from lab.base.errors import ReaderError, UserError
-from lab.base.expressions import Scalar
+from lab.base.errors import UserError
 from lab.base.warp import WARP_SIZE
 from lab.experiment.load import Experiment
-from lab.experiment.space import Expansion
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import BaselineResult, JobResult, Stage
+from lab.gpu.process.job import JobResult, Stage
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.hardware.latencies import machine_of
-from lab.isa.mix import module_mix, to_json
-from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
-from lab.store.database import PROVENANCE
-from lab.store.model import (
-    BuildRecord,
-    EmulationRecord,
-    LaunchRecord,
-    RunRecord,
-    SearchRecord,
-    Status,
-    StepRecord,
-    VariantRecord,
-)
+from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
 from lab.templates import front_matter
 from lab.templates.launches import Launch, Launches, predictions
 from lab.toolchain.base import Resources, title
@@ -265,139 +243,3 @@ def measured(record: VariantRecord, result: JobResult) -> VariantRecord:
         verification=result.verification,
         measurement=result.measurement,
     )
-
-
-def left_out(result: JobResult) -> tuple[str, ...]:
-    """A sentence for each baseline that was asked for and is not there, or computes something else."""
-    timed = result.measurement
-    if timed is None:
-        return ()
-    named = {timed.baseline_name, *timed.others}
-    asked = [found for found in (result.baseline, *result.others) if found is not None]
-    return tuple(f"The baseline {one.name} was left out: {one.note}." for one in asked if one.name not in named)
-
-
-def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
-    """PTX and instruction mix of the baselines whose machine code is known: what a variant was compared with."""
-    files: dict[str, str | bytes] = {}
-    for found in (result.baseline, *result.others):
-        if found is not None and found.ptx:
-            files[f"{found.name}.ptx"] = found.ptx
-            with suppress(ReaderError):
-                mix = to_json(found.library, "ptx", module_mix(read_ptx(found.ptx, f"{found.name}.ptx")))
-                files[f"{found.name}.json"] = json.dumps(mix, indent=1) + "\n"
-    return files
-
-
-def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
-    """The files of a variant's folder."""
-    provenance: dict[str, object] = {
-        "variant": planned.variant,
-        "kernel": record.kernel,
-        "template": record.template,
-        "parameters": record.parameters,
-        "arch": record.arch,
-        "options": planned.request.options,
-        "entries": planned.launches.entries,
-        "lab": __version__,
-        "commit": environment.commit(),
-        "python": environment.python(),
-        "packages": environment.packages(),
-    }
-    if isinstance(outcome, BuildFailure):
-        texts: dict[str, str | bytes] = {"build.log": outcome.log or outcome.reason}
-        provenance |= {"command": outcome.command, "failure": outcome.reason}
-    else:
-        made = outcome.build
-        texts = {
-            "kernel.ptx": made.ptx,
-            "kernel.sass": outcome.disassembly.text,
-            "kernel.cubin": made.cubin,
-            "build.log": made.log,
-        }
-        provenance |= {
-            "toolchain": made.toolchain,
-            "version": made.version,
-            "command": made.command,
-            "disassembler": outcome.disassembly.version,
-            "sass_sha256": outcome.sass_sha256,
-            "cached": outcome.cached,
-        }
-    files: dict[str, str | bytes] = {"kernel.cu": planned.request.source, **texts}
-    provenance["sizes"] = {name: len(c if isinstance(c, bytes) else c.encode()) for name, c in files.items()}
-    return {**files, PROVENANCE: json.dumps(provenance, indent=1) + "\n"}
-
-
-def facts_of(
-    experiment: Experiment,
-    expansion: Expansion,
-    *,
-    command: str,
-    variants: int,
-    gpu: GpuDescription | None,
-    not_measured: str,
-) -> RunRecord:
-    """The run's own facts as they are known when it starts."""
-    looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
-    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
-    searched = None
-    if experiment.search and expansion.drawn is not None:
-        combinations = expansion.combinations // len(experiment.problems)
-        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
-    return RunRecord(
-        experiment=experiment.name,
-        question=experiment.question,
-        operator=experiment.operator.name,
-        problem=shared_fields(experiment),
-        source=experiment.text,
-        command=command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        lab_version=__version__,
-        commit=environment.commit(),
-        python=environment.python(),
-        packages=environment.packages(),
-        gpu=gpu,
-        not_measured=not_measured,
-        baselines={},
-        swept=experiment.swept,
-        variants=variants,
-        notes=notes,
-        problem_axes=experiment.problem_axes,
-        search=searched,
-    )
-
-
-def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
-    """The fields of the problem that are the same in all of the experiment's problems."""
-    first, *others = (problem.values for problem in experiment.problems)
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
-
-
-def baseline_fact(found: BaselineResult) -> str:
-    """Name, library and kernel of a baseline."""
-    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
-    return f"{found.name} ({facts})" if facts else found.name
-
-
-def conditions_of(
-    experiment: Experiment, gpu: GpuDescription | None, *, emulated: bool, measured: bool
-) -> dict[str, object]:
-    """What decides a record besides its variant's id: records made under equal conditions are as good as new ones.
-
-    Which variants are profiled is none of it: a profile is added to a record that is there, and changes nothing in it.
-    """
-    source = experiment.operator_reference.rpartition(":")[0]
-    return {
-        "operator": experiment.operator_reference,
-        "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
-        "baselines": list(experiment.baselines),
-        "seed": experiment.seed,
-        "cache": experiment.cache,
-        "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
-        "number of emulations": experiment.emulate_at_most if emulated else None,
-        "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
-        "GPU of the predictions": experiment.gpu,
-        "search": experiment.text if experiment.search else None,
-        "lab": __version__,
-        "commit": environment.commit(),
-    }

@@ -1,0 +1,3 @@
+"""The version of this package, which records carry."""
+
+VERSION = "0.1.0"

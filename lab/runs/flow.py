@@ -1,0 +1,210 @@
+"""What follows for one variant: build, execute on the CPU, measure, record.
+
+These are functions from frozen values to frozen values. They start nothing: `lab.runs.sweep` carries out what they
+decide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from lab.base.executor import WorkerLostError
+from lab.experiment.load import Experiment
+from lab.experiment.variants import Planned
+from lab.gpu.process.job import Flush, Job, JobResult, Policy
+from lab.measured.timing import GpuDescription
+from lab.predict.schedulers.estimate import Pace
+from lab.runs.schedule import Task
+from lab.stages import record as records
+from lab.stages.build import BuildFailure, Built
+from lab.stages.emulate import EmulationTask, not_executed
+from lab.stages.estimate import EstimateTask, execute
+from lab.store.model import EmulationRecord, VariantRecord
+from lab.templates.launches import launches
+
+EMULATION_TIMEOUT_S = 300.0
+"""An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowContext:
+    """What is the same for all variants of a run.
+
+    Attributes:
+        experiment: The experiment.
+        gpu: The GPU that measures, or None.
+        emulate: Execute variants on the CPU, where the experiment gives a size for it.
+    """
+
+    experiment: Experiment
+    gpu: GpuDescription | None
+    emulate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedVariant:
+    """A variant that was built, or could not be.
+
+    Attributes:
+        planned: What was built.
+        record: Its record so far.
+        ptx: Its PTX; empty after a failure, and once it is no longer needed.
+        cubin: Its machine code; empty after a failure.
+        model: What the estimate of its throughput needs; None where there is no estimate.
+    """
+
+    planned: Planned
+    record: VariantRecord
+    ptx: str
+    cubin: bytes
+    model: EstimateTask | None
+
+    @property
+    def position(self) -> int:
+        """Place in the run."""
+        return self.planned.position
+
+
+class Step(Enum):
+    """What follows for a variant."""
+
+    EMULATE = "emulate"
+    MEASURE = "measure"
+    RECORD = "record"
+
+
+def inspect(
+    context: FlowContext, planned: Planned, outcome: Built | BuildFailure, searched: int | None
+) -> InspectedVariant:
+    """A variant after its build.
+
+    Args:
+        context: The run.
+        planned: The variant.
+        outcome: Its build.
+        searched: Round of a search; None in a run of the whole space.
+    """
+    record = records.inspected(context.experiment, planned, outcome, context.gpu, searched)
+    model = records.estimate_task(context.experiment, planned, record, outcome, context.gpu)
+    if isinstance(outcome, BuildFailure):
+        return InspectedVariant(planned, record, "", b"", model)
+    return InspectedVariant(planned, record, outcome.build.ptx, outcome.build.cubin, model)
+
+
+def step_after_build(context: FlowContext, variant: InspectedVariant, *, spared: bool) -> Step:
+    """What follows a build; `spared` variants are not executed on the CPU."""
+    if variant.record.status.failed:
+        return Step.RECORD
+    wanted = context.emulate and variant.planned.point.problem.emulate is not None and not spared
+    return Step.EMULATE if wanted else step_before_measurement(context, variant)
+
+
+def step_before_measurement(context: FlowContext, variant: InspectedVariant) -> Step:
+    """What follows when the CPU has nothing more to do: the GPU, where it can run the variant's machine code."""
+    if variant.record.status.failed or context.gpu is None or not _runs_here(context.gpu, variant):
+        return Step.RECORD
+    return Step.MEASURE
+
+
+def reason_not_measured(context: FlowContext, variant: InspectedVariant) -> str:
+    """A sentence for the report where the GPU cannot run a variant's machine code; else empty."""
+    if variant.record.status.failed or context.gpu is None or _runs_here(context.gpu, variant):
+        return ""
+    return f"Variants for {variant.planned.request.arch} were not measured: the GPU is {context.gpu.arch}."
+
+
+def _runs_here(gpu: GpuDescription, variant: InspectedVariant) -> bool:
+    return records.runs_on(variant.planned.request.arch, gpu.arch)
+
+
+def emulation_task(context: FlowContext, variant: InspectedVariant) -> EmulationTask:
+    """What the emulator is asked to do with a variant whose next step is `Step.EMULATE`."""
+    point = variant.planned.point
+    small = point.problem.emulate or {}
+    return EmulationTask(
+        launches=launches(point.kernel.template, point.parameters, small),
+        operator=context.experiment.operator_reference,
+        problem=dict(small),
+        seed=context.experiment.seed,
+        hot_loops={mix.name: mix.hot_loop.label for mix in variant.record.mixes("ptx") if mix.hot_loop},
+    )
+
+
+def emulation_work(variant: InspectedVariant, task: EmulationTask) -> Task:
+    """The same as work for a scheduler: equal PTX on equal emulated problems is executed once."""
+    key = hashlib.sha256(f"{variant.ptx}\n{task!r}".encode()).hexdigest()
+    return Task(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
+
+
+def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[EmulationRecord, Pace | None]:
+    """What an execution on the CPU found, or a record that says why there is nothing."""
+    try:
+        found: tuple[EmulationRecord, Pace | None] = done.result()
+    except TimeoutError:
+        why = f"the emulation took longer than {EMULATION_TIMEOUT_S:.0f} s; a smaller `emulate` problem helps"
+    except MemoryError:
+        why = "the emulation needs more memory than its share; a smaller `emulate` problem helps"
+    except WorkerLostError as error:
+        why = f"the emulating process ended by itself: {error}"
+    else:
+        return found
+    return not_executed(task, why), None
+
+
+def judge(variant: InspectedVariant, found: tuple[EmulationRecord, Pace | None]) -> InspectedVariant:
+    """A variant with what its execution on the CPU found."""
+    return replace(variant, record=records.judged(variant.record, *found, variant.model))
+
+
+def urgency(record: VariantRecord, *, searching: bool) -> float:
+    """Order of measurement, lowest first: a search begins with what promises most, a sweep keeps the file's order.
+
+    What promises most prunes most.
+    """
+    if not searching:
+        return 0.0
+    if record.estimate is not None:
+        return -record.estimate.tflops
+    ceiling = record.prediction.ceiling if record.prediction else None
+    return -ceiling.rate if ceiling else 0.0
+
+
+def spared(planned: Sequence[Planned], most: int | None) -> frozenset[int]:
+    """Positions of the variants that are not executed on the CPU: all but `most` evenly spread ones."""
+    if most is None or most >= len(planned):
+        return frozenset()
+    chosen = {planned[place * len(planned) // most].position for place in range(most)}
+    return frozenset(one.position for one in planned) - chosen
+
+
+def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
+    """What the GPU is asked to do with a variant."""
+    return Job(
+        variant=planned.variant,
+        cubin=cubin,
+        launches=planned.launches,
+        operator=experiment.operator_reference,
+        problem=dict(planned.point.problem.values),
+        seed=experiment.seed,
+    )
+
+
+def policy_of(experiment: Experiment) -> Policy:
+    """How variants of an experiment are checked and timed."""
+    first, *others = experiment.baselines or (None,)
+    return Policy(baseline=first, others=tuple(name for name in others if name), flush=Flush.of(experiment.cache))
+
+
+def for_gpu(variant: InspectedVariant) -> InspectedVariant:
+    """A variant that waits for the GPU: its PTX, of which thousands take memory, is no longer needed."""
+    return replace(variant, ptx="")
+
+
+def measured(variant: InspectedVariant, result: JobResult) -> VariantRecord:
+    """The record of a variant with what became of its job on the GPU."""
+    return records.measured(variant.record, result)

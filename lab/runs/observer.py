@@ -1,0 +1,55 @@
+"""What a run tells about its progress."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lab.experiment.load import Experiment
+from lab.experiment.space import Expansion
+from lab.experiment.variants import Planned
+from lab.stages.build import BuildFailure, Built
+from lab.store.model import VariantRecord
+
+
+class RunObserver(Protocol):
+    """Receives the progress of a run, in the main thread. An error that it raises ends the run."""
+
+    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
+        """The number of variants is known; `gpu` is the GPU's name, or the reason why none is used."""
+
+    def more(self, variants: int) -> None:
+        """A search goes on with `variants` further variants."""
+
+    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """One variant was compiled and inspected, or could not be."""
+
+    def recorded(self, record: VariantRecord) -> None:
+        """One variant is finished."""
+
+    def counting(self, variants: int) -> None:
+        """The hardware counters of `variants` variants are about to be read."""
+
+    def counted(self, variants: int) -> None:
+        """The hardware counters of `variants` more variants were read."""
+
+
+class SilentObserver:
+    """A `RunObserver` that shows nothing."""
+
+    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
+        """Show nothing."""
+
+    def more(self, variants: int) -> None:
+        """Show nothing."""
+
+    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """Show nothing."""
+
+    def recorded(self, record: VariantRecord) -> None:
+        """Show nothing."""
+
+    def counting(self, variants: int) -> None:
+        """Show nothing."""
+
+    def counted(self, variants: int) -> None:
+        """Show nothing."""

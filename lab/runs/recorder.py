@@ -1,0 +1,72 @@
+"""Where the results of a run go: the store, the observer, and the scores that a search decides by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from lab.experiment.variants import Planned
+from lab.runs.observer import RunObserver
+from lab.runs.search import Pruner, Score, score
+from lab.store.database import Store
+from lab.store.model import VariantRecord
+from lab.store.writer import Writer
+
+
+class Recorder:
+    """Writes a run's records, files and notes. Leaving its context waits until everything is on disk.
+
+    Attributes:
+        store: The run directory.
+        observer: Receives the progress.
+        scores: Scores of the finished variants, by position.
+        notes: Sentences for the reader of the report.
+        pruner: Of a search, else None.
+    """
+
+    def __init__(
+        self, store: Store, observer: RunObserver, pruner: Pruner | None = None, notes: Iterable[str] = ()
+    ) -> None:
+        """Start with the notes of an earlier, unfinished run; `pruner` learns from every finished variant."""
+        self.store, self.observer = store, observer
+        self.scores: dict[int, Score] = {}
+        self.notes = list(notes)
+        self.pruner, self._writer = pruner, Writer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    def note(self, *sentences: str) -> None:
+        """Add sentences that a reader of the report must see; each is kept once."""
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self.notes]
+        if new:
+            self.notes += new
+            self.store.note("notes", self.notes)
+
+    def files(self, planned: Planned, files: Mapping[str, str | bytes]) -> None:
+        """Write files of a variant."""
+        if files:
+            self._writer.do(self.store.write_files, planned.variant, files)
+
+    def finish(self, planned: Planned, record: VariantRecord) -> None:
+        """Write the record of a finished variant."""
+        self._writer.do(self.store.write, record, planned.position)
+        self._remember(planned, record)
+
+    def take_over(self, planned: Planned, record: VariantRecord) -> None:
+        """Keep the record that an earlier, unfinished run wrote, at its present position."""
+        self.store.place(planned.variant, planned.position)
+        self._remember(planned, record)
+
+    def _remember(self, planned: Planned, record: VariantRecord) -> None:
+        if finished := score(record, planned.position):
+            self.scores[planned.position] = finished
+            if self.pruner is not None:
+                self.pruner.learn(finished)
+        self.observer.recorded(record)

@@ -1,0 +1,76 @@
+"""The facts of a run as a whole: what was asked, where it ran, and which baselines it met."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime
+
+from lab.base import environment
+from lab.base.expressions import Scalar
+from lab.base.version import VERSION
+from lab.experiment.load import Experiment
+from lab.experiment.space import Expansion
+from lab.gpu.process.job import BaselineResult, JobResult
+from lab.measured.timing import GpuDescription
+from lab.store.model import RunRecord, SearchRecord
+
+
+def facts_of(
+    experiment: Experiment,
+    expansion: Expansion,
+    *,
+    command: str,
+    variants: int,
+    gpu: GpuDescription | None,
+    not_measured: str,
+) -> RunRecord:
+    """The run's own facts as they are known when it starts."""
+    looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
+    notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    searched = None
+    if experiment.search and expansion.drawn is not None:
+        combinations = expansion.combinations // len(experiment.problems)
+        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
+    return RunRecord(
+        experiment=experiment.name,
+        question=experiment.question,
+        operator=experiment.operator.name,
+        problem=shared_fields(experiment),
+        source=experiment.text,
+        command=command or shlex.join(["python", "-m", "lab", "run", str(experiment.file)]),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        lab_version=VERSION,
+        commit=environment.commit(),
+        python=environment.python(),
+        packages=environment.packages(),
+        gpu=gpu,
+        not_measured=not_measured,
+        baselines={},
+        swept=experiment.swept,
+        variants=variants,
+        notes=notes,
+        problem_axes=experiment.problem_axes,
+        search=searched,
+    )
+
+
+def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
+    """The fields of the problem that are the same in all of the experiment's problems."""
+    first, *others = (problem.values for problem in experiment.problems)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def baseline_fact(found: BaselineResult) -> str:
+    """Name, library and kernel of a baseline."""
+    facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
+    return f"{found.name} ({facts})" if facts else found.name
+
+
+def left_out(result: JobResult) -> tuple[str, ...]:
+    """A sentence for each baseline that was asked for and is not there, or computes something else."""
+    timed = result.measurement
+    if timed is None:
+        return ()
+    named = {timed.baseline_name, *timed.others}
+    asked = [found for found in (result.baseline, *result.others) if found is not None]
+    return tuple(f"The baseline {one.name} was left out: {one.note}." for one in asked if one.name not in named)

@@ -1,0 +1,181 @@
+"""What follows for one variant, decided from frozen values alone."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pytest
+from run_support import H200
+
+from lab.base.executor import WorkerLostError
+from lab.experiment.load import load
+from lab.experiment.space import expand
+from lab.experiment.variants import plan
+from lab.gpu.process.job import Flush
+from lab.predict.bounds import Bound, Prediction
+from lab.predict.schedulers.estimate import Estimate
+from lab.runs import flow
+from lab.runs.flow import FlowContext, Step
+from lab.stages.build import BuildFailure
+from lab.stages.emulate import EmulationTask, not_executed
+from lab.store.model import Status, VariantRecord
+from lab.templates.launches import Launches
+from lab.toolchain.base import CompileRequest
+
+TEMPLATE = """{#---
+summary: s
+operator: gemm
+entry: k
+parameters: {first: {type: int, default: 0, help: h}}
+grid: ["ceil_div(m, 32)"]
+block: [32]
+arguments: {m: int32, C: T*}
+---#}
+extern "C" __global__ void k(int m, {{ T }}* C) { C[threadIdx.x] = m + {{ first }}; }
+"""
+EXPERIMENT = """question: Does it?
+operator: gemm
+problem: {m: 64, n: 64, k: 64}
+emulate: {m: 32}
+kernels:
+  - {template: mine.cu.j2, parameters: {first: [1, 2, 3, 4, 5]}}
+baselines: [cublas, torch]
+cache: cold
+seed: 9
+archs: [sm_90]
+"""
+
+
+class Compiler:
+    name, version = "played", "1"
+
+    def supports(self, arch):
+        return True
+
+
+@pytest.fixture
+def context(tmp_path):
+    (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    return FlowContext(load(tmp_path / "small.yaml"), H200, emulate=True)
+
+
+@pytest.fixture
+def planned(context):
+    return plan(context.experiment, expand(context.experiment).points, [Compiler()], ["sm_90"])
+
+
+@pytest.fixture
+def variant(context, planned):
+    """A variant that failed to build, with the record of one that did not: nothing here looks at its code."""
+    failed = flow.inspect(context, planned[0], BuildFailure("refused"), None)
+    return replace(failed, record=replace(failed.record, status=Status.INSPECTED, reason=""), ptx="ptx", cubin=b"x")
+
+
+def test_a_build_that_failed_is_recorded_with_its_reason(context, planned):
+    failed = flow.inspect(context, planned[0], BuildFailure("refused"), 2)
+    assert (failed.record.status, failed.record.reason, failed.record.round) == (Status.COMPILE_FAILED, "refused", 2)
+    assert (failed.ptx, failed.cubin, failed.model, failed.position) == ("", b"", None, 0)
+    assert flow.step_after_build(context, failed, spared=False) is Step.RECORD
+    assert flow.step_before_measurement(context, failed) is Step.RECORD
+    assert flow.reason_not_measured(context, failed) == ""
+
+
+def test_emulation_comes_before_the_gpu_unless_it_is_not_wanted(context, variant):
+    assert flow.step_after_build(context, variant, spared=False) is Step.EMULATE
+    assert flow.step_after_build(context, variant, spared=True) is Step.MEASURE
+    assert flow.step_after_build(replace(context, emulate=False), variant, spared=False) is Step.MEASURE
+    assert flow.step_after_build(replace(context, emulate=False, gpu=None), variant, spared=False) is Step.RECORD
+
+
+def test_machine_code_for_another_gpu_is_recorded_with_a_sentence(context, variant):
+    other = replace(variant, planned=replace(variant.planned, request=CompileRequest("", "kernel.cu", "sm_80")))
+    assert flow.step_before_measurement(context, other) is Step.RECORD
+    assert flow.reason_not_measured(context, other) == "Variants for sm_80 were not measured: the GPU is sm_90."
+    assert flow.step_before_measurement(context, variant) is Step.MEASURE
+    assert flow.reason_not_measured(context, variant) == ""
+    assert flow.reason_not_measured(replace(context, gpu=None), other) == ""
+
+
+def test_the_emulator_gets_the_small_problem_and_equal_work_has_one_key(context, variant, planned):
+    task = flow.emulation_task(context, variant)
+    assert (task.problem["m"], task.problem["n"], task.seed) == (32, 64, 9)
+    assert task.launches.steps[0].grid == (1, 1, 1)
+    work = flow.emulation_work(variant, task)
+    assert work.args == (task, "ptx", None)
+    assert work.timeout_s == flow.EMULATION_TIMEOUT_S
+    assert flow.emulation_work(replace(variant, planned=planned[1]), task).key == work.key
+    assert flow.emulation_work(replace(variant, ptx="other"), task).key != work.key
+
+
+TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TimeoutError(), "the emulation took longer than 300 s; a smaller `emulate` problem helps"),
+        (MemoryError(), "the emulation needs more memory than its share; a smaller `emulate` problem helps"),
+        (WorkerLostError("gone", killed=False), "the emulating process ended by itself: gone"),
+    ],
+)
+def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, why):
+    future = Future()
+    future.set_exception(error)
+    record, pace = flow.emulation_outcome(TASK, future)
+    assert (record.unsupported, pace) == (why, None)
+    assert flow.judge(variant, (record, pace)).record.status is Status.INSPECTED
+
+
+def test_a_mistake_in_an_emulation_is_no_record():
+    future = Future()
+    future.set_exception(KeyError("x"))
+    with pytest.raises(KeyError):
+        flow.emulation_outcome(TASK, future)
+
+
+def test_an_emulation_that_ends_well_is_handed_on():
+    future, done = Future(), (not_executed(TASK, "unknown instruction"), None)
+    future.set_result(done)
+    assert flow.emulation_outcome(TASK, future) == done
+
+
+def record(*, ceiling=None, estimate=None):
+    prediction = (
+        Prediction("H200", 0.5, 2, "registers", 66.9, (Bound("issue slots", ceiling, "x"),)) if ceiling else None
+    )
+    made = VariantRecord("v", "k", "l", "t", {}, {}, "sm_90", Status.INSPECTED, "", 10**12, 1, prediction=prediction)
+    return replace(made, estimate=Estimate(estimate, 1.0, {}) if estimate else None)
+
+
+def test_a_search_measures_what_promises_most_first():
+    order = sorted((record(), record(ceiling=40.0), record(ceiling=90.0, estimate=30.0), record(estimate=50.0)),
+                   key=lambda one: flow.urgency(one, searching=True))  # fmt: skip
+    assert [(one.estimate and one.estimate.tflops, bool(one.prediction)) for one in order] == [
+        (50.0, False),
+        (None, True),
+        (30.0, True),
+        (None, False),
+    ]
+    assert flow.urgency(record(ceiling=40.0), searching=False) == 0.0
+
+
+@pytest.mark.parametrize(("most", "executed"), [(None, 5), (9, 5), (5, 5), (2, 2), (1, 1), (0, 0)])
+def test_evenly_spread_variants_are_executed(planned, most, executed):
+    spared = flow.spared(planned, most)
+    assert len(planned) - len(spared) == executed
+    if most == 2:
+        assert spared == {1, 3, 4}
+
+
+def test_the_job_and_the_policy_follow_the_experiment(context, planned):
+    job = flow.job_of(context.experiment, planned[1], b"cubin")
+    assert (job.variant, job.cubin, job.seed, job.problem["k"]) == (planned[1].variant, b"cubin", 9, 64)
+    policy = flow.policy_of(context.experiment)
+    assert (policy.baseline, policy.others, policy.flush) == ("cublas", ("torch",), Flush.ON)
+    assert flow.policy_of(replace(context.experiment, baselines=())).baseline is None
+
+
+def test_what_waits_for_the_gpu_has_no_ptx(variant):
+    assert (flow.for_gpu(variant).ptx, flow.for_gpu(variant).cubin) == ("", b"x")

@@ -1,0 +1,99 @@
+"""The records of a run as a DataFrame."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lab.base.errors import StoreError
+from lab.report.render import render
+from lab.runs.frame import ExperimentRun, frame, read_frame
+from lab.runs.pipeline import RunOutcome
+from lab.store.model import Status
+
+
+@pytest.fixture
+def measured(make):
+    return make("sweep")
+
+
+def outcome(store, records=None):
+    return RunOutcome(store.folder, store.run(), store.records() if records is None else records, (), False)
+
+
+def test_a_row_for_each_variant_and_the_columns_of_the_csv(measured):
+    render(measured)
+    measured.close()
+    found = read_frame(measured.folder)
+    rows = list(csv.DictReader((measured.folder / "records.csv").open()))
+    assert list(found.columns) == list(rows[0])
+    assert len(found) == len(rows) == 24
+    for name in ("variant", "kernel", "status"):
+        assert list(found[name]) == [row[name] for row in rows]
+    assert np.allclose(found["measured_tflops"], [float(row["measured_tflops"]) for row in rows])
+
+
+def test_dtypes_are_those_of_the_figures(measured):
+    found = frame(measured.run(), measured.records())
+    dtypes = {name: str(found[name].dtype) for name in ("variant", "p.unroll", "p.double_buffer", "measured_tflops")}
+    assert dtypes == {
+        "variant": "string",
+        "p.unroll": "Int64",
+        "p.double_buffer": "boolean",
+        "measured_tflops": "float64",
+    }
+    best = found.sort_values("measured_tflops").iloc[-1]
+    assert best["p.double_buffer"]
+    assert found.groupby("p.unroll")["measured_tflops"].mean().is_monotonic_increasing
+
+
+def test_an_empty_cell_is_missing_and_an_empty_column_keeps_its_kind(make):
+    store = make("no_gpu")
+    first, *others = store.records()
+    found = frame(store.run(), [replace(first, build=None, sass=None), *others])
+    assert str(found["measured_tflops"].dtype) == "float64"
+    assert found["measured_tflops"].isna().all()
+    registers = found["registers"]
+    assert (str(registers.dtype), registers.isna().tolist()[:2]) == ("Int64", [True, False])
+    assert found["reason"].isna().all()
+
+
+def test_a_parameter_of_several_types_is_not_converted(make):
+    store = make("sweep")
+    first, second, *_ = store.records()
+    mixed = [replace(one, parameters={"k": value}) for one, value in ((first, 4), (second, "auto"))]
+    assert frame(store.run(), mixed)["p.k"].tolist() == [4, "auto"]
+    assert frame(store.run(), mixed)["p.k"].dtype == np.dtype(object)
+
+
+def test_a_run_without_records_has_columns_and_no_rows(make):
+    store = make("sweep")
+    found = frame(store.run(), [])
+    assert isinstance(found, pd.DataFrame)
+    assert len(found) == 0
+    assert "variant" in found
+
+
+def test_the_best_variant_is_the_fastest_that_did_not_fail(measured):
+    records = measured.records()
+    fastest = max(records, key=lambda one: one.throughput)
+    assert ExperimentRun(outcome(measured)).best == fastest
+    broken = tuple(replace(one, status=Status.VERIFICATION_FAILED) if one == fastest else one for one in records)
+    best = ExperimentRun(outcome(measured, broken)).best
+    assert best.throughput == max(one.throughput for one in broken if not one.status.failed)
+    assert ExperimentRun(outcome(measured, ())).best is None
+
+
+def test_folder_and_page(measured):
+    done = ExperimentRun(outcome(measured))
+    assert done.page == measured.folder / "index.html"
+    assert done.folder == measured.folder
+
+
+def test_a_folder_without_a_run_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="holds no run"):
+        read_frame(tmp_path)

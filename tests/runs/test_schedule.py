@@ -1,0 +1,217 @@
+"""The scheduler by itself: what starts when, what is done once or again, and in which order results come back."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+from run_support import InProcess, Later
+
+from lab.base.executor import WorkerLostError
+from lab.runs.schedule import OrderGate, SerialLane, Task, TaskLane, run_lanes
+
+
+def square(number):
+    return number * number
+
+
+def task(key, function=square, *args):
+    return Task(key, function, args or (key,), 5.0)
+
+
+def test_one_piece_of_work_follows_another_until_nothing_is_left():
+    lane, seen = TaskLane(InProcess(), remember=False), []
+
+    def follow(future):
+        seen.append(future.result())
+        if seen[-1] < 100:
+            lane.submit(task(seen[-1]), follow)
+
+    lane.submit(task(2), follow)
+    run_lanes([lane])
+    assert seen == [4, 16, 256]
+
+
+def test_nothing_to_do_ends_at_once():
+    run_lanes([TaskLane(InProcess(), remember=False)])
+
+
+@pytest.mark.parametrize(("remember", "runs", "answers"), [(True, 1, 3), (False, 2, 2)])
+def test_equal_tasks_under_way_run_once_and_later_ones_only_where_they_are_remembered(remember, runs, answers):
+    executor, seen = Later(), []
+    lane = TaskLane(executor, remember=remember)
+    for _ in range(2):
+        lane.submit(task("same"), lambda future: seen.append(future.result()))
+    executor.futures[0].set_result("answer")
+    lane.ended(*lane.finished(set(executor.futures)))
+    assert seen == ["answer", "answer"]
+    lane.submit(task("same"), lambda future: seen.append(future.result()))
+    assert len(executor.submitted) == runs
+    assert len(seen) == answers
+
+
+def test_a_task_whose_worker_was_killed_runs_once_more_and_no_more():
+    executor, seen = Later(), []
+    lane = TaskLane(executor, remember=False)
+    lane.submit(task("fated"), lambda future: seen.append(str(future.exception())))
+    for attempt in range(2):
+        assert not seen
+        executor.futures[attempt].set_exception(WorkerLostError(f"killed {attempt}", killed=True))
+        lane.ended(*lane.finished(set(executor.futures)))
+    assert seen == ["killed 1"]
+    assert len(executor.submitted) == 2
+
+
+@pytest.mark.parametrize("error", [WorkerLostError("segmentation fault", killed=False), TimeoutError(), MemoryError()])
+def test_a_task_that_fails_by_itself_does_not_run_again(error):
+    executor, seen = Later(), []
+    lane = TaskLane(executor, remember=False)
+    lane.submit(task("bad"), lambda future: seen.append(future.exception()))
+    executor.futures[0].set_exception(error)
+    run_lanes([lane])
+    assert seen == [error]
+    assert len(executor.submitted) == 1
+
+
+def test_time_limits_reach_the_executor():
+    executor = InProcess()
+    TaskLane(executor, remember=False).submit(task(3), lambda future: None)
+    assert executor.submitted == [(square, (3,), 5.0)]
+
+
+class Line:
+    """A serial resource whose jobs the test finishes."""
+
+    def __init__(self, ahead=2, refused=()):
+        self.started, self.futures, self.ended, self.refused = [], [], [], refused
+        self.lane = SerialLane(self.start, lambda item, future: self.ended.append(item), ahead)
+
+    def start(self, item):
+        if item in self.refused:
+            return None
+        self.started.append(item)
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def put(self, item, urgency=0.0, group=None):
+        self.lane.put(item, urgency=urgency, position=len(item) * 100 + ord(item[-1]), group=group)
+
+    def finish_first(self):
+        future = next(iter(self.lane.running))
+        future.set_result(None)
+        run_lanes_once(self.lane)
+
+
+def run_lanes_once(lane):
+    for future in lane.finished(()):
+        lane.ended(future)
+    lane.feed()
+
+
+def test_no_more_than_a_few_are_handed_over_and_the_rest_can_still_be_put_in_order():
+    line = Line()
+    for item, urgency in (("a", 3.0), ("b", 3.0), ("c", 3.0), ("d", 1.0), ("e", 2.0)):
+        line.put(item, urgency)
+    assert line.started == ["a", "b"]
+    assert line.lane.waiting == 3
+    for _ in range(3):
+        line.finish_first()
+    assert line.started == ["a", "b", "d", "e", "c"]
+
+
+def test_items_of_the_group_that_started_last_go_first_whatever_their_urgency():
+    line = Line(ahead=1)
+    line.put("a", 5.0, group="x")
+    for item, urgency, group in (("b", 1.0, "y"), ("c", 9.0, "x"), ("d", 8.0, "x"), ("e", 0.0, "y")):
+        line.put(item, urgency, group)
+    for _ in range(4):
+        line.finish_first()
+    assert line.started == ["a", "d", "c", "e", "b"]
+
+
+def test_equally_urgent_items_keep_their_positions():
+    line = Line(ahead=1)
+    for item in ("a", "d", "b", "c"):
+        line.put(item)
+    for _ in range(3):
+        line.finish_first()
+    assert line.started == ["a", "b", "c", "d"]
+
+
+def test_an_item_that_is_not_needed_any_more_gives_its_place_to_the_next():
+    line = Line(ahead=1, refused={"a", "b"})
+    for item in ("a", "b", "c"):
+        line.put(item)
+    assert line.started == ["c"]
+
+
+def test_results_come_back_in_the_order_of_the_line_even_where_a_later_one_is_named_first():
+    line = Line()
+    line.put("a")
+    line.put("b")
+    first, second = line.futures
+    second.set_result(None)
+    assert line.lane.finished({second}) == []
+    first.set_result(None)
+    assert line.lane.finished({second}) == [first, second]
+
+
+def test_a_resource_that_is_gone_gives_back_what_waits_in_order():
+    line = Line(ahead=1)
+    for item, urgency in (("a", 0.0), ("b", 2.0), ("c", 1.0)):
+        line.put(item, urgency)
+    assert line.lane.give_up() == ["c", "b"]
+    assert line.lane.waiting == 0
+    assert line.lane.give_up() == []
+
+
+def test_ctrl_c_in_a_result_leaves_the_loop():
+    lane = TaskLane(InProcess(), remember=False)
+
+    def press(future):
+        raise KeyboardInterrupt
+
+    lane.submit(task(1), press)
+    with pytest.raises(KeyboardInterrupt):
+        run_lanes([lane])
+
+
+def test_lanes_are_fed_from_the_last_step_to_the_first_and_drained_from_the_first():
+    fed, ended = [], []
+
+    class Once:
+        def __init__(self, name):
+            self.name, self.running = name, []
+
+        def feed(self):
+            fed.append(self.name)
+            if len(fed) <= 2:
+                future = Future()
+                future.set_result(None)
+                self.running.append(future)
+
+        def finished(self, done):
+            return [future for future in self.running if future in done]
+
+        def ended(self, future):
+            self.running.remove(future)
+            ended.append(self.name)
+
+    run_lanes([Once("build"), Once("measure")])
+    assert fed == ["measure", "build", "measure", "build"]
+    assert ended == ["build", "measure"]
+
+
+def test_a_gate_holds_back_what_is_not_next():
+    gate = OrderGate(ordered=True)
+    for position, released in ((2, []), (1, []), (0, ["0", "1", "2"]), (4, []), (3, ["3", "4"])):
+        gate.hold(position, str(position))
+        assert gate.release() == released
+
+
+def test_an_open_gate_lets_everything_through_in_order():
+    gate = OrderGate(ordered=False)
+    for position in (7, 3, 5):
+        gate.hold(position, position)
+    assert gate.release() == [3, 5, 7]
+    assert gate.release() == []

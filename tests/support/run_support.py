@@ -1,0 +1,117 @@
+"""Surroundings of a run that are played: no worker process, no GPU. Nothing here was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Self, cast
+
+from lab.gpu.process.job import BaselineResult, Job, JobResult, Policy
+from lab.gpu.process.session import GpuSession
+from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
+from lab.runs.services import Services
+from lab.stages.build import BuildFailure, BuildTask, Built, build
+from lab.store.database import Store
+
+H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
+NO_GPU = "Nothing was measured: there is no GPU."
+
+
+class InProcess:
+    """An executor that does what it is asked at once, in this process and this thread."""
+
+    def __init__(self, jobs: int = 1) -> None:
+        self.workers = jobs
+        self.submitted: list[tuple[Callable[..., Any], tuple[Any, ...], float]] = []
+        self.left: list[type[BaseException] | None] = []
+
+    def submit(self, function: Callable[..., Any], *args: Any, timeout_s: float) -> Future[Any]:
+        self.submitted.append((function, args, timeout_s))
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:  # noqa: BLE001 - it is the future's, as an executor's is
+            future.set_exception(error)
+        return future
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.left.append(kind)
+
+
+class Later(InProcess):
+    """An executor whose work the test finishes, in any order."""
+
+    def __init__(self, jobs: int = 1) -> None:
+        super().__init__(jobs)
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, function: Callable[..., Any], *args: Any, timeout_s: float) -> Future[Any]:
+        self.submitted.append((function, args, timeout_s))
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+class DecidedSession:
+    """A GPU session in which every job has the time that its id decides, in any process."""
+
+    workers = 1
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def start(self) -> GpuDescription:
+        return H200
+
+    def restart(self) -> GpuDescription:
+        return H200
+
+    def run(self, job: Job, policy: Policy) -> JobResult:
+        ms = 1 + int(job.variant, 16) / 16**10
+        passed = Verification(passed=True, max_error=0.0, tolerance=1e-6, worst="", executed_on=H200.name)
+        timed = Measurement(Samples((ms,) * 3), Samples((1.0,) * 3), "cublas", "cold", CardState(), CardState())
+        return JobResult(job.variant, passed, timed, None, BaselineResult("cublas", "libcublas 13"))
+
+
+@cache
+def _built(task: BuildTask) -> Built | BuildFailure:
+    return build([task])[0]
+
+
+def build_once(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
+    """Builds through one compiler call for all equal sources, and says that none came from the cache."""
+    made = [_built(task) for task in tasks]
+    return [replace(one, cached=False) if isinstance(one, Built) else one for one in made]
+
+
+def no_gpu(*, measure: bool) -> tuple[GpuDescription | None, str]:
+    return None, NO_GPU
+
+
+def an_h200(*, measure: bool) -> tuple[GpuDescription | None, str]:
+    return (H200, "") if measure else (None, "Nothing was measured: --no-gpu was given.")
+
+
+def no_report(store: Store) -> tuple[Path, ...]:
+    return (store.folder / "index.html",)
+
+
+def without_a_gpu(**parts: Any) -> Services:
+    """This machine as if it had no GPU."""
+    return replace(Services(find_gpu=no_gpu), **parts)
+
+
+def with_a_gpu(session: Callable[[], object], **parts: Any) -> Services:
+    """This machine as if it had an H200 that `session` plays."""
+    return replace(Services(find_gpu=an_h200, session=cast("Callable[[], GpuSession]", session)), **parts)
+
+
+def all_played(**parts: Any) -> Services:
+    """Everything played, so that a run takes milliseconds."""
+    played = with_a_gpu(DecidedSession, prepare=lambda: None, executor=InProcess, build=build_once, render=no_report)
+    return replace(played, **parts)

@@ -1,0 +1,98 @@
+"""Rules of the house that no linter knows: where modules, classes, tests and PyCUDA may stand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAB = ROOT / "lab"
+MODULES = sorted(path for path in LAB.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
+FACES = sorted(path for path in LAB.rglob("__init__.py") if path.parent != LAB)
+MOST_ROOMS = 25
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_module_stands_outside_a_room() -> None:
+    assert {path.name for path in LAB.glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_the_rooms_fit_on_one_drawing() -> None:
+    rooms = [path for path in LAB.iterdir() if (path / "__init__.py").is_file()]
+    assert len(rooms) <= MOST_ROOMS
+
+
+@pytest.mark.parametrize("face", FACES, ids=relative)
+def test_a_package_says_what_it_is_for_and_defines_nothing(face: Path) -> None:
+    body = ast.parse(face.read_text(encoding="utf-8")).body
+    assert body, f"{relative(face)} has no docstring"
+    docstring, *rest = body
+    assert isinstance(docstring, ast.Expr), f"{relative(face)} has no docstring"
+    assert all(isinstance(node, ast.Import | ast.ImportFrom | ast.Assign) for node in rest)
+    if relative(face) != "lab/emulator/operations/__init__.py":  # importing it fills the table of operations
+        assert not rest, f"{relative(face)} hands names on: import the module that defines them"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=relative)
+def test_every_module_has_a_test_of_its_name(module: Path) -> None:
+    test = ROOT / "tests" / module.relative_to(LAB).parent / f"test_{module.name}"
+    assert test.is_file(), f"{relative(module)} has no {relative(test)}"
+
+
+def test_every_test_is_named_after_a_module() -> None:
+    """A test file beside no module tests a whole: a template, a script, a run, a document."""
+    wholes = ("kernel_src", "benchmarks", "on_gpu", "support")
+    strays = [
+        relative(test)
+        for test in sorted((ROOT / "tests").rglob("test_*.py"))
+        if (parts := test.relative_to(ROOT / "tests").parts)[0] not in wholes
+        and len(parts) > 1
+        and not list((LAB / Path(*parts[:-1])).glob(f"{test.stem.removeprefix('test_')}.py"))
+    ]
+    assert not strays
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        for node in ast.parse(module.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(relative(module))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+def test_only_the_gpu_room_and_the_dispatch_of_libraries_touch_pycuda() -> None:
+    """An import contract sees import statements alone; this sees `import_module("pycuda...")`, too."""
+    named = re.compile(r"^\s*(?:import|from)\s+pycuda|import_module\(\s*[\"']pycuda", re.MULTILINE)
+    found = [
+        relative(module)
+        for module in MODULES
+        if named.search(module.read_text(encoding="utf-8"))
+        and "gpu" not in module.relative_to(LAB).parts
+        and relative(module) != "lab/library/dispatch.py"
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=relative)
+def test_arrays_say_what_they_hold(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    assert "NDArray[Any]" not in text
+
+
+def test_no_test_depends_on_the_clock() -> None:
+    """Waiting makes tests slow on a quiet machine and wrong on a busy one."""
+    waits = re.compile(r"\btime\.sleep\(|^from time import .*\bsleep\b", re.MULTILINE)
+    found = [
+        relative(test)
+        for test in sorted((ROOT / "tests").rglob("*.py"))
+        if waits.search(test.read_text(encoding="utf-8")) and "support" not in test.parts
+    ]
+    assert found == []
