@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import lab.emulator.operations.table  # noqa: F401  fills the table
 from lab.emulator.floats import exact_arithmetic, round_fraction
-from lab.emulator.operations.base import ALU, DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import ALU
 
 U32 = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**32 - 1]))
 U64 = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1]))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lab.emulator.arrays import Integers
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
