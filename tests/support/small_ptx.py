@@ -64,7 +64,7 @@ def execute(
     results = [np.zeros(threads, out) for _ in range(outputs)]
     ptx = kernel("\n".join(lines), [*names, *(f"o{n}" for n in range(outputs))], declarations)
     emulation = launch(ptx, "k", 1, threads, [*inputs, *results], **options)
-    return emulation, results[0] if outputs == 1 else np.stack(results)
+    return emulation, results[0] if outputs == 1 else np.array(results)
 
 
 def _address(name: str, width: int) -> str:
