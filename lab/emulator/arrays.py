@@ -51,4 +51,4 @@ Floats = NDArray[np.floating[Any]]
 """float16, float32 or float64: the operand's PTX type decides."""
 
 Values = NDArray[np.generic]
-"""Operands of any PTX type, as the table `DTYPES` of `operations.base` maps it to NumPy's."""
+"""Operands of any PTX type, as the table `DTYPES` of `lab.emulator.opcodes` maps it to NumPy's."""

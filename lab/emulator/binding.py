@@ -16,7 +16,7 @@ from lab.emulator.batch import Batch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
-from lab.emulator.operations.base import DTYPES, UnknownForm
+from lab.emulator.opcodes import DTYPES, UnknownForm
 from lab.emulator.program import Program, text_of
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock

@@ -15,7 +15,8 @@ from lab.emulator.binding import CARRY, OperandBinder, Storage, unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu
 from lab.emulator.operations.move import packing, unpacking
 from lab.emulator.operations.system import Site
 from lab.emulator.operations.table import ALU, SYSTEM

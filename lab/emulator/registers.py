@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.arrays import Mask
-from lab.emulator.operations.base import DTYPES
+from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program
 
 _NUMBERED = re.compile(r"^(.*?)(\d+)$")

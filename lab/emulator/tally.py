@@ -1,4 +1,4 @@
-"""Tallies of executed instructions and their memory traffic."""
+"""Counting executed instructions and their memory traffic."""
 
 from __future__ import annotations
 

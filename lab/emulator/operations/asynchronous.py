@@ -10,7 +10,7 @@ import numpy as np
 from lab.emulator.arrays import Addresses, Bits, Indices
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
-from lab.emulator.operations.base import Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.bulk import bulk_copy
 from lab.emulator.operations.system import Run, Site, system
 from lab.hardware.memory import Copy

@@ -1,4 +1,4 @@
-"""Atomic read-modify-write operations, carried out one after another in thread order."""
+"""Atomic read-modify-write operations, carried out one after another in the order of threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from lab.emulator import floats
 from lab.emulator.arrays import Indices
 from lab.emulator.binding import SINK
 from lab.emulator.lanes import Lanes
-from lab.emulator.operations.base import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.floating import add_sub
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 
-Numbers = NDArray[Any]  # of the instruction's type, integer or float
-Update = Callable[[Numbers, Numbers, Numbers | None], Numbers]
-"""The new value from the old one and the operands, (n,) each; the second operand is that of `cas`."""
+Update = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], NDArray[Any]]
+"""Returns the new values from the old ones and the operands, (n,) each, all in the instruction's type.
+
+The second operand is that of `cas`."""
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _ORDERS = ("relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz")
@@ -30,7 +31,7 @@ def _update(name: str, t: str) -> Update:
     if name == "add" and t in ("f16", "f16x2", "bf16", "bf16x2"):
         alu = add_sub(Opcode(f"add.rn.{t}"), 3)
 
-        def add_halves(old: Numbers, b: Numbers, _c: Numbers | None) -> Numbers:
+        def add_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
             result = np.empty_like(old)
             alu.compute(result, old, b)
             return result
@@ -101,7 +102,9 @@ def atomic(site: Site, op: Opcode) -> Run:
     return run
 
 
-def _in_order(memory: Numbers, index: Indices, values: Sequence[Numbers], update: Update, *, flush: bool) -> Numbers:
+def _in_order(
+    memory: NDArray[Any], index: Indices, values: Sequence[NDArray[Any]], update: Update, *, flush: bool
+) -> NDArray[Any]:
     """Apply updates one thread after another; return what each thread found, (count,).
 
     Args:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lab.emulator.arrays import Integers
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
@@ -250,12 +251,11 @@ _PRMT_MODES: dict[str, Callable[[int], tuple[int, ...]]] = {
 @operation("prmt")
 def prmt(op: Opcode, _n: int) -> Alu:
     """Build byte permutation of the pair (b, a)."""
-    mode = op.one_of(("f4e", "b4e", "rc8", "ecl", "ecr", "rc16", "b32"))
-    if mode != "b32":
-        op.one_of(("b32",))
+    op.one_of(("b32",))
+    mode = op.one_of(tuple(_PRMT_MODES), "")
     op.finish()
     table = None
-    if mode != "b32":
+    if mode:
         lanes = 8 if mode in ("f4e", "b4e") else 4
         rows = [_PRMT_MODES[mode](a % lanes) for a in range(4)]
         table = np.array([sum((byte & 7) << (4 * i) for i, byte in enumerate(row)) for row in rows], np.uint32)

@@ -18,9 +18,10 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import WITHIN_SEGMENT, Region
 from lab.emulator.memory.peers import names_peer
-from lab.emulator.operations.base import Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site
 from lab.emulator.results import FindingKind, MemoryCount
+from lab.hardware.tensormaps import ALIGNMENT, BYTES
 
 _TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
 _GRAIN = 16  # sizes and addresses of bulk copies are multiples of so many bytes
@@ -125,10 +126,10 @@ class _Asker:
     def tensor_map(self, address: int) -> tensormaps.Descriptor | None:
         """Return the tensor map at a generic address; None, and a finding, where there is none."""
         region = self.site.memory.space.at(address)
-        offset, found, size = address & WITHIN_SEGMENT, None, tensormaps.BYTES
+        offset, found, size = address & WITHIN_SEGMENT, None, BYTES
         if region is not None and region.space in ("param", "global", "const") and offset + size <= region.size:
-            if offset % tensormaps.ALIGNMENT:
-                detail = f"a tensor map must lie at a multiple of {tensormaps.ALIGNMENT} bytes"
+            if offset % ALIGNMENT:
+                detail = f"a tensor map must lie at a multiple of {ALIGNMENT} bytes"
                 self.find("misaligned", detail, address)
                 return None
             found = tensormaps.decode(region.data[offset : offset + size].tobytes())

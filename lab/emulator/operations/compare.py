@@ -9,7 +9,8 @@ import numpy as np
 
 from lab.emulator import floats
 from lab.emulator.arrays import Mask, Numbers
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 Comparison = Callable[[Numbers, Numbers], Mask]
 """The predicate of two operands, (count,) or (1,) each."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from lab.emulator import floats
 from lab.emulator.arrays import Doubles, Floats, Integers, Numbers, Singles, Words
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, assign, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, operation
 
 _INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
 _FLOATS = ("f16", "bf16", "f32", "f64", "tf32")

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from lab.emulator import floats
 from lab.emulator.arrays import Bits, Doubles, Floats, Halves, Mask, Numbers, Singles
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations import integer
-from lab.emulator.operations.base import Alu, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 _Floating = TypeVar("_Floating", bound=np.floating[Any])
 

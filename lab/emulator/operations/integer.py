@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lab.emulator.arrays import Integers
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -40,7 +41,7 @@ def add_sub(op: Opcode) -> Alu:
 
 
 def _with_carry(t: str, *, subtract: bool, carry_in: bool, carry_out: bool) -> Alu:
-    """Build arithmetic on the carry flag; the decoder adds the flag to the operands as `CC`."""
+    """Build arithmetic on the carry flag, which the binder adds to the operands."""
     unsigned = "u" + t[1:]
 
     def compute(*arrays: Integers) -> None:
@@ -160,7 +161,7 @@ def mul24(op: Opcode, _n: int) -> Alu:
 
 
 def quotient(a: Integers, b: Integers) -> Integers:
-    """Return the quotient cut towards zero; all ones where the divisor is zero, as the hardware does."""
+    """Return the quotient, rounded towards zero; all ones where the divisor is zero, as on hardware."""
     zero = b == 0
     safe = np.where(zero, b.dtype.type(1), b)
     if a.dtype.kind == "u":

@@ -19,7 +19,7 @@ from lab.emulator import floats, operands
 from lab.emulator.arrays import Addresses, Bits, Doubles, Indices
 from lab.emulator.binding import Read, Write
 from lab.emulator.lanes import Lanes
-from lab.emulator.operations.base import Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lab.emulator.lanes import Lanes
-from lab.emulator.operations.base import Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.waiting.mbarriers import take_space
 

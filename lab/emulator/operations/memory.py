@@ -17,7 +17,8 @@ from lab.emulator.memory.memory import (
     WIDEST_ACCESS,
 )
 from lab.emulator.memory.peers import peer_address
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, operation
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 

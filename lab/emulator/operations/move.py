@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lab.emulator.arrays import Bits, Values
-from lab.emulator.operations.base import DTYPES, Alu, Opcode, UnknownForm, operation
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, operation
 
 
 @operation("mov")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.emulator.operations.base import Opcode
+from lab.emulator.opcodes import Opcode
 
 _SPACES = ("global", "shared", "local", "const", "param", "shared::cta", "param::entry", "param::func")
 

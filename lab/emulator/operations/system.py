@@ -10,7 +10,7 @@ from lab.emulator.binding import OperandBinder
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
-from lab.emulator.operations.base import Opcode
+from lab.emulator.opcodes import Opcode
 from lab.emulator.tally import Counters
 from lab.emulator.waiting.mbarriers import Mbarriers
 

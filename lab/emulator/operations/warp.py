@@ -9,7 +9,7 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Mask, Scalar, Words
 from lab.emulator.binding import Write
 from lab.emulator.lanes import Lanes
-from lab.emulator.operations.base import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 
 _LANES = np.arange(WARP_SIZE, dtype=np.uint32)

@@ -18,7 +18,7 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.watch import AccessWatch, never_same
-from lab.emulator.operations.base import Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.pool import Location, Pool
 from lab.emulator.results import FindingKind
 
