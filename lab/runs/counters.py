@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lab.experiment.schema import ProfileModel
 from lab.experiment.variants import Planned
-from lab.gpu.counters.profile import Order, profiles
+from lab.gpu.counters.profile import ProfileOrder, profiles
 from lab.runs.search import Group, group_of
 from lab.runs.sweep import Sweep, job_of
 from lab.store.model import Status, VariantRecord
@@ -87,7 +87,7 @@ def count(sweep: Sweep, planned: Sequence[Planned], rules: ProfileModel) -> None
     )  # its memory may be needed; it starts again when it is asked for more
     places = {one.variant: one for one in planned}
     orders = [
-        Order(
+        ProfileOrder(
             job_of(sweep.experiment, places[variant], sweep.store.read_file(variant, "kernel.cubin")),
             record.measurement.cache if record.measurement else "cold",
         )

@@ -23,8 +23,9 @@ from lab.base import workers
 from lab.base.errors import MissingToolError
 from lab.experiment.load import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import Flush, Job, JobResult, Policy
+from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.process.line import GpuLine
+from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.search import Group, Pruner, Score, group_of, score

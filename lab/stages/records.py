@@ -20,7 +20,7 @@ from lab.base.warp import WARP_SIZE
 from lab.experiment.load import Experiment
 from lab.experiment.space import Expansion
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import BaselineResult, JobResult, Stage
+from lab.gpu.process.job import BaselineResult, JobResult, JobStage
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.hardware.latencies import machine_of
 from lab.isa.mix import module_mix, to_json
@@ -247,11 +247,11 @@ def runs_on(built_for: str, gpu: str) -> bool:
 
 
 _STATUS = {
-    Stage.PREPARE: Status.LAUNCH_FAILED,
-    Stage.LAUNCH: Status.LAUNCH_FAILED,
-    Stage.CRASH: Status.LAUNCH_FAILED,
-    Stage.VERIFY: Status.VERIFICATION_FAILED,
-    Stage.TIMEOUT: Status.TIMED_OUT,
+    JobStage.PREPARE: Status.LAUNCH_FAILED,
+    JobStage.LAUNCH: Status.LAUNCH_FAILED,
+    JobStage.CRASH: Status.LAUNCH_FAILED,
+    JobStage.VERIFY: Status.VERIFICATION_FAILED,
+    JobStage.TIMEOUT: Status.TIMED_OUT,
 }
 
 

@@ -1,4 +1,4 @@
-"""The device's own inputs, reference and comparison (lab/gpu/field.cu), executed on the CPU and held against NumPy."""
+"""The device's own inputs, reference and comparison (field.cu), executed on the CPU and held against NumPy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from lab.emulator.api import launch
 from lab.isa.ptx.module import read_ptx
-from lab.toolchain.base import CompileRequest
-from lab.toolchain.select import toolchain
+from lab.toolchain.own import build_own
 
 M, N, K, GUARD = 67, 45, 70, 1024
 
@@ -17,13 +17,13 @@ M, N, K, GUARD = 67, 45, 70, 1024
 @pytest.fixture(scope="module")
 def run():
     source = (resources.files("lab.gpu.device") / "field.cu").read_text(encoding="utf-8")
-    module = read_ptx(toolchain("nvrtc").compile(CompileRequest(source, "field.cu", "sm_90")).ptx)
+    module = read_ptx(build_own(source, "field.cu", "sm_90").ptx)
 
-    def launch(name, blocks, *arguments):
+    def execute(name, blocks, *arguments):
         done = launch(module, name, (blocks, 1, 1), (256, 1, 1), list(arguments))
         assert not done.findings
 
-    return launch
+    return execute
 
 
 def normal(run, count, seed):
