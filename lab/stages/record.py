@@ -10,7 +10,7 @@ from lab.base.errors import UserError
 from lab.base.warp import WARP_SIZE
 from lab.experiment.load import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import JobResult, Stage
+from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.hardware.latencies import latencies_of
 from lab.measured.timing import GpuDescription, Merit
@@ -225,11 +225,11 @@ def runs_on(built_for: str, gpu: str) -> bool:
 
 
 _STATUS = {
-    Stage.PREPARE: Status.LAUNCH_FAILED,
-    Stage.LAUNCH: Status.LAUNCH_FAILED,
-    Stage.CRASH: Status.LAUNCH_FAILED,
-    Stage.VERIFY: Status.VERIFICATION_FAILED,
-    Stage.TIMEOUT: Status.TIMED_OUT,
+    JobStage.PREPARE: Status.LAUNCH_FAILED,
+    JobStage.LAUNCH: Status.LAUNCH_FAILED,
+    JobStage.CRASH: Status.LAUNCH_FAILED,
+    JobStage.VERIFY: Status.VERIFICATION_FAILED,
+    JobStage.TIMEOUT: Status.TIMED_OUT,
 }
 
 

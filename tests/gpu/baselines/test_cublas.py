@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lab.gpu.baselines import cublas as baselines
-from lab.gpu.baselines.cublas import Cublas, operations
+from lab.gpu.baselines.cublas import Cublas, cublas_baseline, operations
 from lab.gpu.device.backend import BaselineMissingError, DeviceError
 from lab.operators.gemm import Gemm
 
@@ -89,3 +89,28 @@ def test_an_absent_library_is_a_reason_with_the_command(monkeypatch):
     monkeypatch.setattr(baselines, "find_cublas", lambda: "libcublas was not found; `pip install nvidia-cublas`")
     with pytest.raises(BaselineMissingError, match="pip install"):
         Cublas(0)
+
+
+def test_a_baseline_names_its_kernels_and_goes_back_to_its_stream(cublas, monkeypatch):
+    launched = []
+
+    def captured(queue):
+        queue(99)
+        return "sgemm_128x64, reduce"
+
+    monkeypatch.setattr(baselines, "kernel_names", captured)
+    made = cublas_baseline(cublas, lambda: launched.append(1), 5, lambda: None)
+    assert (made.name, made.kernel, made.note) == ("cublas", "sgemm_128x64, reduce", "")
+    assert len(launched) == 2  # once to load the kernels, once captured
+    streams = [arguments[1] for name, arguments in cublas._library.calls if name == "cublasSetStream_v2"]
+    assert streams == [5, 99, 5]
+
+
+def test_names_that_cannot_be_read_are_a_note(cublas, monkeypatch):
+    def old(queue):
+        raise RuntimeError("cuFuncGetName returns CUDA_ERROR_NOT_FOUND")
+
+    monkeypatch.setattr(baselines, "kernel_names", old)
+    made = cublas_baseline(cublas, lambda: None, 5, lambda: None)
+    assert made.kernel == ""
+    assert made.note == "the names of cuBLAS's kernels could not be read: cuFuncGetName returns CUDA_ERROR_NOT_FOUND"
