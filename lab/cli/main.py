@@ -238,14 +238,30 @@ def map_(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="A directory of `lab run` or `lab tune`.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="A directory of `lab run` or `lab tune`, or committed results.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Run directory that committed results become.", show_default="<folder>/full"
+        ),
+    ] = None,
 ) -> None:
-    """Draw the report of a run directory again from its records."""
+    """Draw the report of a run directory again, from its records alone."""
+    from lab.base.errors import UserError
     from lab.report.render import render
     from lab.report.tuning import render as tuning
+    from lab.store import published
     from lab.store.database import Store
     from lab.store.tuning import FILE, TuningStore
 
+    if published.is_published(folder):
+        target = output or folder / published.FULL
+        published.restore(folder, target)
+        folder = target
+    elif output is not None:
+        raise UserError(f"--output is for committed results; the report of the run directory {folder} is drawn in it")
     if (folder / FILE).is_file():
         with TuningStore(folder) as tuned:
             drawn = tuning.render(tuned)
