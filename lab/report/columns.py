@@ -61,6 +61,11 @@ class Column:
         """Title with its unit in parentheses."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
+    @property
+    def is_share(self) -> bool:
+        """Its figures are shares, shown in per cent."""
+        return self.format.endswith("%")
+
     def text(self, value: Value) -> str:
         """A value of this column as the page shows it; empty for None."""
         if value is None:
@@ -729,3 +734,8 @@ def _median_of(measurement: Measurement, name: str) -> float | None:
 def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:
     """A record's cells by column name; None is an empty cell."""
     return {column.name: column.get(record) for column in columns}
+
+
+def cells(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:
+    """A record's cells by column key; None is an empty cell."""
+    return {column.key: column.get(record) for column in columns}

@@ -7,10 +7,12 @@ from typing import Any
 import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
 from lab.report.charts import style
-from lab.report.charts.charts import Chart, Choice, Spec
+from lab.report.charts.vega import PageChart as Chart
+from lab.report.charts.vega import PageChoice as Choice
+from lab.report.charts.vega import Spec
 from lab.report.tuning.data import Analysis, Map, Ratios, TypeReport
 
-alt: Any = typed  # as in lab.report.charts.charts
+alt: Any = typed  # as in lab.report.charts.vega
 _CELL, _LEAST_CELL = 560, 18
 MOST_COLOURS = 24
 """Kernels that get a colour of their own in a map, those that win most; the others share a grey."""

@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lab.report.charts import style
-from lab.report.charts.png import DPI, FAINT, INK, save
+from lab.report.charts.png import DPI, FAINT, save
+from lab.report.charts.style import INK
 from lab.report.tuning.charts import colours
 from lab.report.tuning.data import Analysis, Map, TypeReport, Winner
 
