@@ -10,7 +10,7 @@ from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.definition import Row
 from lab.report.charts.rows import Bar, Slice
-from lab.report.columns import Column, Value, cells, columns_for
+from lab.report.columns import Column, Value, cells
 from lab.report.facts import repeatability, winners
 from lab.report.facts.agreement import Agreement, agreements
 from lab.report.facts.answer import Answer, answer
@@ -19,6 +19,7 @@ from lab.report.facts.curves import Curve, curve
 from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
 from lab.report.facts.explain import Explanation, explain
 from lab.report.facts.strays import Stray, strays
+from lab.report.registry.registry import columns_for
 from lab.report.variant.executed import difference
 from lab.store.database import Store
 from lab.store.figures import Response, response_of

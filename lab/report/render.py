@@ -14,8 +14,8 @@ from lab.base.files import write_atomically
 from lab.report.analysis import Analysis, analyse, load
 from lab.report.charts import png, vega
 from lab.report.charts.definition import Row
-from lab.report.charts.gallery import chart_list, pictures
 from lab.report.columns import Column
+from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
 from lab.report.variant.listings import BUDGET
 from lab.store.codec import record_to_text, uncollected

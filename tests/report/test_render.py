@@ -16,7 +16,8 @@ from importlib import import_module
 import pytest
 
 from lab.measured.timing import Kind
-from lab.report.columns import columns_for, row
+from lab.report.columns import row
+from lab.report.registry.registry import columns_for
 from lab.report.render import render
 from lab.report.variant.listings import pack
 from lab.store.codec import record_to_text
