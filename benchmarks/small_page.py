@@ -139,7 +139,7 @@ def _problems(analysis: Analysis) -> SmallTable:
 
 def of_tuning(analysis: TuningAnalysis) -> SmallPage:
     """The small page of `lab tune`."""
-    facts, gpu = analysis.facts, analysis.facts["gpu"]
+    facts, gpu = analysis.facts, analysis.facts.gpu
     answer = [analysis.sentence()]
     for one in analysis.types:
         counts = f"{len(one.winners)} sizes, {one.points} pairs of kernel and size with a time"
@@ -158,15 +158,13 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
         for one in analysis.types
     )
     shown = (
-        ("command", str(facts["command"])),
-        ("started", str(facts["started"])),
-        ("lab", f"{facts['lab_version']} {facts['commit']}".strip()),
-        ("GPU", f"{gpu['name']}, driver {gpu['driver']}" if gpu else f"none: {facts['not_measured']}"),
+        ("command", facts.command),
+        ("started", facts.started),
+        ("lab", f"{facts.lab_version} {facts.commit}".strip()),
+        ("GPU", f"{gpu.name}, driver {gpu.driver}" if gpu else f"none: {facts.not_measured}"),
     )
-    notes = (str(facts["grown_again"]),) if facts.get("grown_again") else ()
-    return SmallPage(
-        str(facts["tuning"]), str(facts["question"]), "", analysis.kind, tuple(answer), notes, tuple(tables), shown
-    )
+    notes = (facts.grown_again,) if facts.grown_again else ()
+    return SmallPage(facts.tuning, facts.question, "", analysis.kind, tuple(answer), notes, tuple(tables), shown)
 
 
 def html(page: SmallPage, folder: Path, left_out: Sequence[str], place: str) -> str:

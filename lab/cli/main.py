@@ -116,10 +116,11 @@ def run(
             outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
-        from lab.report import columns
+        from lab.report.columns import row
+        from lab.report.registry.registry import columns_for
 
-        chosen = columns.columns_for(outcome.run, outcome.records)
-        _print_json([columns.row(record, chosen) for record in outcome.records])
+        chosen = columns_for(outcome.run, outcome.records)
+        _print_json([row(record, chosen) for record in outcome.records])
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
 
 
