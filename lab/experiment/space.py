@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.experiment.load import Experiment, KernelEntry
-from lab.experiment.problems import Problem, show
+from lab.experiment.problems import ProblemCase, show
 from lab.templates import front_matter
 
 DEFAULT_MAX_VARIANTS = 1000
@@ -38,7 +38,7 @@ class Point:
 
     kernel: KernelEntry
     parameters: Mapping[str, Scalar]
-    problem: Problem
+    problem: ProblemCase
     label: str
 
 
@@ -203,12 +203,12 @@ def _decode(entries: tuple[KernelEntry, ...], sizes: list[int], index: int) -> t
     return kernel, {name: digits[name] for name in kernel.axes}
 
 
-def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> Point:
+def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> Point:
     label = " ".join(f"{name}={show(parameters[name])}" for name in kernel.swept)
     return Point(kernel, parameters, problem, f"{problem.label} {label}".strip())
 
 
-def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> str:
+def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> str:
     """Why a combination is no point; empty where it is one."""
     refused = front_matter.unsupported(kernel.template, problem.values)
     if refused:

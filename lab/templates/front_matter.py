@@ -22,11 +22,12 @@ from typing import Literal
 
 import numpy as np
 from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Sandbox, Scalar, environment, evaluate, names_in
+from lab.base.validation import Strict, validate
 from lab.operators import einsum
 from lab.templates.mapping.text import parse
 
@@ -51,11 +52,7 @@ TENSOR_MAP = "tensor_map"
 """An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Parameter(_Strict):
+class Parameter(Strict):
     """One parameter of a template."""
 
     type: Literal["int", "float", "bool", "str", "mapping"]
@@ -95,21 +92,21 @@ def _mapping_refused(text: str) -> str | None:
     return None
 
 
-class Requirement(_Strict):
+class Requirement(Strict):
     """What parameters must satisfy together."""
 
     that: str
     because: str
 
 
-class Entry(_Strict):
+class Entry(Strict):
     """One of several entry points; the first whose `when` holds is launched."""
 
     name: str
     when: str | None = None
 
 
-class LaunchDeclaration(_Strict):
+class LaunchDeclaration(Strict):
     """One launch of a sequence; the `main` one does all of the problem's operations, what others do is overhead."""
 
     entry: str
@@ -122,7 +119,7 @@ class LaunchDeclaration(_Strict):
     main: bool = False
 
 
-class WorkspaceDeclaration(_Strict):
+class WorkspaceDeclaration(Strict):
     """A scratch buffer on the device that launches of a sequence share."""
 
     type: str
@@ -130,7 +127,7 @@ class WorkspaceDeclaration(_Strict):
     zero: bool = False
 
 
-class TensorMapDeclaration(_Strict):
+class TensorMapDeclaration(Strict):
     """A matrix in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
 
     of: str
@@ -140,7 +137,7 @@ class TensorMapDeclaration(_Strict):
     box: list[str | int] = Field(min_length=2, max_length=2)
 
 
-class FrontMatter(_Strict):
+class FrontMatter(Strict):
     """What a template declares about itself.
 
     Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`). A name
@@ -241,7 +238,7 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
         )
     first_line = text.count("\n", 0, start) + 1
     document = yamlfile.parse(text[start + len(_OPEN) : end], found, first_line=first_line)
-    template = Template(name, found, yamlfile.validate(FrontMatter, document), document, roots)
+    template = Template(name, found, validate(FrontMatter, document), document, roots)
     _check(template)
     return template
 

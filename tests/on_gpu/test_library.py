@@ -15,7 +15,7 @@ from lab.library.emit import write
 from lab.library.logic import Grid, build, evaluate
 from lab.library.package import Kind, Library
 from lab.library.specialise import kernel
-from lab.operators.fields import tolerance_of_sums
+from lab.operators.matrices import tolerance_of_sums
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
 from lab.toolchain import locate

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.base.expressions import Scalar
 from lab.gpu.baselines.torch import flat_tensor, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError
-from lab.operators.contraction import Layout, layouts
+from lab.operators.contraction import ContractionProblem, layouts
+from lab.operators.tensors import Layout
 
 NOTE = "its result stays in PyTorch's memory: no copy to C is timed"
 
 
-def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
+def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
     """``torch.einsum(equation, A, B)``, scaled and added to C where α and β ask for it, without TF32.
 
     Args:
-        problem: The operator contraction's, complete.
+        problem: The contraction.
         pointers: Device addresses of A, B and C.
         stream: CUstream as an integer.
 
@@ -26,8 +26,7 @@ def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], 
     """
     torch = torch_with_cuda()
     torch.set_float32_matmul_precision("highest")
-    dtype, equation = str(problem["dtype"]), str(problem["einsum"])
-    alpha, beta = float(problem["alpha"]), float(problem["beta"])
+    dtype, equation, alpha, beta = problem.dtype, problem.einsum, problem.alpha, problem.beta
 
     def tensor(name: str, layout: Layout) -> Any:  # noqa: ANN401 - a torch.Tensor
         return flat_tensor(torch, pointers[name], layout.elements, dtype).as_strided(layout.sizes, layout.strides)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from lab.base.expressions import Scalar
 from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Launch
+from lab.operators.softmax import SoftmaxProblem
 
 _WHOLE_ROW = 32768
 """Columns up to which the Triton kernel keeps a row in registers: 1024 threads of 32 elements."""
@@ -16,20 +16,20 @@ _BLOCK = 8192
 """Columns that it handles at a time in longer rows."""
 
 
-def _tensor(torch: ModuleType, address: int, problem: Mapping[str, Scalar], stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
+def _tensor(torch: ModuleType, address: int, problem: SoftmaxProblem, stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
     """An m x n tensor on a buffer with rows `stride` elements apart."""
-    m, n = int(problem["m"]), int(problem["n"])
-    return flat_tensor(torch, address, m * stride, str(problem["dtype"])).as_strided((m, n), (stride, 1))
+    shape = (problem.m, problem.n)
+    return flat_tensor(torch, address, problem.m * stride, problem.dtype).as_strided(shape, (stride, 1))
 
 
-def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
+def torch_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
     """``torch.softmax(X, -1, out=Y)``.
 
     Raises:
         BaselineMissingError: PyTorch is not there, or has no such function.
     """
     torch = torch_with_cuda()
-    x, y = (_tensor(torch, pointers[n], problem, int(problem[ld])) for n, ld in (("X", "ldx"), ("Y", "ldy")))
+    x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
     own = torch.cuda.ExternalStream(stream)
 
     def launch() -> None:
@@ -45,7 +45,7 @@ def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], s
 
 
 def triton_baseline(
-    problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int, timed: Callable[[Launch], float]
+    problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int, timed: Callable[[Launch], float]
 ) -> Baseline:
     """A fused softmax in Triton: rows up to `_WHOLE_ROW` in registers, longer ones read twice.
 
@@ -62,8 +62,10 @@ def triton_baseline(
     """
     torch = module("torch")
     kernels = _triton_kernels()
-    m, n = int(problem["m"]), int(problem["n"])
-    x, y = (_tensor(torch, pointers[name], problem, int(problem[ld])) for name, ld in (("X", "ldx"), ("Y", "ldy")))
+    m, n = problem.m, problem.n
+    x, y = (
+        _tensor(torch, pointers[name], problem, stride) for name, stride in (("X", problem.ldx), ("Y", problem.ldy))
+    )
     own = torch.cuda.ExternalStream(stream)
     whole = n <= _WHOLE_ROW
     kernel = kernels.whole_row if whole else kernels.two_passes
@@ -75,7 +77,7 @@ def triton_baseline(
 
         def queue(warps: int = warps) -> Any:  # noqa: ANN401 - Triton's compiled kernel
             with torch.cuda.stream(own):
-                return kernel[(m,)](x, y, n, int(problem["ldx"]), int(problem["ldy"]), BLOCK=block, num_warps=warps)
+                return kernel[(m,)](x, y, n, problem.ldx, problem.ldy, BLOCK=block, num_warps=warps)
 
         try:
             compiled = queue()

@@ -29,6 +29,8 @@ from lab.gpu.device.tensormaps import tensor_map_words
 from lab.gpu.process.job import Job
 from lab.measured.timing import CardState, GpuDescription
 from lab.operators.base import Array, Expected, Inputs
+from lab.operators.contraction import ContractionProblem
+from lab.operators.softmax import SoftmaxProblem
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch as Step
 from lab.templates.launches import Launches
@@ -201,11 +203,11 @@ class CudaBackend:
         if operator not in computed[name]:
             raise BaselineMissingError(f"the baseline {name} computes {' and '.join(computed[name])}, not {operator}")
         if operator == "contraction":
-            return einsum_baseline(problem, self._pointers, self._stream.handle)
+            return einsum_baseline(ContractionProblem.restored(problem), self._pointers, self._stream.handle)
         if name == "torch":
-            return torch_baseline(problem, self._pointers, self._stream.handle)
+            return torch_baseline(SoftmaxProblem.restored(problem), self._pointers, self._stream.handle)
         if name == "triton":
-            return triton_baseline(problem, self._pointers, self._stream.handle, self._quick)
+            return triton_baseline(SoftmaxProblem.restored(problem), self._pointers, self._stream.handle, self._quick)
         return self._cublas_gemm(problem)
 
     def _quick(self, launch: Launch) -> float:

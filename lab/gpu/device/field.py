@@ -14,7 +14,7 @@ from lab.base.expressions import Scalar
 from lab.gpu.device.backend import Baseline, DeviceError, Launch, RefusedError, in_turn
 from lab.gpu.timing.survey import room
 from lab.operators.base import Inputs
-from lab.operators.builtin import operator
+from lab.operators.gemm import Gemm, GemmProblem
 from lab.templates.launches import Launches
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
@@ -57,7 +57,7 @@ class CudaField:
         self._worst = cuda.mem_alloc(8)
         self._norms: dict[str, Any] = {}
         self._modules: dict[str, Any] = {}
-        self._problem: Mapping[str, Scalar] = {}
+        self._problem: GemmProblem | None = None
         for name, count, own_seed in (("A", room[0], 2 * seed), ("B", room[1], 2 * seed + 1)):
             self._call("fill_normal", _BLOCKS, self._buffers[name], np.int64(count), np.uint64(own_seed))
         for layout in ("nn", "tt"):
@@ -92,9 +92,8 @@ class CudaField:
 
     def expect(self, problem: Mapping[str, Scalar]) -> None:
         """Op(A) op(B) in float64, and the norms that errors are relative to."""
-        self._problem = problem
-        m, n, k = (int(problem[name]) for name in "mnk")
-        layout, lda, ldb = str(problem["layout"]), int(problem["lda"]), int(problem["ldb"])
+        self._problem = gemm = GemmProblem.restored(problem)
+        m, n, k, layout, lda, ldb = gemm.m, gemm.n, gemm.k, gemm.layout, gemm.lda, gemm.ldb
         ai, ap = (1, lda) if layout[0] == "n" else (lda, 1)
         bp, bj = (1, ldb) if layout[1] == "n" else (ldb, 1)
         self._norms = {}
@@ -109,7 +108,8 @@ class CudaField:
 
     def check(self, launch: Launch) -> float:
         """Poison, launch, compare."""
-        m, n = int(self._problem["m"]), int(self._problem["n"])
+        assert self._problem is not None  # noqa: S101 - `expect` comes first
+        m, n = self._problem.m, self._problem.n
         stream = self._backend.stream
         cuda.memset_d32_async(self._buffers["C"], _NAN, m * n + GUARD, stream)
         launch()
@@ -140,7 +140,7 @@ class CudaField:
 
     def _try(self, layout: str) -> None:
         """Hold reference and norms against NumPy's at a small size, on the inputs that the device made."""
-        gemm = operator("gemm")
+        gemm = Gemm()
         problem = gemm.problem({**_TRIED, "layout": layout})
         self.expect(problem)
         self._backend.stream.synchronize()

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from typing import Any
 
 from lab.base.errors import MissingToolError
 from lab.gpu.baselines.cublas import PLAIN_ARITHMETIC
@@ -26,7 +27,7 @@ from lab.gpu.process.job import BaselineResult, Failure, Flush, Job, JobResult, 
 from lab.gpu.timing.measure import Clockwork, Contender, measure
 from lab.gpu.timing.survey import Point, Survey, Surveyor
 from lab.measured.timing import GpuDescription, Verification
-from lab.operators.base import Array, Elementwise, Expected, Inputs, Operator
+from lab.operators.base import Array, Expected, Inputs, Operator, Problem
 from lab.operators.builtin import operator
 
 ALIVE_EVERY_S = 0.2
@@ -101,7 +102,8 @@ class _Data:
     """What jobs of the same problem share: on the host, and the baseline bound to their device buffers."""
 
     key: tuple[object, ...]
-    operator: Operator
+    operator: Operator[Any]
+    problem: Problem
     inputs: Inputs
     reference: Mapping[str, Expected] | None = None
     elementwise: tuple[Mapping[str, Expected], float] | None = None
@@ -219,8 +221,9 @@ class Worker:
             self._data = None  # frees the old arrays first
             self._begin("inputs", on_host=True)
             computed = operator(job.operator, job.base)
-            inputs = computed.inputs(job.problem, job.seed)
-            data = _Data(job.data_key, computed, inputs)
+            problem = computed.restored(job.problem)
+            inputs = computed.inputs(problem, job.seed)
+            data = _Data(job.data_key, computed, problem, inputs)
             self._begin("allocation")
             try:
                 self._backend.load(inputs)
@@ -233,7 +236,7 @@ class Worker:
         self._begin("upload")
         launch = self._backend.kernel(job)
         if policy.check:
-            verification = self._checked(job, data, launch)
+            verification = self._checked(data, launch)
             result = replace(result, verification=verification)
             if not verification.passed:
                 raise _FailedError(_failed(result, Stage.VERIFY, verification.worst or "the outputs are wrong"))
@@ -241,7 +244,7 @@ class Worker:
             self._launch_alone(launch, policy)
         if not policy.measure:
             return result
-        found = [self._baseline(name, job, policy, data) for name in (policy.baseline, *policy.others)]
+        found = [self._baseline(name, policy, data) for name in (policy.baseline, *policy.others)]
         results = [described for _, described in found]
         result = replace(result, baseline=results[0], others=tuple(r for r in results[1:] if r))
         self._begin("upload")
@@ -261,31 +264,30 @@ class Worker:
         self._begin("launch")
         self._backend.run((launch,) * policy.launches)
 
-    def _checked(self, job: Job, data: _Data, launch: Launch) -> Verification:
+    def _checked(self, data: _Data, launch: Launch) -> Verification:
         """Launch once and verify; a failure is looked at twice, with everything on the device made anew.
 
         The copies that stay on the device could have been overwritten, by this kernel or by one before it.
         """
-        verification = self._launched(job, data, launch)
+        verification = self._launched(data, launch)
         if not verification.passed:
             self._backend.refresh()
-            verification = self._launched(job, data, launch)
+            verification = self._launched(data, launch)
         return verification
 
-    def _launched(self, job: Job, data: _Data, launch: Launch) -> Verification:
+    def _launched(self, data: _Data, launch: Launch) -> Verification:
         self._begin("upload")
         self._backend.upload()
         self._begin("launch")
         self._backend.run((launch,))
-        return self._verify(job, data, "the kernel")
+        return self._verify(data, "the kernel")
 
-    def _verify(self, job: Job, data: _Data, what: str) -> Verification:
+    def _verify(self, data: _Data, what: str) -> Verification:
         """Compare the outputs with the reference: on the device; on the host where that cannot be or finds fault."""
         if data.reference is None:
             self._begin("reference", on_host=True)
-            data.reference = data.operator.reference(job.problem, data.inputs)
-            if isinstance(data.operator, Elementwise):
-                data.elementwise = data.operator.elementwise(job.problem, data.reference)
+            data.reference = data.operator.reference(data.problem, data.inputs)
+            data.elementwise = data.operator.elementwise(data.problem, data.reference)
         self._begin(f"verification of {what}", on_host=True)
         name = self._backend.describe().name
         overrun = self._backend.overrun()
@@ -295,34 +297,30 @@ class Worker:
             if largest is not None and largest <= tolerance:
                 return Verification(True, largest, tolerance, "", name)  # noqa: FBT003 - a field, as the others
         outputs: dict[str, Array] = self._backend.outputs()
-        error, tolerance, worst = data.operator.verify(job.problem, data.reference, outputs)
+        error, tolerance, worst = data.operator.verify(data.problem, data.reference, outputs)
         error, tolerance = float(error), float(tolerance)
         if overrun:
             error, worst = float("inf"), overrun
         return Verification(error <= tolerance, error, tolerance, worst, name)
 
-    def _baseline(
-        self, name: str | None, job: Job, policy: Policy, data: _Data
-    ) -> tuple[Baseline | None, BaselineResult | None]:
+    def _baseline(self, name: str | None, policy: Policy, data: _Data) -> tuple[Baseline | None, BaselineResult | None]:
         """A baseline for this problem, made and checked once."""
         if name is None:
             return None, None
         if name not in data.baselines:
-            data.baselines[name] = self._make_baseline(name, job, policy, data)
+            data.baselines[name] = self._make_baseline(name, policy, data)
         return data.baselines[name]
 
-    def _make_baseline(
-        self, name: str, job: Job, policy: Policy, data: _Data
-    ) -> tuple[Baseline | None, BaselineResult]:
+    def _make_baseline(self, name: str, policy: Policy, data: _Data) -> tuple[Baseline | None, BaselineResult]:
         self._begin("loading of the baseline", on_host=True)
         try:
-            baseline = self._backend.baseline(name, data.operator.name, job.problem)
+            baseline = self._backend.baseline(name, data.operator.name, data.problem)
             verification = None
             if policy.check and baseline.computes:
                 self._begin("launch of the baseline")
                 self._backend.upload()
                 self._backend.run((baseline.check or baseline.launch,))
-                verification = self._verify(job, data, "the baseline")
+                verification = self._verify(data, "the baseline")
         except (BaselineMissingError, DeviceError) as error:
             return None, BaselineResult(name, note=str(error))
         described = BaselineResult(name, baseline.library, baseline.kernel, verification, baseline.note, baseline.ptx)

@@ -23,7 +23,7 @@ from lab.gpu.device.backend import Backend, BaselineMissingError, DeviceError, F
 from lab.gpu.process.job import Flush
 from lab.gpu.timing import layout
 from lab.measured.timing import Samples
-from lab.operators.fields import tolerance_of_sums
+from lab.operators.matrices import tolerance_of_sums
 from lab.templates.launches import Launches, Workspace
 
 BASELINE = "cublas"

@@ -10,6 +10,7 @@ from pathlib import Path
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
+from lab.base.validation import validate
 from lab.base.yamlfile import Document, Key
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter
@@ -153,7 +154,7 @@ def load(file: Path) -> Tuning:
 def from_text(text: str, file: Path) -> Tuning:
     """Check a tuning file that was read already; `file` names it and anchors relative paths."""
     document = yamlfile.parse(text, file)
-    raw = yamlfile.validate(TuningFile, document)
+    raw = validate(TuningFile, document)
     groups = tuple(_group(i, raw, document) for i in range(len(raw.groups)))
     seen: set[tuple[str, ProblemType]] = set()
     for i, group in enumerate(groups):
