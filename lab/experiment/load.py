@@ -185,7 +185,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], docume
             found=entry.template,
             accepted=f"a template for the operator {raw.operator!r}",
         )
-    refused = [front_matter.unsupported(template, problem.values) for problem in wanted]
+    refused = [template.unsupported(problem.values) for problem in wanted]
     if refused[0] and all(refused):  # where it supports some of the problems, the others are left out
         field, values = refused[0]
         raise UserError(

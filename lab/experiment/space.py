@@ -13,7 +13,7 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.experiment.load import Experiment, KernelEntry
 from lab.experiment.problems import ProblemCase, show
-from lab.templates import front_matter
+from lab.templates.instance import Instance
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps want `--max-variants`, so that a list too many does not cost a night."""
@@ -40,6 +40,11 @@ class Point:
     parameters: Mapping[str, Scalar]
     problem: ProblemCase
     label: str
+
+    @property
+    def instance(self) -> Instance:
+        """The template with these parameters for this problem; made anew each time, since a sweep has many points."""
+        return Instance(self.kernel.template, self.parameters, self.problem.values)
 
 
 @dataclass(frozen=True)
@@ -210,14 +215,15 @@ def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Probl
 
 def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> str:
     """Why a combination is no point; empty where it is one."""
-    refused = front_matter.unsupported(kernel.template, problem.values)
+    instance = Instance(kernel.template, parameters, problem.values)
+    refused = instance.unsupported()
     if refused:
         return f"{kernel.template.name} supports {refused[0]} {', '.join(map(str, refused[1]))} alone"
-    names = {**problem.values, **front_matter.expression_names(kernel.template, parameters)}
+    names = {**problem.values, **instance.parameter_values}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):
             return expression
-    requirement = front_matter.unmet(kernel.template, parameters, problem.values)
+    requirement = instance.unmet()
     return f"{requirement.that} ({requirement.because})" if requirement else ""
 
 

@@ -15,6 +15,7 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.library.logic import Logic, Loss
 from lab.templates.front_matter import ELEMENT_BYTES, TENSOR_MAP
+from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
 SCHEMA = 2
 """Raised when the JSON's shape changes; another version is refused, never misread."""
@@ -94,6 +95,27 @@ class LibraryKernel:
     parameters: Mapping[str, Scalar]
     launches: tuple[LibraryLaunch, ...]
     workspace: tuple[LibraryBuffer, ...] = ()
+
+    @property
+    def declared(self) -> tuple[DeclaredLaunch, ...]:
+        """The launches as `lab.templates.sequence` resolves them."""
+        return tuple(
+            DeclaredLaunch(
+                one.entry,
+                one.grid,
+                one.block,
+                one.shared_bytes,
+                one.arguments,
+                ("launches", i),
+                (Condition(one.when, ("launches", i, "when")),) if one.when else (),
+            )
+            for i, one in enumerate(self.launches)
+        )
+
+    @property
+    def buffers(self) -> tuple[DeclaredBuffer, ...]:
+        """The workspace as `lab.templates.sequence` resolves it."""
+        return tuple(DeclaredBuffer(one.name, one.dtype, one.elements, one.zero) for one in self.workspace)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ from lab.operators.tensors import Layout, TensorShapes, distinct
 
 _ASSIGNMENTS = ("IndexAssignmentsA", "IndexAssignmentsB")
 _SPELT = ("einsum", *_ASSIGNMENTS, "NumIndicesC")
-_STRIDES = ("strides_A", "strides_B")
 _DERIVED = ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment")
 
 
@@ -124,13 +123,6 @@ class ContractionProblem(Problem):
         groups = (indices.rows, indices.columns, indices.depth, indices.batch)
         sizes = [merged.count(group[:1]) for group in groups[:3]] + [merged.count(group) for group in groups]
         return dict(zip(_DERIVED, (str(indices), *sizes, merged.alignment), strict=True))
-
-    @cached_property
-    def plain(self) -> Mapping[str, Scalar]:
-        """The mapping; strides stand behind the sizes."""
-        found = dict(super().plain)
-        last = {name: found.pop(name) for name in (*_STRIDES, *_DERIVED) if name in found}
-        return {**found, **last}
 
 
 @dataclass(frozen=True)

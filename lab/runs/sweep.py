@@ -36,7 +36,7 @@ from lab.stages.estimate import EstimateTask, execute
 from lab.store.database import Store
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.store.writer import Writer
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -283,7 +283,7 @@ class Sweep:
         if not self.emulate or small is None or item.planned.position in self._spared:
             return None
         return EmulationTask(
-            launches=launches(point.kernel.template, point.parameters, small),
+            launches=Instance(point.kernel.template, point.parameters, small).launches,
             operator=self.experiment.operator_reference,
             problem=dict(small),
             seed=self.experiment.seed,

@@ -170,9 +170,7 @@ def test_kernels_of_real_templates_compile_without_warnings(tmp_path, layout):
     names = ("sgemm", "tiled", "v4_padded")
     found = [kernels.load(f"gemm/{name}.cu.j2", kernels.search_path()) for name in names]
     shipped = tuple(
-        kernel(
-            name, cubin=f"{name}.cubin", template=t, parameters=kernels.complete(t, {}), dtype="float32", layout=layout
-        )
+        kernel(name, cubin=f"{name}.cubin", template=t, parameters=t.completed({}), dtype="float32", layout=layout)
         for name, t in zip(names, found, strict=True)
     )
     grid = Grid.of({(2**i, 1, 1): {name: 1.0 + (i != j) for j, name in enumerate(names)} for i in range(3)})

@@ -18,6 +18,7 @@ from lab.library.specialise import kernel
 from lab.operators.matrices import tolerance_of_sums
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
+from lab.templates.instance import Instance
 from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
@@ -47,8 +48,8 @@ def library(gpu, request, tmp_path_factory):
     cubins, shipped = {}, {}
     for name, (file, given) in KERNELS.items():
         template = kernels.load(file, kernels.search_path())
-        parameters = kernels.complete(template, given)
-        source = kernels.render(template, parameters, problem)
+        parameters = template.completed(given)
+        source = Instance(template, parameters, problem).source
         cubins[name] = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", gpu.arch)).cubin
         shipped[name] = kernel(
             name, cubin=f"{name}.cubin", template=template, parameters=parameters, dtype="float32", layout=layout

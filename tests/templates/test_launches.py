@@ -11,7 +11,8 @@ from lab.base.errors import UserError
 from lab.hardware.tensormaps import TensorMap
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
-from lab.templates.launches import Launch, Launches, Workspace, launches, predictions
+from lab.templates.instance import Instance
+from lab.templates.launches import Launch, Launches, Workspace
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -56,8 +57,8 @@ def written(tmp_path, text):
 
 def sequence(tmp_path, text=FRONT + KERNELS, problem=PROBLEM):
     template = written(tmp_path, text)
-    parameters = kernels.complete(template, {})
-    return kernels.render(template, parameters, problem), launches(template, parameters, problem)
+    parameters = template.completed({})
+    return Instance(template, parameters, problem).source, Instance(template, parameters, problem).launches
 
 
 def executed(tmp_path, text=FRONT + KERNELS):
@@ -137,11 +138,14 @@ def test_contradictory_declarations_are_refused(tmp_path, old, new, words):
 def test_predictions_of_a_sequence_are_of_all_its_launches(tmp_path):
     text = FRONT.replace("launches:\n", "predicts: {global.load: width / 8, shared.load: 1}\nlaunches:\n", 1)
     template = written(tmp_path, text + KERNELS)
-    parameters = kernels.complete(template, {})
-    assert predictions(template, parameters, PROBLEM) == {"global.load": parameters["width"] / 8, "shared.load": 1}
+    parameters = template.completed({})
+    assert Instance(template, parameters, PROBLEM).predictions == {
+        "global.load": parameters["width"] / 8,
+        "shared.load": 1,
+    }
     template = written(tmp_path, text.replace("width / 8", "entry") + KERNELS)
     with pytest.raises(UserError, match="unknown name 'entry'"):
-        predictions(template, parameters, PROBLEM)
+        Instance(template, parameters, PROBLEM).predictions
 
 
 def test_no_launch_left_is_an_error(tmp_path):
@@ -186,7 +190,7 @@ def test_a_name_in_braces_stands_for_the_words_of_its_value(tmp_path):
     text = FRONT.replace("{n: int32, x: T*, half: T*}", """{"{'n x' if width > 16 else 'n'}": T, "{'half'}": T*}""", 1)
     template = written(tmp_path, text + KERNELS)
     for width, names in ((32, ["n", "x"]), (8, ["n"])):
-        made = launches(template, {"width": width}, PROBLEM)
+        made = Instance(template, {"width": width}, PROBLEM).launches
         expected = (*((name, "float64") for name in names), ("half", "float64*"))
         assert made.steps[0].arguments == expected
 
@@ -195,7 +199,7 @@ def test_a_field_of_the_problem_is_an_object_in_expressions(tmp_path):
     text = FRONT.replace("operator: double", "operator: double\nfields: {equation: einsum}")
     text = text.replace('["ceil_div(n, width)"]', '["equation.depth | length"]')
     template = written(tmp_path, text + KERNELS)
-    made = launches(template, {"width": 8}, {**PROBLEM, "equation": "iabc,abcj->ij"})
+    made = Instance(template, {"width": 8}, {**PROBLEM, "equation": "iabc,abcj->ij"}).launches
     assert made.steps[0].grid == (3, 1, 1)
 
 

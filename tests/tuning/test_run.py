@@ -18,7 +18,7 @@ from lab.measured.timing import Kind
 from lab.store.tuning import Stage, TuningStore
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.tuning.file.load import load
 from lab.tuning.run import Options, tune
 
@@ -28,7 +28,7 @@ TENSILE = "gemm/tensile.cu.j2"
 
 def invented(facts, size):
     template, problem = kernels.load(TENSILE, kernels.search_path()), TYPE.problem(size)
-    return invented_ms(launches(template, facts.parameters, problem), problem)
+    return invented_ms(Instance(template, facts.parameters, problem).launches, problem)
 
 
 def final_sizes(file):

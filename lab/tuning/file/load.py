@@ -15,6 +15,7 @@ from lab.base.yamlfile import Document, Key
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter
 from lab.templates.front_matter import Template
+from lab.templates.instance import Instance
 from lab.tuning.file import names
 from lab.tuning.file.schema import (
     BenchmarkModel,
@@ -223,7 +224,7 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
     )
     where: Key = (*place, "problem") if model.problem else ("problem",)
     kind = problem_type(model.problem or raw.problem, document, where)
-    refused = front_matter.unsupported(template, kind.problem((1, 1, 1)))
+    refused = template.unsupported(kind.problem((1, 1, 1)))
     if template.declares.operator != "gemm" or refused:
         accepted = f"a template for {kind.dtype}, layout {kind.layout}, of the operator gemm"
         at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
@@ -307,9 +308,7 @@ class _Reader:
         model = self.model.JoinParameters
         if model is None:
             return None
-        known = front_matter.compile_time_names(
-            self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
-        )
+        known = Instance(self.template, self.template.completed({}), self.type.problem((1, 1, 1))).names
         for i, name in enumerate(model.parameters):
             if names.joined(name, known) is None:
                 path = (*self.place, "JoinParameters", "parameters", i)
@@ -331,9 +330,7 @@ class _Reader:
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
         """The group's constraints, checked for names."""
-        known = front_matter.compile_time_names(
-            self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
-        )
+        known = Instance(self.template, self.template.completed({}), self.type.problem((1, 1, 1))).names
         found = []
         for i, text in enumerate(self.model.constraints):
             path = (*self.place, "constraints", i)
