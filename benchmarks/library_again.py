@@ -18,7 +18,7 @@ from typing import Any
 from lab import __version__
 from lab.base import environment, workers
 from lab.hardware.gpus import Gpu, gpu_for
-from lab.library.logic import evaluate
+from lab.library.tree import evaluate
 from lab.report.tuning import render as report
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import KernelFacts

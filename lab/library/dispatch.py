@@ -21,8 +21,9 @@ import numpy as np
 from lab.base.errors import Location, MissingToolError, UserError
 from lab.base.expressions import Scalar, ceil_div
 from lab.base.sizes import Size
-from lab.library.logic import LARGEST, Logic
+from lab.library.grid import LARGEST
 from lab.library.package import ALIGNMENT, POINTERS, SIZES, Library, LibraryKernel, from_json
+from lab.library.tree import Logic
 from lab.templates.launches import Launch
 from lab.templates.sequence import Scope, resolved
 

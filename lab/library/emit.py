@@ -10,9 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
-from lab.library.logic import LARGEST, SPLIT_AXES, VECTOR
+from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
+from lab.library.tree import SPLIT_AXES, VECTOR
 from lab.templates.front_matter import ELEMENT_BYTES
 
 _REAL = {"float32": "float", "float64": "double"}

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
-from lab.library.logic import Logic, Loss
+from lab.library.grid import Loss
+from lab.library.tree import Logic
 from lab.templates.front_matter import ELEMENT_BYTES, TENSOR_MAP
 from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
@@ -31,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
-class Kind(StrEnum):
+class TimesKind(StrEnum):
     """Where the times behind the logic come from."""
 
     MEASURED = "measured"
@@ -140,7 +141,7 @@ class Library:
     dtype: Literal["float32", "float64"]
     layout: Literal["nn", "nt", "tn", "tt"]
     arch: str
-    times: Kind
+    times: TimesKind
     source: str
     kernels: tuple[LibraryKernel, ...]
     logic: Logic

@@ -13,10 +13,10 @@ from lab.base.sizes import Size
 from lab.hardware.gpus import Gpu
 from lab.library import emit, specialise
 from lab.library.arrays import blocks
+from lab.library.grid import Grid, Loss
 from lab.library.interpolation import Filled, Stair, fill
-from lab.library.logic import Grid, Logic, Loss, build, evaluate
-from lab.library.package import Kind as LibraryKind
-from lab.library.package import Library, LibraryKernel
+from lab.library.package import Library, LibraryKernel, TimesKind
+from lab.library.tree import Logic, build, evaluate
 from lab.measured.timing import Kind
 from lab.store.tuning import Stage
 from lab.store.tuning_model import Cut, ProblemType, Row, Step
@@ -261,7 +261,7 @@ def library(run: Run, final: Final, folder: Path, source: str) -> Written | None
         dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
         layout=final.type.layout,  # type: ignore[arg-type]
         arch=picked[logic.kernels[0]].facts.arch,
-        times=LibraryKind.MEASURED if bench.kind is Kind.MEASURED else LibraryKind.PREDICTED,
+        times=TimesKind.MEASURED if bench.kind is Kind.MEASURED else TimesKind.PREDICTED,
         source=source,
         kernels=kernels,
         logic=logic,

@@ -14,9 +14,10 @@ from library_support import invented_grid, invented_library, random_sizes, small
 from lab.base.errors import UserError
 from lab.library import dispatch
 from lab.library.emit import to_python, write
-from lab.library.logic import Grid, build
+from lab.library.grid import Grid
 from lab.library.package import SCHEMA, from_json, to_json
 from lab.library.specialise import kernel
+from lab.library.tree import build
 from lab.templates import front_matter as kernels
 from lab.toolchain import locate
 

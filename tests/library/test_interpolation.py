@@ -11,8 +11,9 @@ from library_support import TILES, invented_grid, invented_ms
 from lab.base.expressions import Scalar
 from lab.library import specialise
 from lab.library.arrays import blocks
+from lab.library.grid import Grid
 from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
-from lab.library.logic import Grid, build, evaluate
+from lab.library.tree import build, evaluate
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 

@@ -12,9 +12,10 @@ import pytest
 
 from lab.library import dispatch
 from lab.library.emit import write
-from lab.library.logic import Grid, build, evaluate
-from lab.library.package import Kind, Library
+from lab.library.grid import Grid
+from lab.library.package import Library, TimesKind
 from lab.library.specialise import kernel
+from lab.library.tree import build, evaluate
 from lab.operators.matrices import tolerance_of_sums
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
@@ -65,7 +66,7 @@ def library(gpu, request, tmp_path_factory):
         dtype="float32",
         layout=layout,
         arch=gpu.arch,
-        times=Kind.PREDICTED,
+        times=TimesKind.PREDICTED,
         source="invented for a test",
         kernels=tuple(shipped[name] for name in logic.kernels),
         logic=logic,

@@ -165,7 +165,7 @@ def test_a_template_of_the_users_own(tmp_path):
 def test_template_errors_name_their_line(tmp_path, body, line, words):
     template = written(tmp_path, FRONT + body)
     with pytest.raises(UserError, match=words) as caught:
-        Instance(template, {}, gemm()).source
+        _ = Instance(template, {}, gemm()).source
     if words != "no such layout":  # that one comes from the template's author, as it is
         assert str(caught.value.at.file).endswith("mine.cu.j2")
         assert line is None or caught.value.at.line == line
@@ -206,7 +206,7 @@ def test_front_matter_errors_name_their_line(tmp_path, old, new, line, words):
 def test_illegal_launches_are_named(tmp_path, old, new, key):
     template = written(tmp_path, FRONT.replace(old, new))
     with pytest.raises(UserError) as caught:
-        Instance(template, {}, gemm()).launches
+        _ = Instance(template, {}, gemm()).launches
     assert caught.value.key == key
 
 

@@ -13,7 +13,7 @@ import pytest
 from fake_device import invented_ms
 
 from lab.library import dispatch
-from lab.library.package import Kind as LibraryKind
+from lab.library.package import TimesKind
 from lab.measured.timing import Kind
 from lab.store.tuning import Stage, TuningStore
 from lab.store.tuning_model import ProblemType
@@ -66,7 +66,7 @@ def test_the_library_picks_the_kernel_that_was_fastest(done):
     file, folder, _, outcome = done
     (library,) = outcome.libraries
     picker = dispatch.load(library)
-    assert picker.library.times is LibraryKind.MEASURED
+    assert picker.library.times is TimesKind.MEASURED
     with TuningStore(folder) as store:
         facts = {one.name: one for one in store.kernels()}
     for size in final_sizes(file):
@@ -153,7 +153,7 @@ def test_without_a_gpu_every_time_is_predicted(tmp_path):
         kinds = {timed.kind for stage in Stage for own in store.times(stage).values() for timed in own.values()}
     assert kinds == {Kind.PREDICTED}
     (library,) = outcome.libraries
-    assert dispatch.load(library).library.times is LibraryKind.PREDICTED
+    assert dispatch.load(library).library.times is TimesKind.PREDICTED
     for written in (*outcome.pages, *library.iterdir()):
         if written.suffix in (".html", ".json", ".csv", ".py", ".c", ".h"):
             assert "predicted" in written.read_text(), written
