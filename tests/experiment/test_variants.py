@@ -13,7 +13,7 @@ from lab.toolchain.select import toolchain
 
 TEXT = """question: q
 operator: gemm
-problem: {m: [64, 96], n: 32, k: 16}
+problem: {m: [64, 960], n: 32, k: 16}
 kernels:
   - template: gemm/tiled.cu.j2
     parameters: {unroll: [1, 2]}

@@ -64,7 +64,7 @@ def test_a_problem_crosses_processes() -> None:
 
 def test_a_problem_is_frozen() -> None:
     with pytest.raises(ValidationError):
-        Small.of({"n": 4}).n = 5  # type: ignore[misc]
+        Small.of({"n": 4}).n = 5
 
 
 @pytest.mark.parametrize(

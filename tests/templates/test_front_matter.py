@@ -155,7 +155,7 @@ def test_a_template_of_the_users_own(tmp_path):
     [
         ("\n{{ nothing }}", 10, "'nothing' is undefined"),
         ("{{ m }}", 9, "'m' is undefined"),
-        ("\n\n{% if %}", 11, "template syntax"),
+        ("\n\n{% if %}", 11, "syntax error"),
         ('{% include "none.j2" %}', None, "no such include"),
         ("{{ ().__class__.__mro__ }}", 9, "unsafe"),
         ("{{ 1 // 0 }}", 9, "fails"),
