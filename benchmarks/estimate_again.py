@@ -34,8 +34,7 @@ from lab.stages.estimate import EstimateTask, execute
 from lab.store import published
 from lab.store.database import Store
 from lab.store.model import EmulationRecord, RunRecord, StepRecord, VariantRecord
-from lab.templates.front_matter import complete
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 
@@ -130,7 +129,7 @@ def _asked(
     point, small = planned.point, planned.point.problem.emulate
     if model is None or small is None or record.emulation is None or isinstance(outcome, BuildFailure):
         return _Asked(planned, inspected, outcome, same, model, None, "")
-    launched = launches(point.kernel.template, point.parameters, small)
+    launched = Instance(point.kernel.template, point.parameters, small).launches
     task = EmulationTask(launched, experiment.operator_reference, dict(small), experiment.seed, {})
     return _Asked(planned, inspected, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
 
@@ -146,7 +145,7 @@ def _planned(experiment: Experiment, record: VariantRecord) -> Planned:
     problem = next(problem for problem in experiment.problems if dict(problem.values) == dict(record.problem))
     tool = _toolchain(*((record.build.toolchain, record.build.version) if record.build else ("auto", "")))
     # a parameter that the template got since the run has its default
-    parameters = complete(kernel.template, record.parameters)
+    parameters = kernel.template.completed(record.parameters)
     (made,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
     return replace(made, variant=record.variant)
 
