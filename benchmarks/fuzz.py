@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from lab.base.errors import LabError, Location
-from lab.base.expressions import evaluate
+from lab.base.expressions import Scalar, evaluate
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.isa.mix import kernel_mix
@@ -87,7 +87,16 @@ def read_template(content: bytes, folder: Path) -> object:
     """A template, rendered with its defaults."""
     (folder / "fuzz.cu.j2").write_bytes(content)
     template = front_matter.load("fuzz.cu.j2", (folder, ROOT / "kernel_src"))
-    problem = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "layout": "nn", "lda": 64, "ldb": 64, "ldc": 64}
+    problem: dict[str, Scalar] = {
+        "m": 64,
+        "n": 64,
+        "k": 64,
+        "dtype": "float32",
+        "layout": "nn",
+        "lda": 64,
+        "ldb": 64,
+        "ldc": 64,
+    }
     parameters = front_matter.complete(template, {})
     launches(template, parameters, problem)
     return front_matter.render(template, parameters, problem)

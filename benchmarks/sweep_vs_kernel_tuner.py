@@ -45,7 +45,7 @@ search: {{sample: {variants}, prune: {{spills: false, below_prediction: 0, below
 
 
 class Clock:
-    """Notes when the work begins and when the last record is there."""
+    """Notes when the work begins, and when the first build and the last record are finished."""
 
     def __init__(self) -> None:
         """Nothing has happened yet."""
@@ -58,12 +58,18 @@ class Clock:
     def more(self, *_: object) -> None:
         """A round of a search begins."""
 
+    def counting(self, *_: object) -> None:
+        """Hardware counters are about to be read; they are not timed."""
+
+    def counted(self, *_: object) -> None:
+        """Hardware counters were read."""
+
     def built(self, *_: object) -> None:
-        """A build is there."""
+        """A build is finished."""
         self.first = self.first or time.perf_counter()
 
     def recorded(self, *_: object) -> None:
-        """A record is there."""
+        """A record is stored."""
         self.last = time.perf_counter()
 
 

@@ -12,12 +12,10 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.experiment.problems import Problem, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, ProfileModel, SearchModel
+from lab.measured.baselines import BASELINES
 from lab.operators.base import Operator
 from lab.operators.builtin import operator
 from lab.templates import front_matter
-
-BASELINES = ("cublas", "copy", "torch", "triton")
-"""Baselines by name; `lab.gpu` runs them."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def from_text(text: str, file: Path) -> Experiment:
                 at=document.at("baselines", i),
                 key=f"baselines[{i}]",
                 found=name,
-                accepted=BASELINES,
+                accepted=tuple(BASELINES),
                 suggestion=did_you_mean(name, BASELINES),
             )
     return Experiment(

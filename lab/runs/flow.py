@@ -16,7 +16,8 @@ from typing import Any
 from lab.base.executor import WorkerLostError
 from lab.experiment.load import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import Flush, Job, JobResult, Policy
+from lab.gpu.process.job import Job, JobResult, Policy
+from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.schedule import Task

@@ -9,7 +9,8 @@ from contraction_cases import TILES, parameters, problems
 from gpu_support import CHECK, QUICK
 from hypothesis import HealthCheck, given, settings
 
-from lab.gpu.process.job import Flush, Job
+from lab.gpu.process.job import Job
+from lab.gpu.timing.cache import Flush
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
 from lab.templates.launches import launches

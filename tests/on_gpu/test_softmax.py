@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from gpu_support import CHECK, QUICK
 
-from lab.gpu.process.job import Flush, Job
+from lab.gpu.process.job import Job
+from lab.gpu.timing.cache import Flush
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
 from lab.templates.launches import launches

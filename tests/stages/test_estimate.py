@@ -7,7 +7,7 @@ import pytest
 
 from lab.emulator.results import MemoryCount
 from lab.hardware.gpus import gpu_for
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
 from lab.predict.schedulers.estimate import Edges, Pace
@@ -81,7 +81,7 @@ def test_traffic_is_that_of_the_loop_which_fetches():
 
 
 FLOPS = 2 * 8192**3
-PACE = Pace(GPU, machine_of("sm_90"), {1: 400.0, 2: 440.0}, 8, Edges(), 1000.0, {"fma": 1.0})
+PACE = Pace(GPU, latencies_of("sm_90"), {1: 400.0, 2: 440.0}, 8, Edges(), 1000.0, {"fma": 1.0})
 FIXED = PACE.machine.launch_s
 CYCLE = 1 / (GPU.clock_mhz * 1e6)
 

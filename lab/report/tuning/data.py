@@ -1,4 +1,4 @@
-"""What the report of a tuning run shows, computed from its store alone."""
+"""The figures in the report of a tuning run, computed from its store alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.store.tuning_model import (
 )
 
 LEAST_SIDE: Final = 3
-"""Values of M, and of N, that make a map."""
+"""Fewest values of M, and of N, that make a map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class SizeWinner:
         kernel: Its name.
         timed: Its time.
         entrants: Kernels that have a time at this size.
-        tflops: Throughput.
-        single_ms: Time of the single-tuned kernel, or None.
-        cublas_ms: Time of cuBLAS, or None.
+        tflops: Its throughput.
+        single_ms: Time of the single-tuned kernel in ms, or None.
+        cublas_ms: Time of cuBLAS in ms, or None.
     """
 
     size: Size
@@ -49,23 +49,23 @@ class SizeWinner:
 
     @property
     def ms(self) -> float:
-        """Its median."""
+        """Its median time in ms."""
         return self.timed.ms or math.nan
 
     @property
     def over_single(self) -> float | None:
-        """Throughput over the single-tuned kernel's."""
+        """Throughput over that of the single-tuned kernel; None where that has no time."""
         return self.single_ms / self.ms if self.single_ms else None
 
     @property
     def over_cublas(self) -> float | None:
-        """Throughput over cuBLAS's."""
+        """Throughput over that of cuBLAS; None where that has no time."""
         return self.cublas_ms / self.ms if self.cublas_ms else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Size-tuned kernels against something else, over all sizes that have both.
+    """Size-tuned kernels compared with something else, over all sizes that have both times.
 
     Attributes:
         against: `single-tuned` or `cuBLAS`.
@@ -77,12 +77,12 @@ class Ratios:
 
     @property
     def mean(self) -> float:
-        """Geometric mean."""
+        """Geometric mean of the ratios."""
         return math.exp(sum(math.log(ratio) for ratio, _ in self.values) / len(self.values))
 
     @property
     def faster(self) -> float:
-        """Share of the sizes at which the size-tuned kernel is faster."""
+        """Share of the sizes at which the size-tuned kernel is faster, 0 to 1."""
         return sum(ratio > 1 for ratio, _ in self.values) / len(self.values)
 
 
@@ -124,12 +124,12 @@ class TypeReport:
 
     Attributes:
         label: ``float32_nt``.
-        winners: Of every size that has one, in the file's order.
+        winners: The fastest kernel of every size that has a time, in the file's order.
         maps: Grids among the sizes.
-        steps: What the protocol did.
+        steps: Records of the protocol's steps.
         cuts: What step 7 left out.
         kernels: Kernels that win somewhere, most wins first.
-        library: What is known of the library; None where none was written.
+        library: The library; None where none was written.
         single: Name of the single-tuned kernel; empty where there is none.
         points: Pairs of kernel and size that have a time.
     """

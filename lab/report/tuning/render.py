@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -21,6 +17,7 @@ from lab.report.tuning.charts import chart_list
 from lab.report.tuning.data import SizeWinner, TuningAnalysis, TypeReport, analyse
 from lab.report.tuning.png import draw
 from lab.report.tuning.rows import RATIOS_FILE, TuningCharts, charts_of, colours
+from lab.report.tuning.tables import KernelLine, WinnerLine, kernel_lines, to_csv, winner_lines
 from lab.report.variant.listings import highlight_yaml
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Cut, CutKind, ProtocolStep, StepRow
@@ -40,8 +37,8 @@ def render(store: TuningStore) -> tuple[Path, ...]:
     try:
         pngs = draw(charts, folder)
         write_atomically(folder / "index.html", page(analysis, charts, [path.name for path in pngs]))
-        write_atomically(folder / "winners.csv", to_csv(winner_rows(analysis)))
-        write_atomically(folder / "kernels.csv", to_csv(kernel_rows(analysis, store)))
+        write_atomically(folder / "winners.csv", to_csv(WinnerLine, winner_lines(analysis)))
+        write_atomically(folder / "kernels.csv", to_csv(KernelLine, kernel_lines(analysis, store.kernels())))
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}") from error
     return (folder / "index.html", *pngs, folder / "winners.csv", folder / "kernels.csv")
@@ -91,12 +88,12 @@ _SMALLEST_OF_PAPER = (16, 16, 3104)
 
 
 def columns(step: ProtocolStep) -> list[str]:
-    """What a step varies, in order."""
+    """Return the names of what a step varies, in order."""
     return list(dict.fromkeys(name for row in step.rows for name in row.values))
 
 
 def shown(step: ProtocolStep) -> list[StepRow]:
-    """The rows of a step's table: those that compete together, winners first."""
+    """Return the rows of a step's table: competitors together, winners first; at most `MOST_ROWS`."""
     rows = sorted(step.rows, key=lambda row: (row.competes, not row.wins, row.ms is None, row.ms or 0.0))
     return rows[:MOST_ROWS]
 
@@ -119,7 +116,7 @@ def cut_sentence(cut: Cut) -> str:
 
 
 def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
-    """The smallest size and the best of a type in words; of the Tensile paper's sizes beside what it reports."""
+    """Describe the smallest size and the best one; compare them with the Tensile paper where the sizes are its own."""
     if not one.winners:
         return ""
     peak = analysis.facts.peak_tflops
@@ -139,53 +136,3 @@ def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
 
 def _size(winner: SizeWinner) -> str:
     return " x ".join(map(str, winner.size))
-
-
-def winner_rows(analysis: TuningAnalysis) -> list[dict[str, Any]]:
-    """A row a size."""
-    return [
-        {
-            "type": one.label,
-            **dict(zip("mnk", winner.size, strict=True)),
-            "kernel": winner.kernel,
-            "kind": str(winner.timed.kind),
-            "ms": winner.ms,
-            "samples": winner.timed.samples.n if winner.timed.samples else 0,
-            "spread": winner.timed.samples.spread if winner.timed.samples else None,
-            "cache": winner.timed.cache,
-            "max_error": winner.timed.error,
-            "tflops": winner.tflops,
-            "kernels_timed": winner.entrants,
-            "single_tuned_ms": winner.single_ms,
-            "cublas_ms": winner.cublas_ms,
-        }
-        for one in analysis.types
-        for winner in one.winners
-    ]
-
-
-def kernel_rows(analysis: TuningAnalysis, store: TuningStore) -> list[dict[str, Any]]:
-    """A row a kernel: what it is, its main loop, at how many sizes it wins."""
-    won = {(one.label, champion.facts.id): champion.wins for one in analysis.types for champion in one.kernels}
-    rows = []
-    for facts in store.kernels():
-        row = asdict(facts)
-        census = row.pop("census") or {}
-        row |= {"parameters": " ".join(f"{name}={value}" for name, value in facts.parameters.items())}
-        row |= {name: value for name, value in census.items() if name != "entry"}
-        if facts.census:
-            hidden = {f"efficiency_{what}_hidden": facts.census.efficiency(what) for what in ("all", "memory", "none")}
-            row |= hidden
-        rows.append({**row, "wins": won.get((facts.type, facts.id), 0), "wins_by_times": str(analysis.kind)})
-    return rows
-
-
-def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Full precision, empty where there is no value."""
-    table = list(rows)
-    names = list(dict.fromkeys(name for row in table for name in row))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([["" if row.get(name) is None else row[name] for name in names] for row in table])
-    return stream.getvalue()

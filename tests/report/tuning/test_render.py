@@ -4,99 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+from planted_tuning import GPU, LABEL, SIZES, facts, invented, plant
 from typer.testing import CliRunner
 
 from lab.cli.main import app
-from lab.measured.timing import Kind, Samples
 from lab.report.tuning.data import analyse
-from lab.report.tuning.render import render
-from lab.store.tuning import FACTS, TuningStore
-from lab.store.tuning_model import CUBLAS, Census, Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
-
-SIDES = (16, 64, 256, 1024)
-SIZES = [(m, n, 512) for m in SIDES for n in SIDES]
-LABEL = "float32_nn"
-CENSUS = Census("gemm", 512, 8, 5, 2, 37)
-
-
-def invented(kernel, m, n):
-    """`small` is faster below 100 in both, `large` above; the single-tuned one is large with a penalty."""
-    best = 1e-3 + m * n * 512 * 2 / 5e10
-    few = max(m, n) < 100
-    return best * {"small": 1 if few else 3, "large": 2 if few else 1, "one": 1.5}[kernel]
-
-
-def facts(gpu):
-    return {
-        "tuning": "planted",
-        "question": "Which <kernel> is fastest?",
-        "source": "question: Which?\n",
-        "command": "python -m lab tune planted.yaml",
-        "started": "2026-01-01T00:00:00+00:00",
-        "lab_version": "0",
-        "commit": "abc",
-        "python": "3",
-        "packages": {"numpy": "2"},
-        "gpu": gpu,
-        "predicted_for": "H200",
-        "peak_tflops": 60.0,
-        "not_measured": "" if gpu else "There is no GPU.",
-        "baseline": "",
-        "interrupted": False,
-        "timing": {"samples": 5, "enough_ms": 0.0, "cache": "auto", "warmup_ms": 300.0, "verify": True},
-        "types": {LABEL: {"dtype": "float32", "layout": "nn"}},
-        "final": {LABEL: {"ranges": [list(size) for size in SIZES], "exact": [[16, 16, 512], [7, 7, 7]]}},
-        "singles": {LABEL: ["id-one"]},
-        "libraries": {
-            "sgemm_nn": {
-                "type": LABEL,
-                "kernels": ["small", "large"],
-                "splits": 2,
-                "exact": 1,
-                "interpolated": 40,
-                "loss": {"mean": 0.0123, "max": 0.2, "worst": [16, 16, 512], "sizes": 16, "unmeasured": 0},
-                "held_out": {"mean": 0.0171, "max": 0.3, "worst": [16, 16, 512], "sizes": 9, "unmeasured": 0},
-            }
-        },
-    }
-
-
-def plant(folder, gpu):
-    kind = Kind.MEASURED if gpu else Kind.PREDICTED
-    with TuningStore(folder, create=True) as store:
-        names = ("small", "large", "one")
-        store.write_kernels(
-            KernelFacts(f"id-{name}", name, "g", LABEL, "t", {"a": 1}, "sm_90", census=CENSUS) for name in names
-        )
-        for m, n, k in SIZES:
-            times = {f"id-{name}": Timed(Samples((invented(name, m, n),) * 3), kind, "cold", 1e-8) for name in names}
-            if gpu:
-                times[f"{CUBLAS} {LABEL}"] = Timed(Samples((invented("large", m, n),)), kind)
-            store.write_times(TimingStage.FINAL, (m, n, k), times)
-        failed = StepRow("large", {"TT": "8x8"}, None, "", wins=False, failure="hung")
-        rows = (StepRow("small", {"TT": "2x2"}, 1.0, "", wins=True), failed)
-        step = ProtocolStep("g", 4, "BenchmarkForkParameters", "Kept.", ((1, 2, 3),), rows, {"no": 3})
-        store.write_steps({LABEL: [step]}, {LABEL: [Cut(CutKind.FIRST_SAMPLE, 42, 0.15)]})
-        store.write_facts(FACTS.validate_python(facts(gpu)))
-    return folder
-
-
-GPU = {
-    "name": "NVIDIA H200",
-    "arch": "sm_90",
-    "sms": 132,
-    "sm_clock_mhz": 1980,
-    "memory_bytes": 150109880320,
-    "l2_bytes": 62914560,
-    "driver": "580",
-    "cuda": "13.0",
-}
+from lab.report.tuning.render import MOST_ROWS, cut_sentence, render, shown
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import Cut, CutKind, ProtocolStep, StepRow
 
 
 @pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
@@ -105,35 +26,6 @@ def drawn(request, tmp_path_factory):
     with TuningStore(folder) as store:
         files = render(store)
         return folder, analyse(store), files, request.param
-
-
-def test_winners_are_the_fastest(drawn):
-    _, analysis, _, _ = drawn
-    (one,) = analysis.types
-    assert len(one.winners) == 16  # the exact size is one of them, and one has no time
-    for winner in one.winners:
-        m, n, k = winner.size
-        assert winner.kernel == ("small" if max(m, n) < 100 else "large")
-        assert winner.tflops == pytest.approx(2 * m * n * k / invented(winner.kernel, m, n) / 1e9)
-    assert [(champion.facts.name, champion.wins) for champion in one.kernels] == [("large", 12), ("small", 4)]
-
-
-def test_ratios_are_over_the_single_tuned_kernel_and_over_cublas(drawn):
-    _, analysis, _, gpu = drawn
-    found = {ratios.against: ratios for ratios in analysis.ratios}
-    assert found["single-tuned"].mean == pytest.approx(1.5)
-    assert found["single-tuned"].faster == 1
-    assert ("cuBLAS" in found) == bool(gpu)
-    if gpu:
-        assert found["cuBLAS"].mean == pytest.approx(math.exp(4 / 16 * math.log(2)))
-        assert found["cuBLAS"].faster == 0.25
-
-
-def test_the_map_holds_every_size_of_the_grid(drawn):
-    _, analysis, _, _ = drawn
-    (grid,) = analysis.types[0].maps
-    assert (grid.k, grid.ms, grid.ns) == (512, SIDES, SIDES)
-    assert set(grid.cells) == {(m, n) for m in SIDES for n in SIDES}
 
 
 def test_every_file_says_what_its_times_are(drawn):
@@ -163,9 +55,9 @@ def test_the_page_tells_steps_census_cuts_and_loss(drawn):
     assert "Which &lt;kernel&gt; is fastest?" in text
     assert "98.5 % 97.5 % 90.8 %" in text
     assert "42 pairs of kernel and size got no further samples" in text
-    assert "loses 1.23 % in the mean over the 16 sizes" in text
+    assert "loses 1.23 % on average over the 16 sizes" in text
     assert "1.71 % (at most 30.0 %) over 9 held-out sizes" in text
-    assert "3 combinations were left out by: no" in text
+    assert "3 combinations were excluded by no" in text
     assert "hung" in text
     rows = {row["name"]: row for row in csv.DictReader((folder / "kernels.csv").open())}
     assert rows["large"]["wins"] == "12"
@@ -181,18 +73,36 @@ def test_charts_have_a_cell_a_size_and_a_hover(drawn):
     assert set(data["labels"]) == set(data["charts"])
 
 
-def test_a_published_tuning_run_has_every_time_with_its_samples(drawn, script, tmp_path):
+def test_the_whole_page_is_drawn_from_what_was_published(drawn, script, tmp_path):
+    folder, _, _, _ = drawn
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "map_of_other_sizes.png").touch()
+    assert script.publish(folder, out) == ("The libraries are not kept.", "Samples are rounded to six digits.")
+    assert {file.name for file in out.glob("*.png")} == {file.name for file in folder.glob("*.png")}
+    facts = json.loads((out / "provenance.json").read_text())
+    assert "libraries" not in facts
+    assert len(facts["published"]) == 2
+    done = CliRunner().invoke(app, ["report", str(out)])
+    assert done.exit_code == 0, done.output
+    assert (out / "full" / "kernels.csv").read_bytes() == (folder / "kernels.csv").read_bytes()
+    pages = [(place / "index.html").read_text().partition("<script")[0] for place in (out / "full", folder)]
+    assert pages[0] == pages[1], "what is behind it, data of charts, has samples of six digits"
+    again = script.publish(out, tmp_path / "again")
+    assert len(again) == 2
+    for name in ("index.html", "tuning.json.xz", "times.csv.xz", "provenance.json"):
+        assert (tmp_path / "again" / name).exists()
+    assert (tmp_path / "again" / "times.csv.xz").read_bytes() == (out / "times.csv.xz").read_bytes()
+
+
+def test_published_times_have_every_sample(drawn, script, tmp_path):
     folder, _, _, gpu = drawn
-    (tmp_path / "map_of_other_sizes.png").touch()
-    assert script.publish(folder, tmp_path) == ("The libraries are not published.",)
-    assert (tmp_path / "index.html").read_bytes() == (folder / "index.html").read_bytes()
-    assert {file.name for file in tmp_path.glob("*.png")} == {file.name for file in folder.glob("*.png")}
-    times = pd.read_csv(tmp_path / "times.csv.gz")
+    script.publish(folder, tmp_path)
+    times = pd.read_csv(tmp_path / "times.csv.xz")
     assert len(times) == len(SIZES) * (4 if gpu else 3)
     small = times[(times.kernel == "small") & (times.m == SIZES[0][0]) & (times.n == SIZES[0][1])].iloc[0]
     expected = [invented("small", *SIZES[0][:2])] * 3
     assert [float(ms) for ms in small.samples_ms.split()] == pytest.approx(expected, rel=1e-5)
-    assert json.loads((tmp_path / "provenance.json").read_text())["published"] == ["The libraries are not published."]
 
 
 def test_the_report_is_drawn_again_by_command(drawn, tmp_path):
@@ -202,3 +112,49 @@ def test_the_report_is_drawn_again_by_command(drawn, tmp_path):
     assert done.exit_code == 0
     assert str(copy / "index.html") in done.stdout.splitlines()
     assert (copy / "index.html").read_bytes() == (drawn[0] / "index.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("cut", "reason"),
+    [
+        (
+            Cut(CutKind.PREDICTION, 3, 6.0),
+            "were not run: the kernel's predicted time is more than 6 times the best prediction.",
+        ),
+        (
+            Cut(CutKind.NEIGHBOURS, 3, 0.2, nearest=4, coarse=12, sizes=30),
+            """were not run: the kernel is more than 20% slower than the fastest at each of the 4 nearest of 12 coarse
+            sizes (30 sizes in all).""",
+        ),
+        (
+            Cut(CutKind.FIRST_SAMPLE, 3, 0.15),
+            """got no further samples: the kernel's first sample is more than 15% slower than the fastest kernel's.""",
+        ),
+    ],
+)
+def test_a_cut_is_a_sentence(cut, reason):
+    assert cut_sentence(cut) == f"3 pairs of kernel and size {' '.join(reason.split())}"
+
+
+def test_a_steps_rows_stand_by_competition_with_the_winner_first_and_failures_last():
+    rows = [
+        StepRow("slow", {}, 2.0, "a", wins=False),
+        StepRow("failed", {}, None, "a", wins=False, failure="hung"),
+        StepRow("other", {}, 3.0, "b", wins=True),
+        StepRow("best", {}, 1.0, "a", wins=True),
+    ]
+    step = ProtocolStep("g", 4, "t", "", (), tuple(rows))
+    assert [row.name for row in shown(step)] == ["best", "slow", "failed", "other"]
+    many = tuple(StepRow(str(i), {}, 1.0 + i, "", wins=False) for i in range(MOST_ROWS + 5))
+    assert len(shown(ProtocolStep("g", 4, "t", "", (), many))) == MOST_ROWS
+
+
+def test_what_a_reader_must_know_of_the_run_is_on_the_page(tmp_path):
+    with TuningStore(plant(tmp_path, None), create=True) as store:
+        store.write_facts(
+            replace(facts(None), interrupted=True, grown_again="It was grown again.", notes=("It was damaged.",))
+        )
+        render(store)
+    html = (tmp_path / "index.html").read_text()
+    for sentence in ("The run was interrupted", "It was grown again.", "It was damaged."):
+        assert sentence in html

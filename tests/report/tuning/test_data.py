@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from planted_tuning import CENSUS, GPU, LABEL, SIDES, SIZES, facts, invented, plant
+
+from lab.base.errors import StoreError
+from lab.measured.timing import GpuDescription, Kind, Samples
+from lab.report.tuning.data import TuningAnalysis, analyse
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import FinalSizes, KernelFacts, Timed, TimingStage
+
+
+@pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
+def gpu(request: pytest.FixtureRequest) -> GpuDescription | None:
+    found: GpuDescription | None = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def analysis(gpu: GpuDescription | None, tmp_path_factory: pytest.TempPathFactory) -> TuningAnalysis:
+    with TuningStore(plant(tmp_path_factory.mktemp("planted"), gpu)) as store:
+        return analyse(store)
+
+
+def test_winners_are_the_fastest(analysis: TuningAnalysis) -> None:
+    (one,) = analysis.types
+    assert len(one.winners) == 16  # the exact size is one of them, and one has no time
+    for winner in one.winners:
+        m, n, k = winner.size
+        assert winner.kernel == ("small" if max(m, n) < 100 else "large")
+        assert winner.tflops == pytest.approx(2 * m * n * k / invented(winner.kernel, m, n) / 1e9)
+        assert winner.entrants == 3
+    assert [(champion.facts.name, champion.wins) for champion in one.kernels] == [("large", 12), ("small", 4)]
+    assert one.kernels[0].best_tflops == max(winner.tflops for winner in one.winners)
+    assert one.single == "one"
+    assert one.points == 3 * 16
+
+
+def test_ratios_are_over_the_single_tuned_kernel_and_over_cublas(
+    analysis: TuningAnalysis, gpu: GpuDescription | None
+) -> None:
+    found = {ratios.against: ratios for ratios in analysis.ratios}
+    assert found["single-tuned"].mean == pytest.approx(1.5)
+    assert found["single-tuned"].faster == 1
+    assert ("cuBLAS" in found) == bool(gpu)
+    if gpu:
+        assert found["cuBLAS"].mean == pytest.approx(math.exp(4 / 16 * math.log(2)))
+        assert found["cuBLAS"].faster == 0.25
+        values = [ratio for ratio, _ in found["cuBLAS"].values]
+        assert values == sorted(values)
+
+
+def test_the_map_holds_every_size_of_the_grid(analysis: TuningAnalysis) -> None:
+    (grid,) = analysis.types[0].maps
+    assert (grid.k, grid.ms, grid.ns) == (512, SIDES, SIDES)
+    assert set(grid.cells) == {(m, n) for m in SIDES for n in SIDES}
+
+
+def test_the_analysis_says_what_its_times_are(analysis: TuningAnalysis, gpu: GpuDescription | None) -> None:
+    assert (analysis.kind, analysis.gpu) == ((Kind.MEASURED, "NVIDIA H200") if gpu else (Kind.PREDICTED, "H200"))
+    assert ("were measured on one NVIDIA H200" in analysis.sentence()) == bool(gpu)
+    assert ("Nothing here was measured. There is no GPU." in analysis.sentence()) == (gpu is None)
+
+
+def test_a_stray_exact_size_does_not_stretch_the_map(tmp_path: Path) -> None:
+    plant(tmp_path, None)
+    stray = (5, 7, 512)
+    with TuningStore(tmp_path, create=True) as store:
+        store.write_times(TimingStage.FINAL, stray, {"id-small": Timed(Samples((1.0,)), Kind.PREDICTED)})
+        store.write_facts(replace(facts(None), final={LABEL: FinalSizes(ranges=SIZES, exact=(stray,))}))
+        (one,) = analyse(store).types
+    assert len(one.winners) == 17
+    (grid,) = one.maps
+    assert (grid.ms, grid.ns) == (SIDES, SIDES)
+
+
+def test_a_kernel_that_failed_everywhere_wins_nowhere(tmp_path: Path) -> None:
+    plant(tmp_path, None)
+    with TuningStore(tmp_path, create=True) as store:
+        store.write_kernels([KernelFacts("id-bad", "bad", "g", LABEL, "t", {}, "sm_90", census=CENSUS)])
+        for size in SIZES:
+            store.write_times(TimingStage.FINAL, size, {"id-bad": Timed(None, Kind.PREDICTED, failure="hung")})
+        (one,) = analyse(store).types
+    assert {winner.entrants for winner in one.winners} == {3}
+    assert "bad" not in {champion.facts.name for champion in one.kernels}
+
+
+def test_an_empty_store_is_an_error_in_words(tmp_path: Path) -> None:
+    with TuningStore(tmp_path, create=True) as store, pytest.raises(StoreError, match="the database is empty"):
+        analyse(store)
