@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, Self
 
-from lab.base import workers
+from lab.base.executor import Executor
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.experiment.variants import SOURCE_NAME, short_hash
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import occupancy
-from lab.stages.batches import Batches
-from lab.stages.build import BuildFailure, BuildTask, Built
+from lab.stages.batches import BuildFunction, build_each
+from lab.stages.build import BuildFailure, BuildTask, Built, build
 from lab.store.tuning_model import KernelFacts
 from lab.templates import front_matter
 from lab.templates.launches import Launch, Launches, launches
@@ -83,33 +79,25 @@ class _Piece:
 
 @dataclass
 class Workshop:
-    """Builds kernels for one architecture. Use as a context manager.
+    """Builds kernels for one architecture.
 
     Attributes:
         toolchain: The compiler.
         arch: The architecture.
         gpu: The GPU that predictions are for.
-        jobs: Number of worker processes.
+        executor: Where kernels are built.
         built: Called with each kernel that is done.
+        function: Builds a batch of kernels on the executor.
         known: Every kernel that was built, by its id.
     """
 
     toolchain: Toolchain
     arch: str
     gpu: Gpu
-    jobs: int
+    executor: Executor
     built: Callable[[KernelFacts], None]
+    function: BuildFunction = build
     known: dict[str, Kernel] = field(default_factory=dict)
-
-    def __enter__(self) -> Self:
-        self._pool = workers.pool(self.jobs)
-        self._batches = Batches(self._pool, self.jobs)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        workers.end(self._pool, finished=kind is None)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
         """Build the candidates that are not built yet.
@@ -120,38 +108,21 @@ class Workshop:
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
         """
-        waiting: deque[_Piece] = deque()
+        waiting: dict[str, _Piece] = {}
         names: dict[str, str] = {}
         for one in candidates:
             request, identity = self._request(one)
-            if identity not in self.known and identity not in names.values():
+            if identity not in self.known and identity not in waiting:
                 probes = _probes(one)
                 task = BuildTask(self.toolchain, request, tuple(dict.fromkeys(step.entry for step in probes)))
-                waiting.append(_Piece(one, identity, probes, task))
+                waiting[identity] = _Piece(one, identity, probes, task)
             names[one.name] = identity
-        building: dict[Future[Any], list[_Piece]] = {}
-        while waiting or building:
-            while waiting and len(building) < 2 * self.jobs:
-                size = min(len(waiting), self._batches.size(len(waiting)))
-                self._start([waiting.popleft() for _ in range(size)], building)
-            for done in wait(building, return_when=FIRST_COMPLETED).done:
-                self._ended(done, building)
-        return {name: self.known[identity] for name, identity in names.items()}
-
-    def _start(self, batch: list[_Piece], building: dict[Future[Any], list[_Piece]]) -> None:
-        building[self._batches.start([piece.task for piece in batch])] = batch
-
-    def _ended(self, done: Future[Any], building: dict[Future[Any], list[_Piece]]) -> None:
-        batch = building.pop(done)
-        outcomes = self._batches.outcomes(done, len(batch))
-        if outcomes is None:
-            for piece in batch:
-                self._start([piece], building)
-            return
-        for piece, outcome in zip(batch, outcomes, strict=True):
-            kernel = self._kernel(piece, outcome)
+        pieces = tuple(waiting.values())
+        for i, outcome in build_each(self.executor, [piece.task for piece in pieces], function=self.function):
+            kernel = self._kernel(pieces[i], outcome)
             self.known[kernel.facts.id] = kernel
             self.built(kernel.facts)
+        return {name: self.known[identity] for name, identity in names.items()}
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
         problem = one.group.type.problem((1, 1, 1))
@@ -189,26 +160,29 @@ class Workshop:
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
         loops: dict[str, ProductLoop] = {}
         for step in piece.probes:
-            used = outcome.build.resources[step.entry]
-            found = loop_of(self.gpu, outcome.sass[step.entry], used, step)
+            used, mix = outcome.build.resources[step.entry], outcome.sass[step.entry]
+            found = loop_of(self.gpu, mix, used, step)
             if found is None:
                 continue
             if not loops:  # the first probe's is the entry point for aligned sizes
-                held = occupancy(
-                    self.gpu.architecture, used, math.prod(step.block), step.dynamic_shared_bytes
-                ).blocks_per_sm
-                facts = replace(
-                    facts,
-                    registers=used.registers,
-                    spill_bytes=used.spill_bytes,
-                    shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
-                    threads=math.prod(step.block),
-                    blocks_per_sm=held,
-                    cluster=image.kernels(outcome.build.cubin)[step.entry].cluster,
-                    census=census(outcome.sass[step.entry]),
-                )
+                facts = _with_resources(facts, self.gpu, outcome, step)
             loops.setdefault(step.entry, found)
         return Kernel(one, facts, outcome.build.cubin, names, loops)
+
+
+def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) -> KernelFacts:
+    """The facts with what a launch uses, and the census of its main loop."""
+    used, threads = outcome.build.resources[step.entry], math.prod(step.block)
+    return replace(
+        facts,
+        registers=used.registers,
+        spill_bytes=used.spill_bytes,
+        shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
+        threads=threads,
+        blocks_per_sm=occupancy(gpu.architecture, used, threads, step.dynamic_shared_bytes).blocks_per_sm,
+        cluster=image.kernels(outcome.build.cubin)[step.entry].cluster,
+        census=census(outcome.sass[step.entry]),
+    )
 
 
 def _probes(one: Candidate) -> tuple[Launch, ...]:
