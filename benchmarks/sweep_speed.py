@@ -11,11 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab.base import workers
+from lab.base.executor import ProcessExecutor
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, toolchains
-from lab.stages.batches import Batches
+from lab.stages.batches import build_each
 from lab.stages.build import Built, build_task
 
 ROOT = Path(__file__).parents[1]
@@ -26,14 +26,8 @@ def once(file: Path, jobs: int) -> tuple[float, int, int]:
     start = time.perf_counter()
     experiment = load(file)
     planned = plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs)
-    pool = workers.pool(jobs)
-    batches, waiting, started = Batches(pool, jobs), [build_task(one) for one in planned], []
-    while waiting:
-        size = batches.size(len(waiting))
-        batch, waiting = waiting[:size], waiting[size:]
-        started.append((batches.start(batch), len(batch)))
-    built = [one for future, size in started for one in batches.outcomes(future, size) or ()]
-    workers.end(pool, finished=True)
+    with ProcessExecutor(jobs) as executor:
+        built = [outcome for _, outcome in build_each(executor, [build_task(one) for one in planned])]
     good = [one for one in built if isinstance(one, Built)]
     return time.perf_counter() - start, len(good), sum(b.cached for b in good)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-
-from pebble import ProcessExpired, ProcessPool
 
 from lab.base.executor import Executor, WorkerLostError
 from lab.stages.build import BuildFailure, BuildTask, Built, build
@@ -87,18 +85,24 @@ class BuildQueue:
     """
 
     def __init__(
-        self, executor: Executor, *, function: BuildFunction = build, room: Callable[[], bool] | None = None
+        self,
+        executor: Executor,
+        *,
+        function: BuildFunction = build,
+        sizes: BatchSizes | None = None,
+        room: Callable[[], bool] | None = None,
     ) -> None:
         """Start with nothing to build.
 
         Args:
             executor: Where batches run.
             function: Builds a batch; must be importable in the executor's workers.
+            sizes: What earlier queues learnt of the compiler.
             room: Whether a further batch may start; by default while there are fewer than two for each worker.
         """
         self._executor, self._function = executor, function
         self._room = room or (lambda: len(self._running) < 2 * executor.workers)
-        self._sizes = BatchSizes(executor.workers)
+        self._sizes = sizes or BatchSizes(executor.workers)
         self._waiting: deque[tuple[BuildTask, Done]] = deque()
         self._running: dict[Future[Any], list[_Wanted]] = {}
 
@@ -163,7 +167,11 @@ class BuildQueue:
 
 
 def build_each(
-    executor: Executor, tasks: Sequence[BuildTask], *, function: BuildFunction = build
+    executor: Executor,
+    tasks: Sequence[BuildTask],
+    *,
+    function: BuildFunction = build,
+    sizes: BatchSizes | None = None,
 ) -> Iterator[tuple[int, Built | BuildFailure]]:
     """Build many variants and yield each as soon as it is built.
 
@@ -171,6 +179,7 @@ def build_each(
         executor: Where they are built.
         tasks: What to build.
         function: Builds a batch; must be importable in the executor's workers.
+        sizes: What earlier calls learnt of the compiler.
 
     Yields:
         The position of a task in `tasks`, and its outcome.
@@ -183,7 +192,7 @@ def build_each(
     def keep(position: int) -> Done:
         return lambda outcome: ready.append((position, outcome))
 
-    queue = BuildQueue(executor, function=function)
+    queue = BuildQueue(executor, function=function, sizes=sizes)
     for position, task in enumerate(tasks):
         queue.add(task, keep(position))
     queue.feed()
@@ -200,52 +209,10 @@ def _key(task: BuildTask) -> tuple[object, ...]:
     return (task.toolchain.name, task.toolchain.version, task.request, task.entries)
 
 
-def _failure(error: TimeoutError | MemoryError | WorkerLostError | ProcessExpired) -> BuildFailure:
+def _failure(error: TimeoutError | MemoryError | WorkerLostError) -> BuildFailure:
     """What stopped the build of a single variant."""
     if isinstance(error, TimeoutError):
         return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
     if isinstance(error, MemoryError):
         return BuildFailure("the build needs more memory than its share")
     return BuildFailure(f"the build process ended by itself: {error}")
-
-
-@dataclass
-class Batches:
-    """The parts of a build loop, for callers that write the loop themselves; `build_each` is the whole loop.
-
-    Attributes:
-        pool: The workers.
-        jobs: Their number.
-    """
-
-    pool: ProcessPool
-    jobs: int
-    _sizes: BatchSizes = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Start with no knowledge of the compiler."""
-        self._sizes = BatchSizes(self.jobs)
-
-    def size(self, waiting: int) -> int:
-        """See `BatchSizes.following`."""
-        return self._sizes.following(waiting)
-
-    def start(self, tasks: Sequence[BuildTask]) -> Future[Any]:
-        """Have a worker build variants."""
-        self._sizes.begin()
-        timeout = BUILD_TIMEOUT_S if len(tasks) == 1 else BATCH_TIMEOUT_S
-        future: Future[Any] = self.pool.schedule(build, args=[tasks], timeout=timeout)
-        return future
-
-    def outcomes(self, future: Future[Any], size: int) -> list[Built | BuildFailure] | None:
-        """Outcomes of variants that were built together; None where each must be built alone.
-
-        Raises:
-            MissingToolError: the compiler or the disassembler cannot run here.
-        """
-        try:
-            made: list[Built | BuildFailure] = future.result()
-        except (TimeoutError, MemoryError, ProcessExpired) as error:
-            return [_failure(error)] if size == 1 else None
-        self._sizes.learn(made)
-        return made

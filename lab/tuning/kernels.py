@@ -12,7 +12,7 @@ from lab.base.sizes import Size
 from lab.experiment.variants import SOURCE_NAME, short_hash
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import occupancy
-from lab.stages.batches import BuildFunction, build_each
+from lab.stages.batches import BatchSizes, BuildFunction, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 from lab.store.tuning_model import KernelFacts
 from lab.templates import front_matter
@@ -98,6 +98,11 @@ class Workshop:
     built: Callable[[KernelFacts], None]
     function: BuildFunction = build
     known: dict[str, Kernel] = field(default_factory=dict)
+    _sizes: BatchSizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with no knowledge of how long the compiler takes."""
+        self._sizes = BatchSizes(self.executor.workers)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
         """Build the candidates that are not built yet.
@@ -118,7 +123,8 @@ class Workshop:
                 waiting[identity] = _Piece(one, identity, probes, task)
             names[one.name] = identity
         pieces = tuple(waiting.values())
-        for i, outcome in build_each(self.executor, [piece.task for piece in pieces], function=self.function):
+        tasks = [piece.task for piece in pieces]
+        for i, outcome in build_each(self.executor, tasks, function=self.function, sizes=self._sizes):
             kernel = self._kernel(pieces[i], outcome)
             self.known[kernel.facts.id] = kernel
             self.built(kernel.facts)

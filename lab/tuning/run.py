@@ -12,11 +12,11 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from lab import __version__
 from lab.base import environment, workers
 from lab.base.errors import UserError
 from lab.base.executor import Executor, ProcessExecutor
 from lab.base.sizes import Size
+from lab.base.version import VERSION
 from lab.gpu.device import describe
 from lab.gpu.process.line import GpuLine
 from lab.gpu.process.session import GpuSession
@@ -216,7 +216,7 @@ def _conditions(setting: _Setting) -> dict[str, JsonValue]:
         "timing": tuning.timing.model_dump(),
         "halving": tuning.halving.model_dump() if tuning.halving else None,
         "seed": tuning.seed,
-        "lab": __version__,
+        "lab": VERSION,
         "commit": environment.commit(),
     }
 
@@ -243,7 +243,7 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
         source=tuning.text,
         command=setting.options.command or shlex.join(["python", "-m", "lab", "tune", str(tuning.file)]),
         started=earlier.started if earlier else datetime.now(UTC).isoformat(timespec="seconds"),
-        lab_version=__version__,
+        lab_version=VERSION,
         commit=environment.commit(),
         python=environment.python(),
         packages=environment.packages(),

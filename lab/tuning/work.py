@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab import __version__
 from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
+from lab.base.version import VERSION
 from lab.measured.timing import Kind
 from lab.store.tuning_model import Cut, LibraryFacts, ProblemType, ProtocolStep, TimingStage, TuningFacts
 from lab.tuning import grow, race
@@ -131,7 +131,7 @@ class Work:
         """Where a library's times come from."""
         context = self.context
         how = "measured on" if context.bench.kind is Kind.MEASURED else "predicted for"
-        return f"{kind.label}, {context.tuning.name}: times {how} {context.gpu.name}, lab {__version__}"
+        return f"{kind.label}, {context.tuning.name}: times {how} {context.gpu.name}, lab {VERSION}"
 
     def _note(self, group: Group, steps: Sequence[ProtocolStep]) -> None:
         self._steps.setdefault(group.type.label, []).extend(steps)
