@@ -101,13 +101,13 @@ class TableBench:
         self.asked.append((drop, baseline))
         for task in tasks:
             self.tasks.setdefault(stage, []).append(task)
-            found = {one.facts.id: self._timed(one.facts.id, task.size) for one in task.kernels}
+            found = {one.facts.id: self._timed(one, task.size) for one in task.kernels}
             self.ledger.write(stage, task.size, found)
 
-    def _timed(self, name: str, size: Size) -> Timed:
-        ms = self.ms(name, size)
+    def _timed(self, one: Kernel, size: Size) -> Timed:
+        ms = None if one.facts.failure else self.ms(one.facts.id, size)
         if ms is None:
-            return Timed(None, self.kind, failure="it failed")
+            return Timed(None, self.kind, failure=one.facts.failure or "it failed")
         return Timed(Samples((ms,) * 2), self.kind, "warm")
 
     def timed(self, stage: TimingStage) -> dict[Size, list[str]]:
