@@ -19,8 +19,8 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from lab.base.version import VERSION
 from lab.base import environment, workers
+from lab.base.version import VERSION
 from lab.experiment.load import Experiment, from_text
 from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
