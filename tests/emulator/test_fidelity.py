@@ -4,6 +4,7 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ sys.path.insert(0, str(FIDELITY))
 
 import patterns  # noqa: E402
 
-MEASURED = defaultdict(dict)
+MEASURED: defaultdict[str, dict[str, Any]] = defaultdict(dict)
 for row in json.loads((FIDELITY / "h200.json").read_text())["launches"]:
     MEASURED[row["group"]][row["name"]] = row["measured"]
 PATTERNS = defaultdict(list)

@@ -32,6 +32,8 @@ def test_the_other_side_of_a_race():
     batch.add("shared-race", 1, "race", np.array([0]), other=OtherSide("write", 0, 9))
     batch.add("shared-race", 0, "race", np.array([0]), other=OtherSide("read", -1, 9))
     elsewhere, same = (finding.other for finding in findings.all())
+    assert elsewhere is not None
+    assert same is not None
     assert (elsewhere.kind, elsewhere.line, elsewhere.thread) == ("write", PROGRAM.code[0][1].line, (1, 1, 0))
     assert same.line == PROGRAM.code[0][1].line  # of the instruction itself
 

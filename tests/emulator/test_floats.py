@@ -79,7 +79,8 @@ def test_nan_is_canonical():
 @given(SINGLES, SINGLES, SINGLES, st.sampled_from(["rz", "rm", "rp"]))
 def test_fma32_directed(a, b, c, mode):
     with floats.exact_arithmetic():
-        found = floats.fma32_directed(*(np.array([x], np.float32) for x in (a, b, c)), mode)[0]
+        x, y, z = (np.array([value], np.float32) for value in (a, b, c))
+        found = floats.fma32_directed(x, y, z, mode)[0]
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact:
         assert float(found) == exact32(exact, mode)

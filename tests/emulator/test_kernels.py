@@ -60,16 +60,19 @@ def test_double_precision_fused_exactly():
 def test_fma_count_is_exact():
     m, n, k = 130, 140, 28
     outcome = cases.double_buffered(compiling.ptx("gemm_128"), m, n, k)
-    fma = outcome.emulation.counts.threads_by_class["fma"]
+    counts = outcome.emulation.counts
+    assert counts is not None
+    fma = counts.threads_by_class["fma"]
     assert fma == 4 * 256 * 64 * 32  # blocks, threads, products a k step, k rounded up to the tile
     hot = max(outcome.emulation.loops, key=lambda loop: loop.counts.threads_by_class.get("fma", 0))
     assert hot.counts.threads_by_class["fma"] == fma
-    assert outcome.emulation.counts.active_lanes == pytest.approx(32, rel=0.2)
+    assert counts.active_lanes == pytest.approx(32, rel=0.2)
 
 
 def test_naive_divergence_and_traffic():
     outcome = cases.naive(compiling.ptx("gemm_naive"), 19, 23, 17)
     counts = outcome.emulation.counts
+    assert counts is not None
     assert counts.threads_by_class["fma"] >= 19 * 23 * 17
     assert counts.active_lanes < 32
     loads = counts.memory["global.load"]

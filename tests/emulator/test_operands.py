@@ -29,9 +29,10 @@ def test_literals(text, wanted):
 
 
 def test_float_literals_have_a_value():
-    assert literal("0f80000000").value == 0.0
-    assert literal("0d3FF8000000000000").value == 1.5
-    assert literal("0f7F800000").value == float("inf")
+    for text, value in (("0f80000000", 0.0), ("0d3FF8000000000000", 1.5), ("0f7F800000", float("inf"))):
+        found = literal(text)
+        assert isinstance(found, FloatBits)
+        assert found.value == value
 
 
 @pytest.mark.parametrize(

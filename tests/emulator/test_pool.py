@@ -53,7 +53,7 @@ def test_a_parked_group_runs_when_it_is_unparked():
 
 
 def test_the_end_of_a_function_is_left_at_once():
-    left = []
+    left: list[tuple[tuple[int, ...], list[int]]] = []
     found = pool(left)
     found.arrive(((4,), -1), lanes(3, 5))
     found.arrive(((), -1), lanes())

@@ -25,7 +25,7 @@ class Unit:
         batch = make_batch((4, 1, 1), (32, 1, 1), 2, 2, cluster=2)
         self.space, self.findings, self.counters = AddressSpace(), Findings(program), Counters(program)
         self.counters.visit(0, ALL)
-        self.notes = {}
+        self.notes: dict[str, None] = {}
         self.buffer = self.space.allocate("args[0]", "global", 256)
         self.memory = MemoryUnit(
             program,

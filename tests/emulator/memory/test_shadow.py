@@ -103,6 +103,8 @@ def test_the_other_side_of_a_race_is_named():
     cell.write(7)
     (conflict,) = cell.shadow.read(np.array([0, 4]), 4, np.array([40, 41]), 3, strong=False)
     assert conflict.which.tolist() == [1]
+    assert conflict.other_thread is not None
+    assert conflict.other_instruction is not None
     assert (conflict.other_thread.tolist(), conflict.other_instruction.tolist()) == ([7], [2])
     assert conflict.other_kind == "write"
 
@@ -112,6 +114,8 @@ def test_lanes_that_write_different_values_to_one_place():
     same = SharedShadow.collisions(offsets, threads, [np.array([1, 2, 2, 3], np.uint32)])
     assert same is None
     clash = SharedShadow.collisions(offsets, threads, [np.array([1, 2, 5, 3], np.uint32)])
+    assert clash is not None
+    assert clash.other_thread is not None
     assert (clash.which.tolist(), clash.other_thread.tolist()) == ([2], [1])
 
 

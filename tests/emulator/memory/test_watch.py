@@ -49,6 +49,7 @@ def test_a_race_names_both_sides():
     (finding,) = watched.findings.all()
     assert (finding.kind, finding.count, finding.address) == ("shared-race", 2, 8)
     assert (finding.block, finding.thread) == ((1, 0, 0), (33, 0, 0))
+    assert finding.other is not None
     assert (finding.other.kind, finding.other.line, finding.other.thread) == (
         "write",
         PROGRAM.code[0][1].line,

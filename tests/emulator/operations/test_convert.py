@@ -1,6 +1,7 @@
 """Conversions against exact rationals."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,7 @@ from lab.emulator.opcodes import UnknownForm
 @QUICK
 @given(st.floats(width=32))
 def test_float_to_integer(x):
-    rounded = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+    rounded: dict[str, Callable[[float], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
     for mode, function in rounded.items():
         for t, low, high in (
             ("s32", -(2**31), 2**31 - 1),

@@ -37,6 +37,7 @@ def test_vectors_are_one_access():
     """
     emulation = launch(kernel(body, ["p"]), "k", 1, 8, [data])
     np.testing.assert_array_equal(data.reshape(8, 4), np.arange(32).reshape(8, 4)[:, ::-1])
+    assert emulation.counts is not None
     loads = emulation.counts.memory["global.load"]
     assert (loads.requests, loads.bytes_used, loads.sectors) == (1, 128, 4)
 

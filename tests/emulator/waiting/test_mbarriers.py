@@ -58,9 +58,14 @@ class Bench:
 
     def wait(self, parity, *threads, position=WAIT, offset=8):
         lanes = self.lanes(*threads)
-        self.registers.array(0, "%r1")[lanes.rows] = offset
-        self.registers.array(0, "%r2")[lanes.rows] = parity
+        for name, value in (("%r1", offset), ("%r2", parity)):
+            self.register(name)[lanes.rows] = value
         self.mbarriers.wait(position, AFTER, lanes)
+
+    def register(self, name):
+        found = self.registers.array(0, name)
+        assert found is not None
+        return found
 
     def gone_on(self):
         return self.pool.take()[1].indices().tolist() if self.pool else []
@@ -80,7 +85,7 @@ def test_a_phase_is_complete_after_its_arrivals(check):
     assert bench.mbarriers.flipped
     bench.mbarriers.release()
     assert bench.gone_on() == [40, 41]
-    assert bench.registers.array(0, "%p0")[[40, 41]].all()
+    assert bench.register("%p0")[[40, 41]].all()
     assert bench.kinds() == []
 
 
@@ -174,7 +179,7 @@ def test_polling_threads_go_on_without_success_once_for_each_change():
     bench.wait(0, 3, position=POLL)
     assert bench.mbarriers.break_deadlock()
     assert bench.gone_on() == [3]
-    assert not bench.registers.array(0, "%p0")[3]
+    assert not bench.register("%p0")[3]
     bench.wait(0, 3, position=POLL)
     assert bench.mbarriers.break_deadlock()  # nothing has changed: it would poll for ever
     assert bench.kinds() == ["mbarrier-deadlock"]
