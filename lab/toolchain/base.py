@@ -10,8 +10,8 @@ from typing import Protocol
 from lab.isa.sass.lines import LineTable
 
 _FIRST_WITH_SUFFIX = {"": 0, "a": 90, "f": 100}
-"""Oldest architecture that has architecture-specific (`sm_90a`) and family-specific (`sm_100f`) targets,
-CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
+"""Maps the suffix of a target to the oldest architecture that has it. Architecture-specific targets are written
+`sm_90a`, family-specific ones `sm_100f`. Source: CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class CompileRequest:
 
     Attributes:
         source: CUDA C++.
-        name: File name that the compiler's messages carry (`kernel.cu`); no folder. Line tables carry it
-            below a root that is no machine's: `/kernel.cu`; CUDA's own headers stand there as `/cuda/cuda_fp16.h`.
-        arch: `sm_90`.
-        options: Further compiler options, in order, such as `--use_fast_math`.
+        name: File name in the compiler's messages (`kernel.cu`), without a folder. Line tables name it `/kernel.cu` and
+            CUDA's headers `/cuda/cuda_fp16.h`, which are paths of no machine.
+        arch: Target, such as `sm_90`.
+        options: Further compiler options in order, such as `--use_fast_math`.
     """
 
     source: str
@@ -34,16 +34,16 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel of a build uses, as ptxas reports it.
+    """Resources that one kernel of a build uses, as ptxas reports them.
 
     Attributes:
         registers: Registers per thread.
         spill_store_bytes: Bytes of spill stores per thread.
         spill_load_bytes: Bytes of spill loads per thread.
-        stack_bytes: Stack frame per thread.
-        shared_bytes: Static shared memory per block.
-        constant_bytes: Constant bank bytes (kernel parameters and compiler constants).
-        barriers: Named barriers used.
+        stack_bytes: Bytes of stack per thread.
+        shared_bytes: Bytes of static shared memory per block.
+        constant_bytes: Bytes of constant banks (kernel parameters and compiler constants).
+        barriers: Named barriers of a block.
     """
 
     registers: int
@@ -56,24 +56,24 @@ class Resources:
 
     @property
     def spill_bytes(self) -> int:
-        """Spill stores and loads together, bytes per thread."""
+        """Bytes of spill stores and loads per thread, added."""
         return self.spill_store_bytes + self.spill_load_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a compiler made of one request. The cubin here is the one that runs.
+    """The result of compiling one request. Its cubin is the one that runs.
 
     Attributes:
         ptx: PTX text.
         cubin: The ELF image.
-        resources: Kernel (symbol) name to its use of resources.
+        resources: Maps the symbol of a kernel to its resources.
         log: Everything the compiler printed.
-        command: The command or API call, as one could repeat it.
-        toolchain: `nvrtc`, `nvcc`, `pycuda-nvcc`.
-        version: Compiler version, `13.5.37`.
-        arch: `sm_90`.
-        seconds: Compile time, wall clock. From the cache: the time the first build took.
+        command: The command or API call, in a form that can be repeated.
+        toolchain: Name of the toolchain: `nvrtc`, `nvcc` or `pycuda-nvcc`.
+        version: Compiler version, such as `13.5.37`.
+        arch: Target, such as `sm_90`.
+        seconds: Wall-clock time of compiling; of a build from the cache, the time when it was first made.
     """
 
     ptx: str
@@ -89,7 +89,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Disassembly:
-    """What the disassembler printed for one cubin.
+    """The disassembly of one cubin.
 
     Attributes:
         text: nvdisasm's listing with live-register counts (`-c -plr -lrm count`).
@@ -107,11 +107,11 @@ class Toolchain(Protocol):
 
     Attributes:
         name: `nvrtc`, `nvcc` or `pycuda-nvcc`.
-        version: As the compiler reports it.
-        architectures: What it can target, oldest first, without suffixes: `sm_75`, `sm_80`; empty where an
-            old compiler does not list them.
-        identity: Whatever else decides what it makes (versions of its headers, flags in the environment);
-            part of the cache key.
+        version: Version that the compiler reports.
+        architectures: Architectures that it can target, oldest first, without suffixes: `sm_75`, `sm_80`. Empty for an
+            old compiler that does not list them.
+        identity: Everything else that decides its output (versions of its headers, flags in the environment); part of
+            the cache key.
     """
 
     @property
@@ -131,26 +131,26 @@ class Toolchain(Protocol):
         """See the class."""
 
     def supports(self, arch: str) -> bool:
-        """Whether this compiler version can target `arch`."""
+        """Return whether this compiler version can target `arch`."""
 
     def compile(self, request: CompileRequest) -> Build:
         """Compile.
 
         Raises:
-            CompileError: the source is refused.
-            MissingToolError: the compiler cannot run here.
+            CompileError: The compiler refuses the source.
+            MissingToolError: The compiler cannot run on this machine.
         """
 
 
 def title(toolchain: Toolchain) -> str:
-    """How a compiler is named where there are several: `nvrtc 13.5.37`."""
+    """Return a compiler's name with its version, `nvrtc 13.5.37`, which tells it from others."""
     return f"{toolchain.name} {toolchain.version}"
 
 
 def can_target(arch: str, architectures: Sequence[str]) -> bool:
-    """Whether `arch`, perhaps with a suffix (`sm_90a`, `sm_100f`), belongs to a compiler's list.
+    """Return whether a compiler's list has `arch`, which may have a suffix (`sm_90a`, `sm_100f`).
 
-    An empty list belongs to a compiler too old to give one: it gets the benefit of the doubt.
+    A compiler that is too old to list its architectures has an empty list, and is assumed to target all of them.
     """
     match = re.fullmatch(r"(sm_(\d+))([af]?)", arch)
     if match is None or int(match[2]) < _FIRST_WITH_SUFFIX[match[3]]:
@@ -159,14 +159,14 @@ def can_target(arch: str, architectures: Sequence[str]) -> bool:
 
 
 def is_version(version: str, wanted: str) -> bool:
-    """Whether a version is the wanted one as far as that says: 13.5.37 is 13.5; anything is the empty one."""
+    """Return whether a version begins with the wanted numbers: 13.5.37 is 13.5. An empty `wanted` accepts all."""
     return not wanted or f"{version}.".startswith(f"{wanted}.")
 
 
 def first_error(log: str) -> str:
-    """The line of a compiler's log that says what is wrong: the first with `error` or `fatal`, else the last."""
+    """Return the line of a compiler's log that names the error: the first with `error` or `fatal`, else the last."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for line in lines:
         if re.search(r"\b(error|fatal)\b", line, re.IGNORECASE):
             return line
-    return lines[-1] if lines else "the compiler failed and said nothing"
+    return lines[-1] if lines else "the compiler failed without a message"

@@ -1,4 +1,4 @@
-"""Where NVIDIA's tools are: wheels, CUDA_HOME and CUDA_PATH, PATH, /usr/local/cuda."""
+"""Finds NVIDIA's tools in wheels, CUDA_HOME and CUDA_PATH, PATH, and /usr/local/cuda."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cuda import pathfinder
 from lab.toolchain.base import is_version
 
 _TIMEOUT_S = 60.0
-_DEFAULT_TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installers put it on Linux
+_DEFAULT_TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installers put it
 _DEBIAN = Path("/usr/lib/*-linux-gnu")  # where Debian's package nvidia-cuda-toolkit puts libraries
 
 
 def toolkits(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> tuple[Path, ...]:
-    """Toolkit folders that exist, in the order in which they are tried."""
+    """Return the toolkit folders that exist, in the order in which they are tried."""
     environment = os.environ if environment is None else environment
     named = [Path(environment[key]) for key in ("CUDA_HOME", "CUDA_PATH") if environment.get(key)]
     return tuple(dict.fromkeys(folder for folder in [*named, default] if folder.is_dir()))
@@ -32,34 +32,34 @@ def toolkits(environment: Mapping[str, str] | None = None, default: Path = _DEFA
 
 @dataclass(frozen=True, slots=True)
 class NvrtcFile:
-    """A libnvrtc that was found and not loaded.
+    """A libnvrtc that was found but not loaded.
 
     Attributes:
         path: The library.
-        release: `12.9`, as its builtins library beside it is named; empty where there is none.
+        release: Its release, `12.9`, from the name of the builtins library beside it; empty if there is none.
     """
 
     path: Path
     release: str
 
     def may_be(self, wanted: str) -> bool:
-        """Whether its version may begin with `wanted`, as far as a file's name tells."""
+        """Return whether its version may begin with `wanted`, as far as file names tell."""
         known, asked = self.release.split("."), wanted.split(".")[:2]
         return not self.release or not wanted or known[: len(asked)] == asked
 
 
 def compilers() -> Path:
-    """The folder of compilers beside the installed packages: `$LAB_COMPILERS`, else in the user's data directory.
+    """Return the folder of further compilers: `$LAB_COMPILERS`, or one in the user's data directory.
 
-    Each folder in it is one `pip install --target`: wheels of two releases of one CUDA major version would overwrite
-    each other in one environment, and so would the headers of CUDA 11 and 12.
+    Each folder in it is one `pip install --target`. In one environment, wheels of two releases of one CUDA major
+    version would overwrite each other, and so would the headers of CUDA 11 and 12.
     """
     named = os.environ.get("LAB_COMPILERS")
     return Path(named) if named else Path(platformdirs.user_data_dir("lab", appauthor=False)) / "compilers"
 
 
 def nvrtcs() -> tuple[NvrtcFile, ...]:
-    """Every libnvrtc: of this environment's wheels the newest first, then `compilers`, then the toolkits'."""
+    """Return every libnvrtc: those of this environment's wheels, of `compilers`, then of toolkits; the newest first."""
     beside = sorted(compilers().iterdir()) if compilers().is_dir() else []
     by_versions = sorted(_DEFAULT_TOOLKIT.parent.glob(f"{_DEFAULT_TOOLKIT.name}-*"))
     places = [
@@ -84,14 +84,14 @@ def _newest_first(patterns: Iterable[Path]) -> list[NvrtcFile]:
             minors = [
                 int(other.name.rpartition(".")[2])
                 for other in Path(path).parent.glob(f"libnvrtc-builtins.so.{major}.*")
-                if other.name.count(".") == 3  # noqa: PLR2004 - a toolkit's link; behind it stands the file in full
+                if other.name.count(".") == 3  # noqa: PLR2004 - a toolkit's link, whose target has the full version in its name
             ]
             libraries.append(NvrtcFile(Path(path), f"{major}.{max(minors)}" if minors else ""))
     return sorted(libraries, key=lambda one: [int(part) for part in one.release.split(".") if part], reverse=True)
 
 
 def nvccs(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT_TOOLKIT) -> tuple[Path, ...]:
-    """Every nvcc: CUDA_HOME or CUDA_PATH, then PATH, then /usr/local/cuda and its versions, then the wheel's."""
+    """Return every nvcc: of CUDA_HOME and CUDA_PATH, PATH, /usr/local/cuda and its versions, then the wheel."""
     environment = os.environ if environment is None else environment
     named = toolkits({key: environment.get(key, "") for key in ("CUDA_HOME", "CUDA_PATH")}, Path(os.devnull))
     on_path = shutil.which("nvcc", path=environment.get("PATH", ""))
@@ -105,15 +105,15 @@ def nvccs(environment: Mapping[str, str] | None = None, default: Path = _DEFAULT
 
 
 def nvcc() -> Path | None:
-    """The nvcc that `nvcc` without a version means."""
+    """Return the nvcc that the toolchain `nvcc` without a version means."""
     return next(iter(nvccs()), None)
 
 
 def tool(name: str) -> Path | None:
-    """A command-line tool, such as nvdisasm: NVIDIA's wheels, then a toolkit's, then PATH.
+    """Return a command-line tool, such as nvdisasm: that of NVIDIA's wheels, of a toolkit, then of PATH.
 
-    The wheel comes first because it is the newest on most machines, and a disassembler reads the cubins of
-    its own and of older releases.
+    The wheel comes first because it is the newest on most machines, and a disassembler reads the cubins of its own and
+    of older releases.
     """
     on_path = shutil.which(name)
     candidates = [
@@ -134,14 +134,14 @@ def has_driver(library: str = "libcuda.so.1") -> bool:
 
 
 def headers(version: str = "", beside: Path | None = None) -> Path | None:
-    """The folder of cuda_fp16.h and its like: the wheel nvidia-cuda-runtime, then a toolkit's.
+    """Return the folder of CUDA's headers, such as cuda_fp16.h: of the wheel nvidia-cuda-runtime, then of a toolkit.
 
-    A folder without `crt` (the wheel nvidia-cuda-crt, behind mma.h and more) is taken only where no other is.
+    A folder without `crt` (the wheel nvidia-cuda-crt, which mma.h and others include) comes last.
 
     Args:
-        version: Of the compiler; headers of another major version are not for it.
-        beside: The compiler's library: headers that were installed with it come first, those of its release before
-            others of its major version.
+        version: The compiler's version; it cannot use headers of another major version.
+        beside: The compiler's library. Headers that were installed with it come first, and headers of its release
+            before others of its major version.
     """
     near = []
     if beside is not None:  # a toolkit and a wheel of CUDA 13; a wheel of CUDA 11 or 12
@@ -160,22 +160,22 @@ def headers(version: str = "", beside: Path | None = None) -> Path | None:
 
 
 def headers_version(folder: Path) -> str:
-    """Version of a folder of CUDA headers, `13.5`, from CUDART_VERSION (1000 major + 10 minor)."""
+    """Return the version of a folder of CUDA headers, `13.5`, from CUDART_VERSION (1000 major + 10 minor)."""
     text = (folder / "cuda_runtime_api.h").read_text(errors="replace")
     match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
     return f"{int(match[1]) // 1000}.{int(match[1]) % 1000 // 10}" if match else "unknown"
 
 
 def tool_version(path: Path) -> str | None:
-    """Version of an NVIDIA command-line tool, `13.5.37`, or None where it cannot run or does not say."""
+    """Return the version of an NVIDIA command-line tool, `13.5.37`; None if it does not run or does not tell."""
     text = tool_output(path, "--version")
-    # the compilers say V13.5.37, the profilers Version 2025.3.1.0
+    # compilers print V13.5.37, profilers Version 2025.3.1.0
     match = re.search(r"\bV(?:ersion )?(\d+(?:\.\d+)+)", text or "")
     return match[1] if match else None
 
 
 def tool_output(path: Path, *arguments: str) -> str | None:
-    """Standard output of a command that succeeds at once, or None."""
+    """Return the standard output of a short command, or None if it fails."""
     try:
         run = subprocess.run(
             [path, *arguments], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False

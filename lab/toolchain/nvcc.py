@@ -47,7 +47,7 @@ _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"\n]*)"[^\n]*$', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Nvcc:
-    """The `Toolchain` over nvcc. `find_nvcc` makes it. Picklable.
+    """The toolchain nvcc, made by `find_nvcc`. Picklable.
 
     Attributes:
         path: The nvcc that is run.
@@ -129,7 +129,7 @@ def _pycuda_is_usable() -> bool:
 
 
 def _names_without_machine(source: str, folder: Path) -> Callable[[str], str]:
-    """Return what the line table calls a file: the source and CUDA's headers get names that no machine owns."""
+    """Return a function that renames the source and CUDA's headers to names that do not depend on the machine."""
 
     def name_of(path: str) -> str:
         path = posixpath.normpath(path)

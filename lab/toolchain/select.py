@@ -1,4 +1,4 @@
-"""Choosing a toolchain by name, and building through the cache."""
+"""Chooses a toolchain by name, and builds through the cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.toolchain.disassembly.nvdisasm import disassemble_all, disassembler_ver
 from lab.toolchain.nvrtc import compiler
 
 NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc")
-"""What an experiment may ask for; each but `auto` also with a version, `nvrtc==13.5`."""
+"""Names that an experiment may use. All but `auto` may have a version: `nvrtc==13.5`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Compiled:
     """A build with its disassembly.
 
     Attributes:
-        build: What the compiler made.
-        disassembly: What nvdisasm made of its cubin.
-        cached: Taken from the cache.
+        build: The compiler's result.
+        disassembly: The disassembly of its cubin.
+        cached: Whether both come from the cache.
     """
 
     build: Build
@@ -34,7 +34,7 @@ class Compiled:
 
 
 def find_toolchains() -> tuple[Toolchain, ...]:
-    """Every NVRTC on this machine and its nvcc; the one that `auto` takes comes first."""
+    """Return every NVRTC of this machine and its nvcc. The one that `auto` means comes first."""
     by_nvcc, by_nvrtc = nvcc.find_nvcc(), tuple(compiler.find_nvrtcs())
     if by_nvcc is None:
         return by_nvrtc
@@ -42,7 +42,7 @@ def find_toolchains() -> tuple[Toolchain, ...]:
 
 
 def toolchain(name: str) -> Toolchain:
-    """The toolchain of a name.
+    """Return the toolchain with a name.
 
     Args:
         name: `auto` (PyCUDA's nvcc where nvcc, PyCUDA and a driver are here, else NVRTC), `nvrtc`, `nvcc`, or
@@ -61,14 +61,14 @@ def toolchain(name: str) -> Toolchain:
             "no such toolchain",
             key="toolchains",
             found=name,
-            accepted=f"{', '.join(NAMES)}; all but auto also with a version, such as nvrtc==13.5",
+            accepted=f"{', '.join(NAMES)}; all but auto may have a version, such as nvrtc==13.5",
             suggestion=suggestion,
         )
     base, wanted = match[1], match[2] or ""
     found = _find(base, wanted)
     if found is None:
         other = _find(base, "") if wanted else None
-        here = f"{name.strip()} was asked for, {_versions(base, other)} here" if other else ""
+        here = f"{name.strip()} is not on this machine, which has {_versions(base, other)}" if other else ""
         raise MissingToolError(f"{here or f'the toolchain {base} is not on this machine'}; {_advice(base, wanted)}")
     return found
 
@@ -78,18 +78,18 @@ def build(
 ) -> Compiled:
     """Compile and disassemble, or take both from the cache.
 
-    A request that reads files of the user's (`#include "mine.h"`, `-I`) is never cached.
+    A request that reads the user's files (`#include "mine.h"`, `-I`) is never cached.
 
     Args:
         toolchain: The compiler.
         request: What to compile.
-        cache: Where builds are kept; the user's cache (`default_folder`) when left out.
-        use_cache: False compiles whatever the cache holds, and stores nothing.
+        cache: The cache of builds; by default the user's cache (`default_folder`).
+        use_cache: If False, compile without looking into the cache, and store nothing.
 
     Raises:
-        UserError: this compiler cannot target the architecture.
-        CompileError: the source is refused, or the disassembler refuses the cubin.
-        MissingToolError: a tool is not on this machine.
+        UserError: The compiler cannot target the architecture.
+        CompileError: The compiler refuses the source, or the disassembler the cubin.
+        MissingToolError: A tool is not on this machine.
     """
     [made] = build_all([(toolchain, request)], cache, use_cache=use_cache)
     if isinstance(made, CompileError):
@@ -100,18 +100,18 @@ def build(
 def build_all(
     requests: Sequence[tuple[Toolchain, CompileRequest]], cache: Cache | None = None, *, use_cache: bool = True
 ) -> list[Compiled | CompileError]:
-    """`build` several: compiled one after another, disassembled together, which takes much less time than each alone.
+    """Build several requests: compile them one by one and disassemble them together, which saves much time.
 
     Returns:
-        In their order; in place of one that `build` raises a `CompileError` for, that error.
+        The results in the order of the requests; for one that `build` raises a `CompileError` for, the error.
 
     Raises:
-        UserError: a compiler cannot target its architecture.
-        MissingToolError: a tool is not on this machine.
+        UserError: A compiler cannot target its architecture.
+        MissingToolError: A tool is not on this machine.
     """
     cache = cache or Cache(default_folder())
     outcomes: dict[int, Compiled | CompileError] = {}
-    fresh: list[tuple[int, str, Build]] = []  # place, key in the cache or nothing, and what was compiled
+    fresh: list[tuple[int, str, Build]] = []  # place, key in the cache (empty: not cached), and the build
     for place, (toolchain, request) in enumerate(requests):
         _check_target(toolchain, request)
         key = cache_key(toolchain, request, disassembler_version()) if use_cache and cacheable(request) else ""
@@ -144,7 +144,7 @@ def _check_target(toolchain: Toolchain, request: CompileRequest) -> None:
         )
 
 
-@functools.cache  # workers ask for every variant; a machine's compilers do not change meanwhile
+@functools.cache  # workers ask for every variant, and a machine's compilers do not change in the meantime
 def _find(name: str, version: str) -> Toolchain | None:
     if name == "nvrtc":
         return compiler.find_nvrtc(version)
@@ -155,14 +155,13 @@ def _find(name: str, version: str) -> Toolchain | None:
 
 
 def _versions(name: str, one: Toolchain) -> str:
-    """`13.5.37, 12.9.86 are`: what there is in place of the version that was asked for."""
+    """Return the versions of a toolchain on this machine: `13.5.37, 12.9.86`."""
     versions = [found.version for found in compiler.find_nvrtcs()] if name == "nvrtc" else []
-    versions = list(dict.fromkeys(versions)) or [one.version]
-    return f"{', '.join(versions)} {'is' if len(versions) == 1 else 'are'}"
+    return ", ".join(dict.fromkeys(versions or [one.version]))
 
 
 def _advice(name: str, version: str) -> str:
-    """How to install a toolchain, in a version where one is wanted."""
+    """Return how to install a toolchain, in the wanted version if there is one."""
     if name == "pycuda-nvcc":
         return (
             f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
@@ -171,7 +170,7 @@ def _advice(name: str, version: str) -> str:
         return f"install it: {compiler.install(version)}"
     if not version:
         return f"install it: {nvcc.INSTALL}"
-    if int(version.split(".", maxsplit=1)[0]) < compiler.FIRST_WITHOUT_SUFFIX:  # older wheels have ptxas alone
+    if int(version.split(".", maxsplit=1)[0]) < compiler.FIRST_WITHOUT_SUFFIX:  # older wheels have only ptxas
         return f"install CUDA Toolkit {version} from NVIDIA's archive and set CUDA_HOME to its folder"
     pin = f"=={version}" if version.count(".") > 1 else f"=={version}.*"
     return f"install it: python -m pip install 'nvidia-cuda-nvcc{pin}' nvidia-cuda-cccl"

@@ -1,7 +1,8 @@
-"""Which source line each instruction of a cubin comes from: its `.debug_line` section, executed.
+"""Reads the source lines of a cubin's instructions, by executing its `.debug_line` section.
 
-The section is DWARF's line number program (DWARF 3 standard, section 6.2; `--generate-line-info` writes version 3).
-Its addresses are byte offsets in a function's `.text` section, which a relocation names.
+The section is a DWARF line number program (DWARF 3 standard, section 6.2; `--generate-line-info` writes version 3). Its
+addresses are byte offsets in a function's `.text` section, which a relocation names. It is read by hand,
+since a library for all of DWARF is a heavy dependency for one section with a dozen opcodes.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from lab.isa.sass.lines import LineTable
 from lab.toolchain.cubin.image import SYMBOL, sections
 
 _RELA, _REL = struct.Struct("<QQq"), struct.Struct("<QQ")
-_END_SEQUENCE, _SET_ADDRESS = 1, 2  # extended opcodes; NVIDIA's own, for inlined calls, say how long they are
+_END_SEQUENCE, _SET_ADDRESS = 1, 2  # extended opcodes; NVIDIA's own, for inlined calls, state their length
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _VERSIONS = range(2, 5)
 
 
 def line_table(cubin: bytes) -> LineTable:
-    """Read the line table; empty where the image has none, or one of another version.
+    """Read the line table of a cubin; empty if it has none, or one of an unknown version.
 
     Raises:
-        ValueError: this is no ELF image, or its line table is broken.
+        ValueError: The data is not an ELF image, or its line table is broken.
     """
     try:
         listed = list(sections(cubin))
@@ -35,12 +36,12 @@ def line_table(cubin: bytes) -> LineTable:
         reader = _LineProgram(found[".debug_line"], _relocations(found, [section.name for section in listed]))
         reader.read()
     except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
-        raise ValueError(f"not a whole line table: {error}") from error
+        raise ValueError(f"not a complete line table: {error}") from error
     return LineTable(tuple(reader.files), reader.rows)
 
 
 def _relocations(found: Mapping[str, bytes], order: Sequence[str]) -> dict[int, str]:
-    """Offset in `.debug_line` to the function whose address belongs there; `order` names the sections by number."""
+    """Map offsets in `.debug_line` to the functions whose addresses belong there; `order` names sections by number."""
     names, symbols = found[".strtab"], found[".symtab"]
     places: dict[int, str] = {}
     for layout, section in ((_RELA, ".rela.debug_line"), (_REL, ".rel.debug_line")):
@@ -55,7 +56,7 @@ def _relocations(found: Mapping[str, bytes], order: Sequence[str]) -> dict[int, 
 
 @dataclass
 class _State:
-    """Registers of the line number machine, and the rows of the function that it is in."""
+    """Registers of the line number machine, and the rows of the current function."""
 
     rows: dict[int, tuple[int, int]]
     address: int = 0
@@ -85,14 +86,14 @@ class _LineProgram:
         (header,) = struct.unpack_from("<I", self.content, at + 6)
         body = at + 10 + header
         least = self.content[at + 10]
-        at += 11 if version < 4 else 12  # noqa: PLR2004 - version 4 has one field more: operations an instruction
+        at += 11 if version < 4 else 12  # noqa: PLR2004 - version 4 has one more field: operations of an instruction
         _, base, span, first_special = struct.unpack_from("<BbBB", self.content, at)
         operands = self.content[at + 4 : at + 3 + first_special]
         numbers = self._file_names(at + 3 + first_special)
         self._program(body, end, (least, base, span, first_special), operands, numbers)
 
     def _file_names(self, at: int) -> list[int]:
-        """The unit's file numbers, from 1, as places in `files`."""
+        """Return the indices in `files` of the unit's files, whose numbers begin at 1."""
         folders = [""]
         while self.content[at]:
             name, at = self._string(at)
@@ -140,7 +141,7 @@ class _LineProgram:
             state.address, state.file, state.line = 0, 1, 1
 
     def _standard(self, opcode: int, at: int, state: _State, least: int, operands: bytes) -> int:
-        """Opcodes with operands; where the next one stands."""
+        """Execute an opcode with operands, and return the position of the next one."""
         if opcode == _ADVANCE_PC:
             step, at = self._unsigned(at)
             state.address += least * step
@@ -167,11 +168,11 @@ class _LineProgram:
             byte, at = self.content[at], at + 1
             value |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:  # noqa: PLR2004 - the top bit says that more follows
+            if byte < 0x80:  # noqa: PLR2004 - the top bit is set if more bytes follow
                 return value, at
 
     def _signed(self, at: int) -> tuple[int, int]:
-        """A signed LEB128 number."""
+        """Read a signed LEB128 number, and return it with the position of the next byte."""
         start = at
         value, at = self._unsigned(at)
         bits = 7 * (at - start)

@@ -1,17 +1,17 @@
-"""Several cubins as one, for a disassembler that takes one image a call, and its listing taken apart again.
+"""Merges several cubins for a disassembler that reads one image a call, and splits its listing again.
 
-The merged image holds what `nvdisasm -c -plr -lrm count` reads and no more: machine code with its relocations,
-attribute lists, constants, shared and global memory, call graph and symbols; symbols and sections are numbered
-anew where one refers to another. It is no image that could be loaded. Layout: System V gABI, chapter 4, with
-NVIDIA's sections and attributes as nvdisasm names them (`lab.toolchain.cubin.image`); the attribute numbers that
-refer to symbols are those that nvdisasm prints with `index@`.
+The merged image has only what `nvdisasm -c -plr -lrm count` reads: machine code with its relocations, attribute lists,
+constants, shared and global memory, call graph and symbols. References between symbols and sections get new numbers.
+The image cannot be loaded into a GPU. Layout: System V gABI, chapter 4, with NVIDIA's sections and attributes as
+nvdisasm names them (`lab.toolchain.cubin.image`). The attributes that refer to symbols are those that nvdisasm prints
+with `index@`.
 
-Names have to differ from cubin to cubin, and to be as long as they were, since the listing is laid out by their
-lengths: the first byte of every name becomes a byte above 127 that stands for this cubin and this letter, so
-that putting names back is one `bytes.translate` and what belongs to whom can be read off any line with a name.
+Names must differ between cubins but keep their lengths, on which the layout of the listing depends. So the first byte
+of every name becomes a byte above 127 that stands for the cubin and the original letter. One `bytes.translate` restores
+the names, and any line with a name shows to which cubin it belongs.
 
-Written with `struct`: pyelftools reads ELF images and cannot write them, and LIEF, which can, knows neither this
-machine's relocations nor its attribute lists, the part of the work that is not plain ELF.
+It is written by hand with `struct`: pyelftools reads ELF images but cannot write them, and LIEF, which can, knows
+neither this machine's relocations nor its attribute lists, the part of the work that is not plain ELF.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _ET_EXEC, _EM_CUDA = 2, 190
 _SHT_SYMTAB, _SHT_STRTAB, _SHT_RELA, _SHT_REL = 2, 3, 4, 9
 _SHF_INFO_LINK = 0x40
 _STT_FUNC, _STT_SECTION = 2, 3
-_RESERVED_INDEX = 0xFF00  # SHN_LORESERVE: no section's number from here on
+_RESERVED_INDEX = 0xFF00  # SHN_LORESERVE: section numbers are below it
 _MOST_ALIGNED = 4096
-_NO_SYMBOL = 0xFFFFFFF0  # marks in a call graph, such as a call through a pointer, lie above it
+_NO_SYMBOL = 0xFFFFFFF0  # from here on: marks in a call graph, such as a call through a pointer
 
 _CODE = re.compile(rb"\.text\.(?=.)")
 _OWN = re.compile(rb"(?:\.text|\.rela?\.text|\.nv\.info|\.nv\.shared|\.nv\.constant\d+)\.(?=.)")
-"""Sections of one kernel: its name follows."""
+"""Sections of one kernel, whose name follows."""
 _KEPT = re.compile(
     rb"\.nv\.(?:info|callgraph|global|global\.init|constant\d+|shared\.reserved\.0)\Z|" + _OWN.pattern, re.DOTALL
 )
 _ONCE = frozenset({b".note.nv.cuinfo", b".nv.compat"})
-"""Say what the image is for, down to the `a` of sm_90a: equal in all parts, and kept of the first."""
+"""Sections that describe the target, down to the `a` of sm_90a. All parts have the same; the first one's is kept."""
 _DROPPED = re.compile(
     rb"\.(?:shstrtab|strtab|symtab|note\.nv\.tkinfo)\Z"
     rb"|\.nv\.(?:rel\.action|prototype)\Z|\.nv\.(?:merc|capmerc)\."  # for the driver, and for its own compiler
@@ -49,16 +49,16 @@ _DROPPED = re.compile(
 )
 
 _INDEX_AND_VALUE = frozenset({0x11, 0x12, 0x23, 0x2F})  # FRAME_SIZE, MIN_STACK_SIZE, MAX_STACK_SIZE, REGCOUNT
-_EXTERNS, _PARAM_CBANK = 0x0F, 0x0A  # symbols alone; a symbol, an offset and a size
+_EXTERNS, _PARAM_CBANK = 0x0F, 0x0A  # only symbols; a symbol, an offset and a size
 _WITHOUT_SYMBOLS = frozenset(
     {0x05, 0x10, 0x17, 0x19, 0x1B, 0x1C, 0x1E, 0x28, 0x29, 0x31, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3D, 0x3E}
     | {0x3F, 0x44, 0x46, 0x4A, 0x4C, 0x50, 0x55, 0x5F, 0x66, 0x6B, 0x6D}
 )
-"""Attributes seen in ptxas's cubins whose payload names no symbol: bounds, parameters, offsets in the code."""
+"""Attributes in ptxas's cubins whose payload has no symbol: bounds, parameters, offsets in the code."""
 
 _BLOCK = re.compile(rb"^//-{10,} ", re.MULTILINE)
 _BETWEEN = b"\n\n"
-"""Follows a block that is not the last one."""
+"""Text after every block but the last."""
 _SYMBOLS = re.compile(rb"//-+ SYMBOLS ")
 _FOREIGN = re.compile(rb"[\x80-\xff]")
 _FIRST_FREE = 0x80
@@ -80,11 +80,11 @@ class Part:
     """A cubin that can be merged.
 
     Attributes:
-        kind: Identification, type, machine, version and flags of the ELF header, and the sections that
-            tell sm_90a from sm_90: parts of one kind can be merged.
-        sections: What the disassembler reads of it.
+        kind: Identification, type, machine, version and flags of the ELF header, and the sections that distinguish
+            sm_90a from sm_90. Parts of one kind can be merged.
+        sections: Sections that the disassembler reads.
         symbols: Name, st_info, st_other, st_shndx, st_value, st_size.
-        symbol_table: Number of the section that held the symbols.
+        symbol_table: Number of the section with the symbols.
     """
 
     kind: _Kind
@@ -98,9 +98,9 @@ class Merged:
     """Several cubins in one image.
 
     Attributes:
-        image: For the disassembler.
-        letters: Bytes that begin names in its listing, to the place of the cubin and the letter they stand for.
-        parts: Cubins.
+        image: The image for the disassembler.
+        letters: Maps a byte with which names in its listing begin to the place of the cubin and the original letter.
+        parts: Number of cubins.
     """
 
     image: bytes
@@ -112,7 +112,7 @@ def part(cubin: bytes) -> Part:
     """Read a cubin for merging.
 
     Raises:
-        ValueError: it is none, or holds what is not understood well enough: debugging information, sections or
+        ValueError: The data is not a cubin, or has contents that cannot be merged: debugging information, sections or
             attributes of unknown kinds, functions that are called, code that is not linked.
     """
     try:
@@ -122,13 +122,13 @@ def part(cubin: bytes) -> Part:
 
 
 def merge(parts: Sequence[Part]) -> Merged:
-    """Put parts into one image, in their order.
+    """Merge parts into one image, in their order.
 
     Args:
-        parts: Of one kind.
+        parts: Parts of one kind.
 
     Raises:
-        ValueError: they are not of one kind, or their names begin with too many letters.
+        ValueError: The parts are of several kinds, or their names begin with too many different letters.
     """
     if len({one.kind for one in parts}) != 1:
         raise ValueError("cubins of several kinds cannot be merged")
@@ -140,22 +140,22 @@ def merge(parts: Sequence[Part]) -> Merged:
 
 
 def split(listing: bytes, merged: Merged) -> list[bytes]:
-    """The listings of the single cubins, as the disassembler would have printed them but for their layout.
+    """Split a listing into those of the single cubins, which are as nvdisasm prints them but for their layout.
 
     Args:
-        listing: What ``nvdisasm -c`` prints of the merged image, with live registers or without.
+        listing: Output of ``nvdisasm -c`` for the merged image, with live registers or without.
         merged: The image.
 
     Returns:
-        In the order of the cubins. The column of the live registers and the numbers of labels are still those of
-        the merged listing; `lab.toolchain.disassembly.layout` does away with both.
+        The listings in the order of the cubins. The column of live registers and the numbers of labels are still those
+        of the merged listing; `lab.toolchain.disassembly.layout` changes both.
 
     Raises:
-        ValueError: a piece of the listing cannot be told to be one cubin's.
+        ValueError: A piece of the listing does not belong to exactly one cubin.
     """
     starts = [match.start() for match in _BLOCK.finditer(listing)]
     if not starts or b".map_symbolname" in listing:  # two symbols have one name
-        raise ValueError("this listing cannot be taken apart")
+        raise ValueError("this listing cannot be split")
     blocks: list[list[bytes]] = [[] for _ in range(merged.parts)]
     for start, end in zip(starts, [*starts[1:], len(listing)], strict=True):
         block = listing[start:end] if end < len(listing) else listing[start:] + _BETWEEN
@@ -187,12 +187,14 @@ def _part(cubin: bytes) -> Part:
         raise ValueError("no machine code")
     symbols = tuple((_string(strings, name), *rest) for name, *rest in SYMBOL.iter_unpack(table.content))
     if any(info & 0xF == _STT_FUNC and not other & ENTRY for _, info, other, *_ in symbols):
-        raise ValueError("a function that is called: registers live at a call depend on all kernels of an image")
+        raise ValueError("a function is called: live registers at a call depend on all kernels of an image")
     if any(not name.isascii() for name in chain((s.name for s in kept), (symbol[0] for symbol in symbols))):
-        raise ValueError("names beyond ASCII")
+        raise ValueError("a name is not ASCII")
     target = tuple(section.content for section in kept if section.name in _ONCE)
     made = Part((ident, kind, machine, version, flags, target), kept, symbols, table.number)
-    _image([made], {(0, letter): letter for letter in _letters(made)})  # whatever else is not understood
+    _image(
+        [made], {(0, letter): letter for letter in _letters(made)}
+    )  # raises for any other contents that cannot be merged
     return made
 
 
@@ -207,12 +209,12 @@ def _is_kept(name: bytes) -> bool:
 def _string(table: bytes, offset: int) -> bytes:
     end = table.find(b"\0", offset)
     if end < 0:
-        raise ValueError("a name lies beyond the end")
+        raise ValueError("a name is beyond the end")
     return table[offset:end]
 
 
 def _place_of_letter(name: bytes, *, section: bool) -> int | None:
-    """Where in a name the letter stands that tells cubins apart; sections that every cubin has keep their names."""
+    """Return the place of the letter that distinguishes cubins; None for sections of every cubin, which keep names."""
     if section:
         match = _OWN.match(name)
         return match.end() if match and not name.startswith(b".nv.shared.reserved.") else None
@@ -236,7 +238,7 @@ def _renamed(name: bytes, letters: Mapping[int, int], *, section: bool) -> bytes
 
 
 class _Strings:
-    """A string table as it grows."""
+    """A growing string table."""
 
     def __init__(self) -> None:
         self.content = bytearray(1)
@@ -249,7 +251,7 @@ class _Strings:
 
 
 def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes:
-    """The ELF image: header, contents, section headers; sections 1 to 3 are names, symbols' names and symbols."""
+    """Return the ELF image: header, contents, section headers. Sections 1 to 3: names, symbols' names, symbols."""
     names, strings = _Strings(), _Strings()
     fixed = [names.add(name) for name in (b".shstrtab", b".strtab", b".symtab")]
     symbols = [SYMBOL.pack(0, 0, 0, 0, 0, 0)]
@@ -282,7 +284,7 @@ def _image(parts: Sequence[Part], codes: Mapping[tuple[int, int], int]) -> bytes
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """What numbers of one cubin became in the merged image."""
+    """Maps numbers of one cubin to those in the merged image."""
 
     symbol_table: int
     section_of: Mapping[int, int]
@@ -292,7 +294,7 @@ class _Numbers:
         try:
             return self.symbol_of[number]
         except KeyError:
-            raise ValueError("a reference to a symbol that is not kept") from None
+            raise ValueError("a symbol that is not kept is referred to") from None
 
 
 def _header(section: _Section, numbers: _Numbers) -> tuple[int, ...]:
@@ -302,13 +304,13 @@ def _header(section: _Section, numbers: _Numbers) -> tuple[int, ...]:
         info = info & 0xFF000000 | numbers.symbol(info & 0xFFFFFF)
     elif flags & _SHF_INFO_LINK or kind in (_SHT_REL, _SHT_RELA):
         if info not in numbers.section_of:
-            raise ValueError("a section about a section that is not kept")
+            raise ValueError("a section that is not kept is referred to")
         info = numbers.section_of[info]
     return name, kind, flags, address, offset, size, link, info, alignment, entry
 
 
 def _rewritten(section: _Section, numbers: _Numbers) -> bytes:
-    """A section's content with the new numbers of symbols."""
+    """Return a section's content with the new numbers of symbols."""
     kind, content = section.header[1], section.content
     if kind == _SHT_RELA:
         entries = struct.iter_unpack("<QIIq", content)  # r_offset, r_info's type and symbol, r_addend
@@ -363,7 +365,7 @@ def _written(kind: _Kind, sections: Iterable[tuple[tuple[int, ...], bytes]]) -> 
 
 
 def _owner(text: bytes, merged: Merged) -> int:
-    """Whose a block of the listing is: that of its header's name."""
+    """Return the place of the cubin to which a block of the listing belongs, by the names in it."""
     match = _FOREIGN.search(text.partition(b"\n")[0])
     if match is None:
         raise ValueError("a block of the listing belongs to no cubin")
@@ -374,7 +376,7 @@ def _owner(text: bytes, merged: Merged) -> int:
 
 
 def _split_symbols(block: bytes, merged: Merged, blocks: list[list[bytes]]) -> None:
-    """Undefined symbols, a line or two each, after a title and a blank line."""
+    """Divide a block of undefined symbols, one or two lines each, after a title and a blank line."""
     title, _, rest = block.partition(b"\n\n")
     own: list[list[bytes]] = [[] for _ in blocks]
     for line in rest.removesuffix(_BETWEEN).splitlines(keepends=True):

@@ -1,7 +1,6 @@
-"""A kernel's use of resources, from ptxas's log (`-v`) and the cubin.
+"""Reads the resources of kernels from ptxas's log (`-v`) and the cubin.
 
-The log alone knows spills. The cubin alone knows constant bytes everywhere (ptxas 13 does not print them for
-sm_90 on).
+Only the log has spills. Only the cubin always has constant bytes (ptxas 13 does not print them from sm_90 on).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _CONSTANT = re.compile(r"(\d+) bytes cmem\[\d+\]")
 
 @dataclass(slots=True)
 class _Reading:
-    """Where in the log the reader is."""
+    """State of the reader within the log."""
 
     entry: str = ""
     function: str = ""
@@ -34,13 +33,13 @@ class _Reading:
 
 
 def parse_log(log: str) -> dict[str, Resources]:
-    """Read ptxas's `-v` lines, as ptxas 11 to 13 print them, among whatever else the log holds.
+    """Read the `-v` lines of ptxas 11 to 13 from a log that may have other lines, too.
 
-    Spills are those of the kernel's own frame; a called function that was not inlined has lines of its own,
-    which count towards the kernel's cumulative stack alone.
+    Spills are those of the kernel's own frame. A called function that was not inlined has separate lines, which only
+    count towards the kernel's cumulative stack.
 
     Returns:
-        Kernel name to resources, for every entry function with a `Used … registers` line.
+        The resources by kernel name, for every entry function with a `Used … registers` line.
     """
     reading = _Reading()
     for line in log.splitlines():
@@ -58,16 +57,16 @@ def parse_log(log: str) -> dict[str, Resources]:
 
 
 def resources(log: str, cubin: bytes) -> dict[str, Resources]:
-    """The resources of every kernel of a build.
+    """Return the resources of every kernel of a build, by name.
 
     Raises:
-        CompileError: the cubin cannot be read, or a kernel with a stack frame is missing from the log, so
-            that its spills are unknown.
+        CompileError: The cubin cannot be read, or the log lacks a kernel with a stack frame, so that its spills are
+            unknown.
     """
     try:
         in_cubin = cubins.kernels(cubin)
     except ValueError as error:
-        raise CompileError(f"the compiler's cubin cannot be read: {error}", log, "") from error
+        raise CompileError(f"cannot read the compiler's cubin: {error}", log, "") from error
     in_log = parse_log(log)
     return {name: _merge(name, in_log.get(name), kernel, log) for name, kernel in in_cubin.items()}
 
@@ -77,7 +76,7 @@ def _merge(name: str, logged: Resources | None, kernel: cubins.CubinKernel, log:
         return replace(logged, constant_bytes=logged.constant_bytes or kernel.constant_bytes)
     if kernel.stack_bytes:
         raise CompileError(f"ptxas did not report the spills of kernel {name!r}", log, "")
-    return Resources(  # no stack, so nothing was spilled
+    return Resources(  # without a stack, nothing was spilled
         registers=kernel.registers,
         spill_store_bytes=0,
         spill_load_bytes=0,
@@ -108,5 +107,5 @@ def _read_line(line: str, reading: _Reading) -> None:
 
 
 def _sum(pattern: re.Pattern[str], line: str) -> int:
-    """Sum of every number that the pattern finds; 0 where it finds none."""
+    """Return the sum of all numbers that the pattern finds; 0 if it finds none."""
     return sum(int(group) for match in pattern.finditer(line) for group in match.groups() if group)

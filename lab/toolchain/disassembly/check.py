@@ -1,6 +1,6 @@
-"""Whether a listing can be that of a cubin, judged by the machine code.
+"""Checks that a listing belongs to a cubin, by the machine code.
 
-An instruction takes 16 bytes from Volta on. Whatever its opcode, its general-purpose registers stand in bytes 2
+From Volta on, an instruction takes 16 bytes. For every opcode, its general-purpose registers are in bytes 2
 (destination), 3, 4 and 8 (sources), as a listing with encodings (`nvdisasm -hex`) shows.
 """
 
@@ -14,7 +14,7 @@ from lab.toolchain.cubin.image import sections
 _BYTES = 16
 _REGISTERS = (2, 3, 4, 8)
 _NOP = b"\x18\x79"
-"""Begins the instructions that fill a function's last 128 bytes, which nvdisasm does not list."""
+"""First bytes of the instructions that fill a function's last 128 bytes, which nvdisasm does not list."""
 _CODE = ".text."
 _SECTION = re.compile(r'^\t\.section\t"?\.text\.([^,"\s]+)', re.MULTILINE)
 _INSTRUCTION = re.compile(r"^ +/\*([0-9a-f]{4,8})\*/([^;\n]*);", re.MULTILINE)
@@ -22,9 +22,9 @@ _REGISTER = re.compile(r"\bR(\d{1,3})\b")
 
 
 def is_listing_of(listing: str, cubin: bytes) -> bool:
-    """Whether both have the same functions, as long as each other, with the same registers.
+    """Return whether both have the same functions with the same lengths and registers.
 
-    Of an instruction's registers the first that the listing names is looked at.
+    Only the first register that the listing names for an instruction is compared.
 
     Args:
         listing: Output of ``nvdisasm -c``.

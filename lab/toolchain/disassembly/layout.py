@@ -1,11 +1,11 @@
-"""nvdisasm's listing in a layout that a cubin has whatever else was disassembled beside it.
+"""Gives a cubin's listing a layout that does not depend on the cubins that were disassembled with it.
 
-nvdisasm lays a listing out by all kernels of an image, and by what it then does not show: its table of live registers
-has a column for every kind of register that any kernel uses, as wide as some number asks for; the table, and remarks
-such as `(*"SpillRefill"*)`, stand behind the longest instruction with all its operands; some labels are numbered and
-not printed. Here a listing has the columns that its own numbers fill, as wide as they ask for, the table behind the
-longest line that is there, remarks behind their instructions, and labels numbered without gaps in nvdisasm's order.
-Nothing but spaces, empty columns and the numbers of labels differs from what nvdisasm prints.
+The layout of nvdisasm depends on all kernels of an image, and on parts that it does not print. Its table of live
+registers has a column for every kind of register that any kernel uses, with the width of the largest number. The table,
+and remarks such as `(*"SpillRefill"*)`, come after the longest instruction with all its operands. Some labels have
+numbers but are not printed. Here the table has only the columns that this listing fills, with the widths of its own
+numbers, and comes after the longest line of this listing; remarks follow their instructions; and labels are numbered
+without gaps in nvdisasm's order. Only spaces, empty columns and the numbers of labels differ from nvdisasm's output.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LABEL = re.compile(r"\.L_x_(\d+)")
 _COMMENT = " // "
 _REMARK = re.compile(r" +\(\*")
 _SPACE = 6
-"""Columns between the longest line and the table, as nvdisasm leaves where it hides nothing."""
+"""Columns between the longest line and the table, as nvdisasm leaves where it prints everything."""
 
 
 def laid_out(listing: str) -> str:
-    """A listing of one cubin in that layout.
+    """Return the listing of one cubin in that layout.
 
     Args:
         listing: Output of ``nvdisasm -c``, with live registers (``-plr -lrm count``) or without.
@@ -42,7 +42,7 @@ def laid_out(listing: str) -> str:
 
 
 def _table(rows: Iterable[str]) -> Mapping[str, str]:
-    """Rows, borders and titles of the table, as they are to what they become."""
+    """Map the rows, borders and titles of the table to their new texts."""
     cells = {row: row.split(row[0])[1:-1] for row in rows if row.startswith(("|", "+"))}
     used: dict[int, int] = {}  # column to most digits
     for row in cells.values():
@@ -53,7 +53,7 @@ def _table(rows: Iterable[str]) -> Mapping[str, str]:
 
 
 def _row(corner: str, cells: list[str], used: Mapping[int, int]) -> str:
-    """A row with the columns that are used; a number stands right in the middle's field of so many digits."""
+    """Return a row with only the used columns. A number is right-aligned in a centred field of its column's digits."""
     made = [corner]
     for column, cell in enumerate(cells):
         if column not in used:

@@ -33,33 +33,33 @@ _LIVE = ("--print-life-ranges", "--life-range-mode", "count")
 
 
 def disassembler_version() -> str:
-    """Version of the disassembler that `disassemble` uses, `13.5.37`.
+    """Return the version of the disassembler, `13.5.37`.
 
     Raises:
-        MissingToolError: there is none.
+        MissingToolError: There is no nvdisasm, or it does not run.
     """
     return _find()[1]
 
 
 def disassemble(cubin: bytes) -> Disassembly:
-    """Disassemble.
+    """Disassemble one cubin.
 
     Raises:
         CompileError: nvdisasm refuses the image, or does not finish within `TIMEOUT_S`.
-        MissingToolError: there is no nvdisasm.
+        MissingToolError: There is no nvdisasm.
     """
     tool, version = _find()
     return _disassembly(cubin, _listing(tool, cubin), version)
 
 
 def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]:
-    """Disassemble several with as few calls as possible; each fares as it does by itself.
+    """Disassemble several cubins with as few calls as possible. The results are those of `disassemble`.
 
     Returns:
-        In their order; in place of one that `disassemble` raises an error for, that error.
+        The results in the order of the cubins; for one that `disassemble` raises a `CompileError` for, the error.
 
     Raises:
-        MissingToolError: there is no nvdisasm.
+        MissingToolError: There is no nvdisasm.
     """
     tool, version = _find()
     together: dict[int, str] = {}
@@ -79,7 +79,7 @@ def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]
 def _find() -> tuple[Path, str]:
     tool = locate.tool("nvdisasm")
     if tool is None:
-        raise MissingToolError(f"there is no nvdisasm; install it: {INSTALL}")
+        raise MissingToolError(f"nvdisasm is not on this machine; install it: {INSTALL}")
     version = locate.tool_version(tool)
     if version is None:
         raise MissingToolError(f"nvdisasm does not run; install it again: {INSTALL}")
@@ -89,7 +89,7 @@ def _find() -> tuple[Path, str]:
 def _disassembly(cubin: bytes, listing: str, version: str) -> Disassembly:
     try:
         table = line_table(cubin)
-    except ValueError:  # nvdisasm could read the image: what fails is an extra
+    except ValueError:  # nvdisasm could read the image, and source lines are optional
         table = LineTable()
     return Disassembly(text=listing, lines=table, version=version)
 
@@ -104,23 +104,23 @@ def _listing(tool: Path, cubin: bytes) -> str:
 
 
 def _mergeable(cubins: Sequence[bytes]) -> Iterator[dict[int, Part]]:
-    """Two or more cubins, by their places, that one image can hold."""
+    """Yield groups of two or more cubins, by their places, that can be merged into one image."""
     kinds: dict[tuple[object, ...], dict[int, Part]] = {}
     for place, cubin in enumerate(cubins if len(cubins) > 1 else ()):
         try:
             one = part(cubin)
         except ValueError:
-            continue  # it holds something that is not understood well enough, and is disassembled by itself
+            continue  # it has contents that cannot be merged, and is disassembled alone
         kinds.setdefault(one.kind, {})[place] = one
     yield from (alike for alike in kinds.values() if len(alike) > 1)
 
 
 def _listings_together(tool: Path, cubins: Sequence[bytes], alike: dict[int, Part]) -> dict[int, str]:
-    """The listings of cubins from one call, by their places; those that are missing need a call of their own.
+    """Return the listings of cubins from one call, by their places. Those that are missing need separate calls.
 
-    nvdisasm refuses the whole image for one cubin that it refuses. A listing whose registers or numbers of instructions
-    are not those of the cubin's machine code is not taken, whatever the names in it say; nor one with calls through
-    pointers, where live registers depend on all kernels of the image.
+    nvdisasm refuses the whole image if it refuses one cubin. A listing is left out if its registers or its number of
+    instructions differ from the cubin's machine code, or if it has calls through pointers, whose live registers depend
+    on all kernels of the image.
     """
     try:
         merged = merge(tuple(alike.values()))
@@ -136,18 +136,18 @@ def _listings_together(tool: Path, cubins: Sequence[bytes], alike: dict[int, Par
 
 
 def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace").replace("\r\n", "\n")
+    return text.decode(errors="replace")
 
 
 def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="lab-nvdisasm-") as folder:
-        image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input: no pipe
+        image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input, so it cannot be a pipe
         image.write_bytes(cubin)
         command = " ".join(["nvdisasm", *options, image.name])
         try:
             run = subprocess.run([tool, *options, image], capture_output=True, timeout=TIMEOUT_S, check=False)
         except OSError as error:
-            raise MissingToolError(f"nvdisasm cannot be run ({error}); install it: {INSTALL}") from error
+            raise MissingToolError(f"cannot run nvdisasm ({error}); install it: {INSTALL}") from error
         except subprocess.TimeoutExpired as error:
             raise CompileError(f"nvdisasm did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
         log = _decoded(run.stderr).replace(str(image), image.name)

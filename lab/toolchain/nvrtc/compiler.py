@@ -1,4 +1,4 @@
-"""NVRTC: NVIDIA's runtime compiler. Needs no driver, no toolkit and no host compiler."""
+"""NVRTC, NVIDIA's runtime compiler. It needs no driver, no toolkit and no host compiler."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ FIRST_WITHOUT_SUFFIX = 13
 
 @dataclass(frozen=True, slots=True)
 class Nvrtc:
-    """The `Toolchain` over one libnvrtc. Made by `find_nvrtcs`; picklable.
+    """A toolchain that calls one libnvrtc, made by `find_nvrtcs`. Picklable.
 
-    A program is compiled for a real architecture, which yields the PTX and the cubin that NVRTC assembled
-    from that PTX. The source is named `/kernel.cu`, since NVRTC puts the working directory before a relative
-    name and the line table would then differ between machines.
+    It compiles for a real architecture, which yields the PTX and the cubin that NVRTC assembled from that PTX. The
+    source is named `/kernel.cu`: NVRTC prepends the working directory to a relative name, and the line table would then
+    differ between machines.
 
     Attributes:
-        library: The libnvrtc that is called.
-        version: `13.5.37`.
-        architectures: From nvrtcGetSupportedArchs.
-        header_folder: CUDA's headers, or None where there are none: then only sources without includes compile.
-        header_version: Their version.
+        library: The libnvrtc.
+        version: Its version, such as `13.5.37`.
+        architectures: Its targets, from nvrtcGetSupportedArchs.
+        header_folder: Folder of CUDA's headers, or None; without them, only sources without includes compile.
+        header_version: Version of the headers.
     """
 
     library: Path
@@ -53,18 +53,18 @@ class Nvrtc:
         return f"headers {self.header_version}"
 
     def supports(self, arch: str) -> bool:
-        """Whether this NVRTC can target `arch`."""
+        """Return whether this NVRTC can target `arch`."""
         return can_target(arch, self.architectures)
 
     def compile(self, request: CompileRequest) -> Build:
         """Compile.
 
-        The build's `command` lists NVRTC's options, and `--include-path=<CUDA headers>` in place of the
-        folder on this machine, where the source includes any.
+        The build's `command` lists NVRTC's options. If the source has includes, `--include-path=<CUDA headers>` stands
+        for the folder on this machine.
 
         Raises:
-            CompileError: the source or an option is refused.
-            MissingToolError: NVRTC cannot be loaded, or fails by itself.
+            CompileError: NVRTC refuses the source or an option.
+            MissingToolError: NVRTC cannot be loaded, or has an internal failure.
         """
         started = time.perf_counter()
         source, included = self._embed(request.source)
@@ -77,7 +77,7 @@ class Nvrtc:
         includes = headers.includes_any(source)
         shown = [*options, *(["--include-path='<CUDA headers>'"] if includes else []), request.name]
         command = " ".join(["nvrtc", *shown])
-        # For what `embed` leaves to the disk.
+        # for headers that `embed` leaves on the disk
         search = headers.roots(self.header_folder) if self.header_folder and includes else ()
         made = load(self.library).compile(
             source, f"/{request.name}", (*options, *(f"--include-path={root}" for root in search)), included
@@ -86,7 +86,7 @@ class Nvrtc:
         if not made.ok:
             raise CompileError(first_error(log) + self._missing_headers(log), log, command)
         if not made.cubin or not made.ptx:
-            raise CompileError("NVRTC made no machine code: an option asks for something else", log, command)
+            raise CompileError("NVRTC made no machine code; remove the option that requests other output", log, command)
         return Build(
             ptx=made.ptx,
             cubin=made.cubin,
@@ -103,14 +103,14 @@ class Nvrtc:
         return (source, {}) if self.header_folder is None else headers.embed(source, self.header_folder)
 
     def _missing_headers(self, log: str) -> str:
-        """What to do about a header that cannot be opened where CUDA's are not there for this version."""
+        """Return how to install CUDA's headers, if a header cannot be opened and there are none for this version."""
         if self.header_folder is not None or "could not open source file" not in log:
             return ""
         return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
 
 
 def find_nvrtcs(wanted: str = "") -> Iterator[Nvrtc]:
-    """The NVRTCs here whose version begins with `wanted`, each version once, the one that `nvrtc` means first."""
+    """Yield the NVRTCs of this machine whose version begins with `wanted`, each version once, the default first."""
     seen: set[str] = set()
     for found in locate.nvrtcs():
         if found.may_be(wanted):
@@ -124,7 +124,7 @@ def find_nvrtcs(wanted: str = "") -> Iterator[Nvrtc]:
 
 
 def find_nvrtc(wanted: str = "") -> Nvrtc | None:
-    """The first of them, or None where there is none."""
+    """Return the default NVRTC whose version begins with `wanted`, or None."""
     return next(find_nvrtcs(wanted), None)
 
 
@@ -140,10 +140,10 @@ def _toolchain(library: NvrtcLibrary) -> Nvrtc:
 
 
 def install(version: str = "") -> str:
-    """The command that installs an NVRTC beside whatever is there, with the headers of its release.
+    """Return the command that installs an NVRTC beside all others, with the headers of its release.
 
     Args:
-        version: As far as it matters, `12.9`; empty for the one that `lab` itself depends on.
+        version: Its version, as far as it matters: `12.9`. If empty, the one that `lab` depends on.
     """
     if not version:
         return INSTALL

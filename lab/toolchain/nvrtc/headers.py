@@ -1,8 +1,8 @@
-"""CUDA's headers, handed to NVRTC from memory under names that are the same on every machine.
+"""Passes CUDA's headers to NVRTC in memory, under names that are the same on every machine.
 
-A header named on NVRTC's include path enters the PTX's `.file` table with its path on this machine. Given
-from memory as `/cuda/cuda_fp16.h`, it enters with that name. The include lines that lead from the source to
-CUDA's headers are rewritten to those names, in place, so that line numbers stay.
+A header from NVRTC's include path enters the PTX's `.file` table with its path on this machine. A header that is passed
+in memory as `/cuda/cuda_fp16.h` enters with that name. The include lines that lead from the source to CUDA's headers
+are rewritten to those names in place, so that line numbers stay.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.
 
 
 def roots(folder: Path) -> tuple[Path, ...]:
-    """The include path that a CUDA header folder stands for: itself, and CCCL's where it lies there."""
+    """Return the include path of a folder of CUDA headers: the folder, and that of CCCL in it if there is one."""
     return tuple(root for root in (folder, folder / "cccl") if root.is_dir())
 
 
 def includes_any(source: str) -> bool:
-    """Whether a source has include lines, whatever they name."""
+    """Return whether a source has any include lines."""
     return bool(_INCLUDE.search(source) or _MACRO_INCLUDE.search(source))
 
 
@@ -36,10 +36,10 @@ def embed(source: str, folder: Path) -> tuple[str, dict[str, str]]:
         folder: A folder of CUDA headers.
 
     Returns:
-        The source, and virtual name to text of every header that it can reach. An include that is not
-        CUDA's is left as it is. Where a header takes an include's name from a macro (parts of CCCL do), the
-        source is returned as it was, without headers: half of them from memory and half from the disk
-        would meet twice. It compiles from the disk alone, and line tables then name this machine's folders.
+        The source, and a mapping from the virtual name to the text of every header that it can reach. Includes of other
+        files stay unchanged. If a header includes a file whose name is a macro (parts of CCCL do), the source is
+        returned unchanged and without headers, since some headers would then be read twice, from memory and from the
+        disk. It compiles from the disk, and its line tables name folders of this machine.
     """
     reached: dict[str, str] = {}
     text, pending = _rewrite(source, None, folder)
@@ -54,7 +54,7 @@ def embed(source: str, folder: Path) -> tuple[str, dict[str, str]]:
     return text, reached
 
 
-@functools.cache  # a header does not change while the process lives; reading the set costs 15 ms
+@functools.cache  # headers do not change while the process lives, and reading all of them takes 15 ms
 def _header(folder: Path, relative: str) -> tuple[str, tuple[str, ...]]:
     path = folder / relative
     text, includes = _rewrite(path.read_text(errors="replace"), path.parent, folder)

@@ -1,9 +1,9 @@
-"""libnvrtc, called through ctypes: one library a path, any number of versions in one process.
+"""Calls libnvrtc through ctypes: one library for each path, any number of versions in one process.
 
-NVIDIA's own bindings load one NVRTC of one CUDA major version. Here a comparison of compilers needs 11.8, 12.9 and 13.x
-beside each other, and the nine functions that it takes have kept their signatures since 11.2 (NVRTC documentation,
-"User Interface"). The dynamic loader tells libraries by their file when they are opened by path, also where two
-versions share a soname.
+It is written by hand because NVIDIA's own bindings load only one NVRTC of one CUDA major version, and a comparison of
+compilers needs 11.8, 12.9 and 13.x beside each other. The nine functions that are called have kept their signatures
+since 11.2 (NVRTC documentation, "User Interface"). The dynamic loader distinguishes libraries that are opened by path
+by their files, even if two versions share a soname.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SUCCESS = 0  # NVRTC_SUCCESS
 
 @dataclass(frozen=True, slots=True)
 class NvrtcOutput:
-    """What became of one program.
+    """NVRTC's output for one program.
 
     Attributes:
-        ok: It compiled.
-        ptx: PTX text; empty where it did not.
+        ok: Whether it compiled.
+        ptx: PTX text; empty if it did not compile.
         cubin: The ELF image; empty for a virtual architecture.
         log: Everything the compiler printed.
     """
@@ -38,13 +38,19 @@ class NvrtcOutput:
 
 
 class NvrtcLibrary:
-    """One libnvrtc. Made by `load`."""
+    """One libnvrtc, made by `load`.
+
+    Attributes:
+        path: The library.
+        architectures: Compute capabilities that it can target, ascending: 75, 80.
+        version: Its version in full, such as `13.5.37`.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Load it.
+        """Load the library.
 
         Raises:
-            MissingToolError: it cannot be loaded, or is no NVRTC of 11.2 or later.
+            MissingToolError: The library cannot be loaded, or is not an NVRTC of 11.2 or later.
         """
         self.path = path
         try:
@@ -53,8 +59,8 @@ class NvrtcLibrary:
             self._text.argtypes, self._text.restype = [ctypes.c_int], ctypes.c_char_p
             self.architectures = self._architectures()
             self.version = self._version()
-        except (OSError, AttributeError) as error:  # a function that is not there is an attribute that is not
-            raise MissingToolError(f"NVRTC cannot be loaded from {path}: {error}") from error
+        except (OSError, AttributeError) as error:  # ctypes raises AttributeError for a function that the library lacks
+            raise MissingToolError(f"cannot load NVRTC from {path}: {error}") from error
 
     def compile(self, source: str, name: str, options: Sequence[str], included: Mapping[str, str]) -> NvrtcOutput:
         """Compile one program.
@@ -63,10 +69,10 @@ class NvrtcLibrary:
             source: CUDA C++.
             name: Its name in messages and line tables.
             options: NVRTC's options.
-            included: Headers by the name that the source includes.
+            included: Maps the names of included headers to their texts.
 
         Raises:
-            MissingToolError: NVRTC itself fails.
+            MissingToolError: NVRTC has an internal failure.
         """
         api, program = self._api, ctypes.c_void_p()
         headers = _strings(included.values()), _strings(included)
@@ -82,7 +88,7 @@ class NvrtcLibrary:
             api.nvrtcDestroyProgram(ctypes.byref(program))
 
     def _architectures(self) -> tuple[int, ...]:
-        """Compute capabilities that it can target, ascending."""
+        """Return the compute capabilities that it can target, ascending."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
         numbers = (ctypes.c_int * count.value)()
@@ -90,7 +96,7 @@ class NvrtcLibrary:
         return tuple(sorted(numbers))
 
     def _version(self) -> str:
-        """The release in full: nvrtcVersion knows major and minor alone, the banner of any PTX has it all."""
+        """Return the full version from the banner of some PTX; nvrtcVersion gives only major and minor."""
         empty = self.compile("", "version.cu", (f"--gpu-architecture=compute_{self.architectures[-1]}",), {})
         if match := re.search(r"\bV(\d+(?:\.\d+)+)", empty.ptx):
             return match[1]
@@ -99,7 +105,13 @@ class NvrtcLibrary:
         return f"{major.value}.{minor.value}"
 
     def _bytes(self, what: str, program: ctypes.c_void_p, *, closed: bool = True) -> bytes:
-        """What a pair of functions, for the size and for the content, gives; of a text without its closing NUL."""
+        """Return an output, whose size and content have a function each.
+
+        Args:
+            what: Part of the functions' names: `PTX`.
+            program: The program.
+            closed: Whether the output is text with a closing NUL, which is removed.
+        """
         size = ctypes.c_size_t()
         if getattr(self._api, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) != _SUCCESS:
             return b""
@@ -110,15 +122,15 @@ class NvrtcLibrary:
     def _call(self, function: str, *arguments: object) -> None:
         result = getattr(self._api, function)(*arguments)
         if result != _SUCCESS:
-            raise MissingToolError(f"{self.path}: {function} answers {self._text(result).decode()}")
+            raise MissingToolError(f"{self.path}: {function} failed: {self._text(result).decode()}")
 
 
-@functools.cache  # loading takes 50 ms; what is loaded stays loaded anyway
+@functools.cache  # loading takes 50 ms, and a library stays loaded anyway
 def load(path: Path) -> NvrtcLibrary:
-    """The library of a path, loaded once in a process.
+    """Return the library of a path, which a process loads once.
 
     Raises:
-        MissingToolError: it cannot be loaded.
+        MissingToolError: It cannot be loaded.
     """
     return NvrtcLibrary(path)
 

@@ -145,7 +145,7 @@ def test_without_headers_an_include_is_a_compile_error_that_says_what_to_install
 def test_without_the_library(compiler, monkeypatch, tmp_path):
     monkeypatch.setattr(nvrtc.locate, "nvrtcs", tuple)
     assert nvrtc.find_nvrtc() is None
-    with pytest.raises(MissingToolError, match=r"NVRTC cannot be loaded from .*libnvrtc\.so\.13"):
+    with pytest.raises(MissingToolError, match=r"cannot load NVRTC from .*libnvrtc\.so\.13"):
         replace(compiler, library=tmp_path / "libnvrtc.so.13").compile(CompileRequest(AXPY, "k.cu", "sm_90"))
 
 

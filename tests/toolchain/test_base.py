@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.toolchain.base import Resources, can_target, first_error, is_version
+
+LISTED = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_120f"])
+def test_targets_with_and_without_suffix(arch: str) -> None:
+    assert can_target(arch, LISTED)
+
+
+@pytest.mark.parametrize(
+    "arch", ["sm_70", "sm_80a", "sm_90f", "sm_91", "sm_91a", "compute_90", "90", "sm_90b", "sm_", "", "sm_90 "]
+)
+def test_what_is_no_target(arch: str) -> None:
+    assert not can_target(arch, LISTED)
+
+
+def test_a_compiler_without_a_list_may_target_anything_that_exists() -> None:
+    assert can_target("sm_50", ())
+    assert not can_target("sm_50a", ())
+    assert not can_target("native", ())
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "expected"),
+    [
+        ("13.5.37", "", True),
+        ("13.5.37", "13", True),
+        ("13.5.37", "13.5", True),
+        ("13.5.37", "13.5.37", True),
+        ("13.5.37", "13.5.3", False),
+        ("13.5.37", "1", False),
+        ("13.5", "13.5.37", False),
+    ],
+)
+def test_versions_match_by_whole_numbers(version: str, wanted: str, *, expected: bool) -> None:
+    assert is_version(version, wanted) is expected
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("k.cu(1): warning: w\n  k.cu(2): error: e\nk.cu(3): error: f", "k.cu(2): error: e"),
+        ("nvcc fatal   : Unsupported", "nvcc fatal   : Unsupported"),
+        ("one\ntwo\n\n", "two"),
+        ("terrors\nERROR: x", "ERROR: x"),
+        ("", "the compiler failed without a message"),
+        (" \n", "the compiler failed without a message"),
+    ],
+)
+def test_the_line_that_names_the_error(log: str, line: str) -> None:
+    assert first_error(log) == line
+
+
+@given(st.text(max_size=80))
+def test_it_is_one_line_of_the_log(log: str) -> None:
+    found = first_error(log)
+    assert found
+    assert not log.strip() or found in log
+
+
+def test_spills_are_stores_and_loads() -> None:
+    assert Resources(32, 8, 12, 16, 0, 0, 0).spill_bytes == 20
