@@ -137,8 +137,9 @@ def test_page_loads_nothing_from_elsewhere(report, what):
     assert all(url.startswith("#") or url in beside for url in page.urls)
     assert all("src" not in script for script in page.scripts)
     assert "@import" not in page.text
-    style = re.search(r"<style>(.*?)</style>", files["index.html"].read_text(encoding="utf-8"), re.DOTALL).group(1)
-    assert "url(" not in style
+    styles = re.findall(r"<style>(.*?)</style>", files["index.html"].read_text(encoding="utf-8"), re.DOTALL)
+    assert len(styles) == 1
+    assert "url(" not in styles[0]
 
 
 def test_users_text_stays_text(report):

@@ -122,9 +122,14 @@ def test_whatever_a_template_shows_is_escaped():
 
 
 def test_the_runtime_is_kept_and_made_again_where_the_kept_one_is_damaged(tmp_path, monkeypatch):
-    made = []
+    made: list[str] = []
+
+    def bundle(vl_version: str) -> str:
+        made.append(vl_version)
+        return "var vegaEmbed;"
+
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("vl_convert.javascript_bundle", lambda vl_version: made.append(vl_version) or "var vegaEmbed;")
+    monkeypatch.setattr("vl_convert.javascript_bundle", bundle)
 
     def fresh() -> str:
         vega.cache_clear()
