@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lab.isa.classes import classify
 from lab.isa.mix import Counts, KernelMix, LoopMix
+from lab.isa.model import Isa
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
 from lab.predict.bounds import Bound, Prediction
 from lab.store.database import Store
@@ -52,13 +54,13 @@ NAMES = {
 }
 
 
-def counts(isa: str, opcodes: list[str]) -> Counts:
+def counts(isa: Isa, opcodes: list[str]) -> Counts:
     by_class = Counter(str(classify(isa, opcode)) for opcode in opcodes)
     loads = by_class["ld.shared"] * 16
     return Counts(len(opcodes), dict(by_class), dict(Counter(opcodes)), loads, by_class.get("ld.global", 0) * 16)
 
 
-def listing(isa: str, fma: int, lds: int, other: int) -> tuple[str, KernelMix]:
+def listing(isa: Isa, fma: int, lds: int, other: int) -> tuple[str, KernelMix]:
     """A kernel with one loop of so many instructions, as text and as counts."""
     name = NAMES[isa]
     body = [name[k] for k in (["ldg", "sts", "bar"] + ["lds"] * lds + ["fma"] * fma + ["int"] * other + ["cmp", "bra"])]
@@ -103,7 +105,7 @@ def samples(ms: float, seed: int) -> Samples:
 
 def variant(
     kernel: str,
-    parameters: dict,
+    parameters: dict[str, Any],
     label: str,
     fma: int,
     lds: int,

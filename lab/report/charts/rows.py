@@ -285,11 +285,11 @@ def ratio_columns(
     return tuple(known[name] for name in names if any(known[name].get(record) is not None for record in records))
 
 
-Point = tuple[float, float, str]
+NamedPoint = tuple[float, float, str]
 """(x, y, name)"""
 
 
-def point_labels(points: Sequence[Point], *, near: tuple[float, float] = (0.05, 0.045)) -> tuple[Label, ...]:
+def point_labels(points: Sequence[NamedPoint], *, near: tuple[float, float] = (0.05, 0.045)) -> tuple[Label, ...]:
     """Labels of points, one for each cluster of points whose labels would overlap.
 
     Args:
@@ -315,9 +315,9 @@ def point_labels(points: Sequence[Point], *, near: tuple[float, float] = (0.05, 
     return tuple(made)
 
 
-def _clusters(points: Sequence[Point], near: tuple[float, float]) -> list[list[Point]]:
+def _clusters(points: Sequence[NamedPoint], near: tuple[float, float]) -> list[list[NamedPoint]]:
     """Points in groups: each is near, in both directions, to one that its group had before."""
-    clusters: list[list[Point]] = []
+    clusters: list[list[NamedPoint]] = []
     for point in sorted(points):
         for cluster in clusters:
             if any(abs(point[0] - p[0]) <= near[0] and abs(point[1] - p[1]) <= near[1] for p in cluster):
@@ -328,7 +328,7 @@ def _clusters(points: Sequence[Point], near: tuple[float, float]) -> list[list[P
     return clusters
 
 
-def labelled_points(rows: Sequence[Row], x: str, y: str) -> tuple[Point, ...]:
+def labelled_points(rows: Sequence[Row], x: str, y: str) -> tuple[NamedPoint, ...]:
     """The points of a scatter that get a label, each with the name of its kernel.
 
     Of more than `MOST_BARS` points, only the best `MOST_BARS` kernels are named, each at its best point alone.

@@ -1,7 +1,7 @@
 """Colours and names that the page, its charts and the PNGs share.
 
-The hues are those of Okabe and Ito's palette ("Color Universal Design", 2008), which stays distinguishable with
-the common forms of colour blindness, in lighter and darker steps where a family has several members.
+The hues are those of Okabe and Ito's palette ("Color Universal Design", 2008), which can be told apart with the common
+forms of colour blindness, in lighter and darker steps where a family has several members.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLASS_COLOURS: Final[dict[str, str]] = {
     C.OTHER: "#dfe2e6",
 }
 """Instruction class to colour, in stacking order: arithmetic blue, shared memory amber, global memory vermilion,
-spills crimson, integer work green, everything that only steers grey."""
+spills crimson, integer work green, and control flow and moves grey."""
 
 SERIES: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7400", "#5c636b")
 """Colours of the values of one parameter, in the order the values occur."""
@@ -59,10 +59,10 @@ BOUND_COLOURS: Final[dict[str, str]] = {
     "memory pipe": "#cc79a7",
     "waves": "#8aa4b8",
 }
-"""Which bound is the ceiling, where the ceiling is all there is."""
+"""The bound that sets a ceiling, for bars that are ceilings."""
 
 KIND_MEANING: Final[dict[Kind, str]] = {
-    Kind.STATIC: "read off the program text",
+    Kind.STATIC: "read from the program text",
     Kind.PREDICTED: "computed from the program text and the limits of the GPU",
     Kind.EMULATED: "counted while executing the PTX on the CPU",
     Kind.MEASURED: "observed on a GPU",

@@ -1,5 +1,5 @@
-// Everything the page does: charts from the embedded specifications, the table, and the code of one variant.
-// Text reaches the page through textContent; only the CUDA source and the access maps are HTML, made and escaped by the generator.
+// All that the page does: it draws charts from the embedded specifications, the table, and the code of one variant.
+// Text reaches the page through textContent; only the CUDA source and the access maps are HTML, which lab made and escaped.
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
@@ -30,7 +30,7 @@
     return new Response(stream).text();
   }
 
-  /** The subset of format specifications that the generator uses: [,].Nf, .N%, .Ng and d. */
+  /** A number in one of the format specifications that columns use: [,].Nf, .N%, .Ng and d. */
   function format(value, spec) {
     if (value === null || value === undefined) return "";
     const parts = /^(,?)(?:\.(\d+))?([f%gd])$/.exec(spec);
@@ -55,7 +55,7 @@
   const explainRows = data.explain.map(([place, figure, kind, value]) => ({ ...data.datasets.curve[place], figure, kind, value }));
 
   function config(id, width) {
-    const beside = broad.matches && id.startsWith("mix-") && id !== firstMix; // the rows are named by its neighbour
+    const beside = broad.matches && id.startsWith("mix-") && id !== firstMix; // its left neighbour names the rows
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     const label = { labelColor: ink, titleColor: ink, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
@@ -69,9 +69,9 @@
     };
   }
 
-  const AXIS_ROOM = 96; // px beside a plot for its axis
+  const AXIS_ROOM = 96; // pixels beside a plot for its axis
 
-  // Vega-Lite fits a single plot to its container, but not those that stand below each other.
+  // Vega-Lite fits a single plot to its container, but not plots below each other.
   function sized(choice, width) {
     if (!choice.spec.vconcat) return choice;
     const vconcat = choice.spec.vconcat.map((part) => ({ ...part, width: Math.max(width - AXIS_ROOM, 160) }));
@@ -116,7 +116,7 @@
 
   // ---- tables
 
-  /** The order of two cells; empty ones come last, whichever way. */
+  /** The order of two cells; empty ones come last in either direction. */
   function compare(a, b, ascending) {
     if (a === b) return 0;
     if (a === null) return 1;
@@ -125,7 +125,7 @@
     return ascending ? order : -order;
   }
 
-  /** Say which page is shown, counted from 0, and which way there are more. */
+  /** Say which page is shown, counted from 0, and enable the buttons that lead to others. */
   function showPager(pager, page, pages) {
     pager.hidden = pages === 1;
     pager.querySelector("span").textContent = `page ${page + 1} of ${pages}`;
@@ -134,7 +134,7 @@
     next.disabled = page === pages - 1;
   }
 
-  /** A table that stands in the page: its headers become buttons that sort, and a pager shows a part of its rows. */
+  /** Make the headers of a table of the HTML sort its rows, and show the rows page by page. */
   function paged(table) {
     const body = table.tBodies[0], pager = $(table.dataset.pager), size = Number(table.dataset.paged);
     const rows = [...body.rows], state = { page: 0, size };
@@ -186,7 +186,7 @@
     "=": (a, b) => a === b, "!=": (a, b) => a !== b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
   };
 
-  /** A filter's word as a test of a row: `name<128`, or text to be found in any cell. */
+  /** A word of the filter as a test of a row: `name<128`, or text to find in any cell. */
   function test(word) {
     const parts = /^([^<>=!]+)(<=|>=|!=|=|<|>)(.+)$/.exec(word);
     const column = parts && columns.findIndex((c) => [c.name, c.title].some((n) => [parts[1], `p.${parts[1]}`].includes(n.toLowerCase())));
@@ -271,7 +271,7 @@
     return Object.fromEntries(await Promise.all(Object.entries(ids).map(async ([name, id]) => [name, await inflate(blobs[id])])));
   }
 
-  /** Lines and live registers of the generator's compact form of a SASS listing (see lab/report/variant/sasstext.py). */
+  /** Lines and live registers of a SASS listing in its compact form (see lab/report/variant/sasstext.py). */
   function expandSass(text) {
     const [body, counts] = text.split("\0");
     let address = -16, live = 0;
@@ -298,7 +298,7 @@
     return line;
   }
 
-  /** PTX line to what its execution cost; two instructions on one line are joined. */
+  /** The cost of executing each PTX line; instructions on one line are joined. */
   function costs(groups) {
     const found = new Map();
     for (const { lines, ...cost } of groups) {
@@ -310,13 +310,13 @@
     return found;
   }
 
-  /** Put the executed counts between the line number and the text of a line. */
+  /** Put the counts of a line's execution between its number and its text. */
   function addCost(line, cost) {
     line.prepend(make("i", { class: "cost", title: cost?.about ?? "" },
       make("span", {}, cost?.each ?? ""), make("span", { class: cost?.conflict ? "conflict" : "" }, cost?.per ?? "")));
   }
 
-  /** Mark a line that a finding names, with the words behind it. */
+  /** Mark a line that a finding names, with text behind it. */
   function addMark(line, words, other) {
     line.classList.add(other ? "other" : "fault");
     line.append(make("em", {}, `▲ ${words}`));
@@ -325,7 +325,7 @@
   function markFaults(list, from, detail) {
     const at = (number) => list.children[number - from];
     for (const number of detail.marked) if (at(number)) at(number).id = `ptx-${number}`;
-    const others = new Map(); // line of the other side to the lines of the findings
+    const others = new Map(); // line of the other access to the findings
     for (const found of detail.findings) {
       if (!at(found.line)) continue;
       addMark(at(found.line), [found.kind, ...found.facts.filter(([name]) => name !== "seen").map((fact) => fact.join(" "))].join(", "), false);
@@ -366,7 +366,7 @@
     const jump = () => { const first = list.querySelector(".fault") ?? list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
     const toHot = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
     const note = hotLoop ? ` hot loop ${hotLoop.label}, ${hotLoop.instructions} instructions` : name === "source" ? "" : " no loop";
-    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", { title: name === "sass" ? "beside the line number: live registers" : "" }, note)),
+    const head = make("header", {}, make("strong", {}, TITLES[name], make("span", { title: name === "sass" ? "beside the line numbers: live registers" : "" }, note)),
       hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: toHot }) : null);
     if (counted) code.prepend(make("p", { class: "key" }, make("span", { class: "chip emulated" }, "emulated"), " executions per warp; w wavefronts, s sectors per request; ", make("span", { class: "conflict" }, "w"), " with bank conflicts"));
     const pane = make("div", { class: "pane", hidden: hidden.has(name) }, head, code);
@@ -383,7 +383,7 @@
     const loops = [...detail.hot.ptx.map((l) => ["PTX", l]), ...detail.hot.sass.map((l) => ["SASS", l])];
     if (!loops.length) return null;
     return make("div", {}, make("h3", {}, "Loops"), facts(loops.map(([isa, loop]) =>
-      [`${isa} ${loop.label}`, `depth ${loop.depth}, ${loop.instructions} instructions${loop.hot ? ", hot" : ""}${loop.executed === null ? "" : `; ${number(loop.executed)} warp instructions executed in it${detail.hot.ptx.length > 1 ? ", loops within left out" : ""}`}`])));
+      [`${isa} ${loop.label}`, `depth ${loop.depth}, ${loop.instructions} instructions${loop.hot ? ", hot" : ""}${loop.executed === null ? "" : `; ${number(loop.executed)} warp instructions executed in it${detail.hot.ptx.length > 1 ? ", without loops inside it" : ""}`}`])));
   }
 
   const percent = (share) => `${(share * 100).toFixed(1)} %`;
@@ -407,7 +407,7 @@
         cells(["all"], [number(ofText), "", number(executed), ""]))));
   }
 
-  const AT_ONCE = 3; // findings shown without asking: one fault tends to show on many lines
+  const AT_ONCE = 3; // findings shown at first: one fault tends to show on many lines
   const inSource = (place) => Boolean(place) && place[0].split("/").at(-1) === data.files.source;
 
   function findingList(variant, findings) {
@@ -436,7 +436,7 @@
     pane.scrollIntoView({ block: "nearest" });
   }
 
-  /** Which thread touches which element; the picture is the generator's. */
+  /** Which thread touches which element, as a picture that lab made. */
   function accessMap({ name, text, caption, svg }) {
     const picture = make("div", { class: "map", tabIndex: 0, role: "region", "aria-label": `Access map of ${name}` });
     picture.innerHTML = svg;
@@ -496,7 +496,7 @@
     return parts && { variant: decodeURIComponent(parts[1]), place: parts[2] ?? null };
   };
   addEventListener("hashchange", () => { const there = fromHash(); if (there) open(there.variant, true, there.place); });
-  document.addEventListener("click", (event) => { // a second click on the same link changes no hash
+  document.addEventListener("click", (event) => { // a second click on the same link does not change the hash
     const link = event.target.closest('a[href^="#v-"]');
     if (link && link.getAttribute("href") === location.hash) { const there = fromHash(); open(there.variant, true, there.place); }
   });

@@ -1,4 +1,4 @@
-"""`index.html`: one file that works offline, from a template, a style sheet and a script beside this module."""
+"""Writes `index.html`, one file that works offline, from the template, style sheet and script beside this module."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOG_LINES = 12
 """Lines of a failed variant's log that the table of failures shows."""
 
 PROBLEMS_A_PAGE = 12
-"""Rows of the table of problems that are shown at once."""
+"""Rows of the table of problems on one page of it."""
 
 REPEAT = "repeat/index.html"
 """The report of the second run, relative to the first one's."""
@@ -47,7 +47,7 @@ _NAMES: Final = {**FILES, "provenance": "provenance.json"}
 """What a variant's file is of, to its name."""
 
 MOST_LOGS = 50
-"""Failed variants whose logs are shown; the others keep their reason and a link."""
+"""Failed variants whose logs are shown; the others keep their reason."""
 
 
 def page(
@@ -59,13 +59,13 @@ def page(
     pngs: Sequence[str],
     budget: int,
 ) -> str:
-    """The page's HTML.
+    """The HTML of the page.
 
     Args:
         analysis: Everything derived from the records.
         charts: Interactive charts.
         store: Where the variants' files are read.
-        folder: Where the page will stand; it links to files below this folder alone.
+        folder: Where the page will be written; it links only to files that exist below this folder.
         pngs: Names of the PNGs beside the page.
         budget: Bytes that embedded listings may take.
     """
@@ -108,7 +108,7 @@ def page(
 
 
 def environment() -> Environment:
-    """What the report's templates are rendered in: they stand beside this module, and whatever they show is escaped."""
+    """The Jinja environment of the report's templates, which escapes all that they show."""
     made = Environment(
         loader=PackageLoader("lab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -118,16 +118,16 @@ def environment() -> Environment:
 
 
 def _kinds_shown(analysis: Analysis) -> dict[Kind, str]:
-    """The kinds of figures that can occur on the page, with what they mean."""
+    """The kinds of figures that can be on the page, with their meanings."""
     emulated = any(record.emulation for record in analysis.records)
     return {kind: text for kind, text in style.KIND_MEANING.items() if emulated or kind is not Kind.EMULATED}
 
 
 @lru_cache(maxsize=1)
 def vega() -> str:
-    """The Vega runtime for the specifications that altair writes, packed like the listings.
+    """The Vega runtime for the specifications that Altair writes, packed like the listings.
 
-    Bundling it takes a second or two, whatever the report: the user's cache keeps the result.
+    Bundling it takes a second or two and gives the same for every report, so the user's cache keeps the result.
     """
     version = ".".join(SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     file = default_folder() / f"vega-{version}-{metadata.version('vl-convert-python')}.bundle"
@@ -143,7 +143,7 @@ def vega() -> str:
 
 
 def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> dict[str, Any]:
-    """What the page's script reads."""
+    """The data that the page's script reads."""
     columns = [column for column in analysis.columns if column.name != "folder"]
     return {
         "columns": [_column(column, analysis.rows) for column in columns],
@@ -184,7 +184,7 @@ def _files_beside(folder: Path, records: Iterable[VariantRecord]) -> dict[str, A
 
 
 def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
-    """What explains the curve: the place of the curve's point, the figure, its kind and its value."""
+    """What explains the curve: the index of a point of the curve, the figure, its kind and its value."""
     if analysis.curve is None or analysis.explanation is None:
         return []
     places = {point.variant: place for place, point in enumerate(analysis.curve.points) if point.variant}
@@ -214,14 +214,14 @@ def _column(column: Column, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _number(value: Value) -> Value:
-    """Seven significant digits are more than any figure has; nan and infinity have no JSON."""
+    """A value with seven significant digits, more than any figure has; None for NaN and infinity, which JSON lacks."""
     if not isinstance(value, float):
         return value
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
 def _failures(store: Store, records: Iterable[VariantRecord]) -> list[dict[str, Any]]:
-    """Failed variants with the end of their logs."""
+    """The failed variants with the ends of their logs."""
     made: list[dict[str, Any]] = []
     for record in records:
         if record.status.failed:
@@ -241,20 +241,20 @@ def _span(values: Iterable[float | None], unit: str) -> str | None:
 
 
 def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
-    """Each prediction's worst variant: (id, name, what was predicted, measured, and said to cost most)."""
+    """Each prediction's name, and of its worst variant the id, the name, and a sentence that compares the figures."""
     made, by_id, names = [], {r.variant: r for r in analysis.records}, chartdata.names(analysis.records)
     for one in analysis.agreements:
         measured, value = next((x, y) for variant, x, y in one.points if variant == one.worst)
         why = loss(by_id[one.worst]) if one.name == "estimate" else None
         unit = analysis.response.unit
         text = f"predicted {value:.2f}, measured {measured:.2f} {unit}"
-        text += f"; in the model {why} of the cycles." if why else "."
+        text += f"; in the model, {why} of the cycles." if why else "."
         made.append((one.name, (one.worst, names.get(one.worst, one.worst), text)))
     return made
 
 
 def _provenance(records: Sequence[VariantRecord]) -> list[tuple[str, str]]:
-    """Compilers, disassemblers and the card's state over all variants."""
+    """Names and texts of the compilers, the tools and the GPU's state, over all variants."""
     builds = [record.build for record in records if record.build]
     profilers = dict.fromkeys(record.profile.profiler for record in records if record.profile)
     cards: list[CardState] = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.report.charts.definition import Axis, Bars, Colours, Data, Scale, Shade
+from lab.report.charts.definition import Axis, Bars, Colours, Data, Row, Scale, Shade
 
-ROWS = (
+ROWS: tuple[Row, ...] = (
     {"status": "verified", "x": 1.0, "y": 2.0},
     {"status": "pruned", "x": 1.0, "y": 2.0},
     {"status": "inspected", "x": None, "y": 2.0},
@@ -30,7 +30,7 @@ def test_a_value_without_a_shade_has_no_colour():
 
 @pytest.mark.parametrize(("ceilings", "least"), [(True, 30.0), (False, 12.0)])
 def test_text_stands_on_bars_that_fill_a_third_of_the_axis(ceilings, least):
-    rows = [{"name": "a", "value": 40.0, "ceiling": 100.0}, {"name": "b", "value": 20.0, "ceiling": None}]
+    rows: list[Row] = [{"name": "a", "value": 40.0, "ceiling": 100.0}, {"name": "b", "value": 20.0, "ceiling": None}]
     y = Axis("name", scale=Scale.CATEGORY, order=("a", "b"))
     bars = Bars(Data(rows), Axis("value"), y, Colours("group", ()), ceilings, ("a", "b"))
     assert bars.least_inside == pytest.approx(least)

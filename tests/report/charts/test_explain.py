@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from narrowing import as_, known
 
 from lab.measured.timing import Kind
 from lab.report.charts.charts import curve_chart
@@ -21,9 +22,7 @@ PREDICTED, MEASURED = Kind.PREDICTED, Kind.MEASURED
 def found(along_n) -> tuple[Curve, Response]:
     run, records = along_n
     response = response_of(records)
-    made = curve(run, records, response)
-    assert made is not None
-    return made, response
+    return known(curve(run, records, response)), response
 
 
 def explanation(found: Curve, figures: Sequence[str]) -> Explanation:
@@ -42,7 +41,7 @@ def test_there_is_a_chart_for_each_figure_with_the_curves_choices_and_colours(fo
     along, response = found
     made = explain_charts(explanation(along, ["bytes", "occupancy"]), along)
     assert [chart.id for chart in made] == ["explain-bytes", "explain-occupancy"]
-    of_curve = {s.value: s.colour for s in curve_chart(along, response).choices[0].drawing.colours.shades}
+    of_curve = {s.value: s.colour for s in as_(Lines, curve_chart(along, response).choices[0].drawing).colours.shades}
     for chart, ticks in zip(made, (Ticks.RATIO, Ticks.PERCENT), strict=True):
         assert [choice.label for choice in chart.choices] == list(along.parts)
         for choice in chart.choices:
@@ -56,8 +55,8 @@ def test_there_is_a_chart_for_each_figure_with_the_curves_choices_and_colours(fo
 
 def test_measured_figures_are_dots(found):
     along, _ = found
-    drawing = explain_charts(explanation(along, ["occupancy"]), along)[0].choices[0].drawing
-    name, value = drawing.dots
+    drawing = as_(Lines, explain_charts(explanation(along, ["occupancy"]), along)[0].choices[0].drawing)
+    name, value = known(drawing.dots)
     assert [row["value"] for row in drawing.data.rows if row[name] == value] == [0.25] * 6
     assert [row["value"] for row in drawing.data.rows if row[name] != value] == [0.5] * 6
 

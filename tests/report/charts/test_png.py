@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from narrowing import as_, known
 from PIL import Image
 
+from lab.measured.timing import Kind
 from lab.report.charts import charts, png
-from lab.report.charts.definition import Axis, Colours, Data, Lines, Picture, Scale, Scatter, Shade
+from lab.report.charts.definition import Axis, Colours, Data, Lines, Picture, Row, Scale, Scatter, Shade
 from lab.report.charts.explain import explain_charts
 from lab.report.facts.curves import curve
 from lab.report.facts.explain import FIGURES, Explained, Explanation
@@ -22,7 +26,12 @@ def drawn(monkeypatch, tmp_path):
     """Draw a picture; returns the figure and the file."""
     figures: list[Figure] = []
     save = png.save
-    monkeypatch.setattr(png, "save", lambda figure, path, title: (figures.append(figure), save(figure, path, title))[1])
+
+    def keep(figure: Figure, path: Path, title: str) -> Path:
+        figures.append(figure)
+        return save(figure, path, title)
+
+    monkeypatch.setattr(png, "save", keep)
 
     def draw(*drawings, title="t"):
         path = png.draw(Picture("x.png", title, drawings), tmp_path)
@@ -33,7 +42,7 @@ def drawn(monkeypatch, tmp_path):
 
 def words(figure: Figure) -> list[str]:
     """Every text of a figure."""
-    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")) if text.get_text()]
+    return [said for text in figure.findobj(Text) if (said := as_(Text, text).get_text())]
 
 
 def test_a_png_is_twelve_hundred_pixels_wide_with_a_small_palette(analysed, tmp_path):
@@ -55,7 +64,7 @@ def test_every_picture_of_a_run_can_be_drawn(analysed, tmp_path, what):
 
 def test_text_is_never_taken_for_mathematics(along_n, drawn):
     run, records = along_n
-    found = curve(run, records, response_of(records))
+    found = known(curve(run, records, response_of(records)))
     chart = charts.curve_chart(found, response_of(records))
     figure, path = drawn(chart.choices[1].drawing, title=r"curve of $\frac{1}{$")
     assert path.stat().st_size > 5000
@@ -65,7 +74,7 @@ def test_text_is_never_taken_for_mathematics(along_n, drawn):
 
 def test_the_strip_is_coloured_by_the_fastest_kernel(along_n, drawn):
     run, records = along_n
-    found = curve(run, records, response_of(records))
+    found = known(curve(run, records, response_of(records)))
     drawing = charts.curve_chart(found, response_of(records)).choices[0].drawing
     figure, _ = drawn(drawing)
     strip = figure.axes[1]
@@ -79,12 +88,12 @@ def test_lines_can_be_drawn_over_categories_and_with_dots(analysed, along_n, dra
     assert a.interaction.first in words(figure)
     assert len(figure.axes[0].lines) == len({cell[1] for cell in a.interaction.cells})
     run, records = along_n
-    found = curve(run, records, response_of(records))
+    found = known(curve(run, records, response_of(records)))
     points = tuple(
         Explained(p.x, p.name, "occupancy", kind, 0.5, p.variant)
         for p in found.points
         if p.variant
-        for kind in ("predicted", "measured")
+        for kind in (Kind.PREDICTED, Kind.MEASURED)
     )
     explanation = Explanation(tuple(f for f in FIGURES if f.id == "occupancy"), {}, points, ())
     figure, _ = drawn(explain_charts(explanation, found)[0].choices[0].drawing)
@@ -93,7 +102,7 @@ def test_lines_can_be_drawn_over_categories_and_with_dots(analysed, along_n, dra
 
 def test_the_model_stands_side_by_side_on_equal_axes(analysed, drawn):
     a = analysed("sweep")
-    one = charts.model_chart(a.columns, a.rows, a.agreements, a.response).choices[0].drawing
+    one = as_(Scatter, charts.model_chart(a.columns, a.rows, a.agreements, a.response).choices[0].drawing)
     figure, _ = drawn(one, one)
     assert len(figure.axes) == 2
     for axes in figure.axes:
@@ -103,7 +112,7 @@ def test_the_model_stands_side_by_side_on_equal_axes(analysed, drawn):
 
 
 def test_a_value_that_is_missing_leaves_a_gap(drawn):
-    rows = [{"x": 1.0, "y": 2.0, "k": "a"}, {"x": 2.0, "y": None, "k": "a"}]
+    rows: list[Row] = [{"x": 1.0, "y": 2.0, "k": "a"}, {"x": 2.0, "y": None, "k": "a"}]
     drawing = Lines(Data(rows), Axis("x"), Axis("y"), Colours("k", (Shade("a", "#000000"), Shade("none", "#ffffff"))))
     figure, _ = drawn(drawing)
     (line,) = figure.axes[0].lines  # a value without rows has no line

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.report.charts.definition import Label
+from lab.report.charts.definition import Label, Row
 from lab.report.charts.rows import (
     MOST_BARS,
     Bar,
@@ -37,12 +37,14 @@ def test_a_label_names_no_more_than_a_line_holds():
 
 
 def test_of_many_points_each_kernel_is_named_at_its_best():
-    rows = [{"kernel": f"v{turn}", "x": x / 8, "y": float(x + turn)} for turn in range(2) for x in range(MOST_BARS)]
+    rows: list[Row] = [
+        {"kernel": f"v{turn}", "x": x / 8, "y": float(x + turn)} for turn in range(2) for x in range(MOST_BARS)
+    ]
     assert labelled_points(rows, "x", "y") == (
         ((MOST_BARS - 1) / 8, MOST_BARS - 1.0, "v0"),
         ((MOST_BARS - 1) / 8, float(MOST_BARS), "v1"),
     )
-    few = [*rows[:3], {"kernel": "text", "x": "none", "y": 1.0}]
+    few: list[Row] = [*rows[:3], {"kernel": "text", "x": "none", "y": 1.0}]
     assert [name for *_, name in labelled_points(few, "x", "y")] == ["v0"] * 3
 
 

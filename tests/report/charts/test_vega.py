@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from narrowing import as_
 
 from lab.report.charts import vega
 from lab.report.charts.definition import (
     Axis,
+    Bars,
     Chart,
     Choice,
     Colours,
@@ -17,6 +19,7 @@ from lab.report.charts.definition import (
     Label,
     Lines,
     Reference,
+    Row,
     Scale,
     Scatter,
     Shade,
@@ -25,7 +28,7 @@ from lab.report.charts.definition import (
 from lab.report.gallery import chart_list
 
 HOSTILE = "it's </script> datum.x"
-ROWS = [{"x": float(i), "y": float(i), "k": HOSTILE, "best": i == 1} for i in range(3)]
+ROWS: list[Row] = [{"x": float(i), "y": float(i), "k": HOSTILE, "best": i == 1} for i in range(3)]
 
 
 def every(value: Any, key: str) -> list[Any]:
@@ -121,7 +124,7 @@ def test_every_chart_of_a_run_can_be_drawn_from_fields_alone(analysed, what):
 
 def test_text_on_short_bars_stands_beside_them(analysed):
     (bars,) = (chart for chart in chart_list(analysed("ladder")) if chart.id == "bars")
-    drawing = bars.choices[0].drawing
+    drawing = as_(Bars, bars.choices[0].drawing)
     spec = vega.spec_of(drawing)
     filters = [layer["transform"][0]["filter"] for layer in spec["layer"] if layer["mark"]["type"] == "text"]
     limit = {"field": "value", "gt": drawing.least_inside}

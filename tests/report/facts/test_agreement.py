@@ -50,7 +50,7 @@ def test_the_page_says_it(measured):
     files = {path.name: path for path in render(measured)}
     text = files["index.html"].read_text()
     assert files["model.png"].read_bytes().startswith(b"\x89PNG")
-    assert "How far the predictions hold" in text
+    assert "How accurate the predictions are" in text
     record = next(record for record in measured.records() if record.estimate)
     sections = {heading: dict(rows) for heading, _, rows in variant_detail(record)["sections"]}
     assert sections["Where the cycles go"]["register banks"] == "20.0%"
@@ -70,6 +70,6 @@ def test_without_measurements_the_estimate_ranks(make):
     assert f"≈ {best.estimate.tflops:.2f} TFLOP/s estimated" in found.headline
     assert "go most into busy pipe (40%)" in found.text
     text = next(path for path in render(store) if path.name == "index.html").read_text()
-    assert "issued on a model" in text
+    assert "a model of the SM's schedulers that issues" in text
     store.write(replace(records[0], estimate=None), 0)  # one without: all are compared by their ceilings
     assert response_of(store.records()).basis is Basis.CEILING

@@ -107,7 +107,7 @@ def test_without_an_estimate_the_ceiling_is_set_against_the_measurement(run):
 
 def test_the_page_shows_them_and_the_winner_has_a_sentence(run):
     text = next(path for path in render(run) if path.name == "index.html").read_text()
-    assert "What the hardware counters say of those furthest off" in text
+    assert "What the hardware counters say about the variants furthest off" in text
     assert "long scoreboard 67%, barrier 33%" in text
     records = run.records()
     best = max(records, key=lambda record: record.tflops)

@@ -1,4 +1,4 @@
-"""What the page's script makes of the data, in a browser; needs playwright and a Chromium."""
+"""What the page's script makes of its data, in a browser: needs Playwright and a Chromium, and says so without them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from lab.report.render import render
 from lab.store.database import Store
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
-pytestmark = pytest.mark.skipif(not BROWSER, reason="no Chromium on the PATH")
+pytestmark = pytest.mark.skipif(
+    not BROWSER, reason="there is no Chromium on the PATH (Debian: apt-get install chromium)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +148,21 @@ def test_the_table_of_problems_is_sorted_and_turned(browser, many):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert rows.count() == 24
     page.close()
+
+
+def test_only_files_that_are_beside_the_page_are_linked(browser, make, tmp_path):
+    store = make("sweep")
+    elsewhere = tmp_path / "published"
+    elsewhere.mkdir()
+    first = store.records()[0].variant
+    for folder, names in (
+        (elsewhere, []),
+        (store.folder, ["kernel.cu", "kernel.ptx", "kernel.sass", "build.log", "provenance.json"]),
+    ):
+        page = browser.new_page()
+        file = render(store, folder=folder)[0]
+        page.goto(f"file://{file}#v-{first}")
+        page.wait_for_selector(".pane")
+        hrefs = [link.get_attribute("href") for link in page.locator('#viewer a[href^="variants/"]').all()]
+        assert hrefs == [f"variants/{first}/{name}" for name in names]
+        page.close()

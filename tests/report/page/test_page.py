@@ -1,0 +1,148 @@
+"""The HTML of the page and the data that its script reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pages import Page, read_page, unpack
+
+from lab.measured.timing import CardState
+from lab.report.page.page import LOG_LINES, MOST_LOGS, environment, vega
+from lab.report.render import render
+from lab.store.model import RepeatRecord, Status
+
+FILES = {"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", "provenance.json"}
+
+
+def written(store, **options) -> tuple[Page, Path]:
+    file = render(store, **options)[0]
+    return read_page(file), file.parent
+
+
+def dead(page: Page, folder: Path) -> set[str]:
+    return {url for url in page.links() if not (folder / url).is_file()}
+
+
+def test_in_the_run_directory_every_variant_has_links_to_its_files(make):
+    store = make("sweep")
+    page, folder = written(store)
+    linked = {url for url in page.links() if url.startswith("variants/")}
+    assert linked == {f"variants/{record.variant}/{name}" for record in store.records() for name in FILES}
+    assert dead(page, folder) == set()
+    assert len(page.json("data")["beside"]["sets"]) == 1
+
+
+@pytest.mark.parametrize("what", ["sweep", "ladder", "no_gpu", "failures", "hostile"])
+def test_a_page_elsewhere_has_no_dead_link(make, tmp_path, what):
+    elsewhere = tmp_path / "published"
+    elsewhere.mkdir()
+    page, folder = written(make(what), folder=elsewhere)
+    assert folder == elsewhere
+    assert not [url for url in page.links() if url.startswith(("variants/", "repeat/"))]
+    assert dead(page, folder) == set()
+    assert "records.csv" in page.links()
+
+
+def test_a_file_that_is_gone_is_not_linked(make):
+    store = make("sweep")
+    first, second = store.records()[:2]
+    store.variant_folder(first.variant).joinpath("kernel.sass").unlink()
+    for file in store.variant_folder(second.variant).iterdir():
+        file.unlink()
+    page, folder = written(store)
+    assert dead(page, folder) == set()
+    linked = {url for url in page.links() if first.variant in url or second.variant in url}
+    assert linked == {f"variants/{first.variant}/{name}" for name in FILES - {"kernel.sass"}}
+
+
+def test_the_second_runs_report_is_linked_where_it_is(make):
+    store = make("sweep")
+    store.write_repeat(RepeatRecord("2026-11-21T05:00:00+00:00", "", 24, 0, 24, 24, (), {}, 0, 1, 1, None))
+    page, _ = written(store)
+    assert "repeat/index.html" not in page.links()
+    (store.folder / "repeat").mkdir()
+    (store.folder / "repeat" / "index.html").write_text("", encoding="utf-8")
+    page, folder = written(store)
+    assert "repeat/index.html" in page.links()
+    assert dead(page, folder) == set()
+
+
+def test_the_table_of_failures_ends_each_log_and_shows_no_more_logs_than_a_page_holds(make):
+    store = make("failures")
+    failed = next(record for record in store.records() if record.build is None)
+    (store.variant_folder(failed.variant) / "build.log").write_text("\n".join(f"line {i}" for i in range(60)))
+    text = written(store)[0].ids["failures"]
+    assert f"line {60 - LOG_LINES}" in text
+    assert f"line {59 - LOG_LINES}" not in text
+    first, *_ = store.records()
+    for position in range(MOST_LOGS + 4):
+        variant = f"{first.variant}{position}"
+        store.write(replace(first, variant=variant, status=Status.TIMED_OUT, reason=f"late {position}"), 100 + position)
+        store.write_files(variant, {"build.log": f"log {position}"})
+    page, _ = written(store)
+    assert page.ids["failures"].count("build log") == MOST_LOGS
+    assert f"late {MOST_LOGS + 3}" in page.ids["failures"]
+
+
+def test_provenance_spans_the_gpus_state_and_names_what_is_unknown_not_at_all(make):
+    store = make("sweep")
+    first, second, *_ = store.records()
+    hot = CardState(1980, 3201, 700.0, 83, ("power cap",))
+    for position, (record, card) in enumerate(((first, hot), (second, CardState()))):
+        store.write(replace(record, measurement=replace(record.measurement, before=card, after=card)), position)
+    text = written(store)[0].ids["provenance"]
+    for fact in ("1755 to 1980 MHz", "612 to 700 W", "58 to 83 °C", "power cap"):
+        assert fact in text
+    assert "None" not in text
+    bare = written(make("no_gpu"))[0].ids["provenance"]
+    assert "SM clock" not in bare
+    assert "none: No CUDA GPU was found" in bare
+
+
+def test_figures_that_json_lacks_are_empty(make):
+    store = make("sweep")
+    record = store.records()[0]
+    check = replace(record.verification, max_error=float("inf"))
+    store.write(replace(record, verification=check), 0)
+    page, folder = written(store)
+    data = page.json("data")
+    place = [column["name"] for column in data["columns"]].index("max_error")
+    assert data["rows"][0][place] is None
+    assert data["rows"][1][place] == pytest.approx(3.1e-7)
+    assert ",inf," in (folder / "records.csv").read_text().splitlines()[1]
+
+
+def test_whatever_a_template_shows_is_escaped():
+    template = environment().from_string("{{ name }} {{ {'a': name} | tojson }}")
+    shown = template.render(name="</script><b>&")
+    assert "<" not in shown
+    assert ">" not in shown
+
+
+def test_the_runtime_is_kept_and_made_again_where_the_kept_one_is_damaged(tmp_path, monkeypatch):
+    made: list[str] = []
+
+    def bundle(vl_version: str) -> str:
+        made.append(vl_version)
+        return "var vegaEmbed;"
+
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("vl_convert.javascript_bundle", bundle)
+
+    def fresh() -> str:
+        vega.cache_clear()
+        return vega()
+
+    try:
+        first = fresh()
+        assert fresh() == first
+        assert len(made) == 1
+        (kept,) = tmp_path.rglob("*.bundle")
+        kept.write_text(kept.read_text()[:-3], encoding="ascii")
+        assert fresh() == first
+        assert len(made) == 2
+        assert unpack(first) == "var vegaEmbed;"
+    finally:
+        vega.cache_clear()
