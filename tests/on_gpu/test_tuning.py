@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from lab.tuning.run import Options, tune
 pytestmark = pytest.mark.gpu
 
 TENSILE = "gemm/tensile.cu.j2"
-KERNELS = {
+KERNELS: dict[str, dict[str, Any]] = {
     "whole": {},
     "sub-groups": {"work_group_0": 8, "work_group_1": 8, "local_split_u": 4, "thread_tile_0": 4, "thread_tile_1": 4},
     "atomics": {"thread_tile_0": 4, "thread_tile_1": 4, "global_split_u": 6},
