@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from gpu_jobs import KilledOnce
 from gpu_support import CHECK, QUICK, axpy_job
 
 from lab.gpu.process.job import JobStage, Policy
+from lab.gpu.process.session import GpuSession
 from lab.templates.launches import Workspace
 
 pytestmark = pytest.mark.gpu

@@ -56,6 +56,8 @@ class _Killable:
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
             self._fate.killed.append(pid)
+            while True:  # whatever it said before it died is lost
+                self._link.receive(limit, activity)
         return message
 
 
