@@ -86,7 +86,7 @@ def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
 
 
 def test_a_tuning_run_measures_and_its_library_computes(gpu, tmp_path):
-    file = Path(__file__).parents[2] / "experiments" / "gemm_tensile_small.yaml"
+    file = Path(__file__).parents[3] / "experiments" / "gemm_tensile_small.yaml"
     outcome = tune(file, Options(output=tmp_path, arch=gpu.arch), Silent())
     assert outcome.failed == ()
     with TuningStore(tmp_path) as store:

@@ -19,7 +19,7 @@ from lab.toolchain.select import build, toolchain
 
 pytestmark = pytest.mark.gpu
 
-ROOTS = kernels.search_path(Path(__file__).parents[2])
+ROOTS = kernels.search_path(Path(__file__).parents[3])
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
 TILES: dict[str, dict[str, Any]] = {
     "v5": {"block_m": 32, "block_n": 32, "block_k": 32, "thread_m": 4, "thread_n": 1, "unroll": 32},
