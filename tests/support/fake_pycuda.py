@@ -199,9 +199,10 @@ def installed() -> Iterator[FakeDriver]:
     driver = FakeDriver()
     package = ModuleType("pycuda")
     package.driver = driver  # type: ignore[attr-defined] # a module's attribute
-    kept = {name: sys.modules.pop(name) for name in ("pycuda", "pycuda.driver") if name in sys.modules}
+    names = ("pycuda", "pycuda.driver")
+    kept: dict[str, ModuleType] = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     _forget()
-    sys.modules.update({"pycuda": package, "pycuda.driver": driver})
+    sys.modules["pycuda"], sys.modules["pycuda.driver"] = package, driver
     try:
         yield driver
     finally:

@@ -20,7 +20,7 @@ class FakeTensor(np.ndarray):
     def copy_(self, other):
         self[...] = other
 
-    def view(self, *kind):
+    def view(self, *kind):  # type: ignore[override] # torch has fewer ways
         return super().view(np.uint16) if kind == ("bfloat16",) else super().view(*kind)
 
 

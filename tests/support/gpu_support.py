@@ -2,6 +2,7 @@
 
 import functools
 from pathlib import Path
+from typing import Any
 
 from lab.gpu.process.job import Job, Policy
 from lab.operators.gemm import Gemm
@@ -100,7 +101,7 @@ def axpy_job(arch, kernel="axpy", *, n=100_003, rounds=0, shared=0, block=256, s
 
 def gemm_job(arch, **values):
     """The operator gemm by its definition, one thread an element."""
-    problem = Gemm().problem(values)
+    problem: Any = Gemm().problem(values)
     real, layout = {"float32": "float", "float64": "double"}[problem["dtype"]], problem["layout"]
     flags = (f"-DREAL={real}", f"-DTRANS_A={int(layout[0] == 't')}", f"-DTRANS_B={int(layout[1] == 't')}")
     dtype = problem["dtype"]
@@ -126,8 +127,8 @@ def tf32_backend():
 
     class Tf32Backend(CudaBackend):
         def baseline(self, name, operator, problem):
-            made = super().baseline(name, operator, problem)
-            status = self._cublas._library.cublasSetMathMode(self._cublas._handle, 3)  # CUBLAS_TF32_TENSOR_OP_MATH
+            made, cublas = super().baseline(name, operator, problem), self.cublas()
+            status = cublas._library.cublasSetMathMode(cublas._handle, 3)  # CUBLAS_TF32_TENSOR_OP_MATH
             assert status == 0
             return made
 

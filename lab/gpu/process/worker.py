@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
 from lab.base.errors import MissingToolError
 from lab.gpu.baselines.cublas import PLAIN_ARITHMETIC
@@ -22,6 +23,20 @@ from lab.gpu.device.describe import probe
 from lab.gpu.process.messages import JobOrder, Ready, Unusable
 from lab.gpu.process.runner import JobRunner, in_words
 from lab.gpu.timing.survey import Survey
+
+
+class Pipe(Protocol):
+    """The worker's end of the conversation."""
+
+    def recv(self) -> Any:  # noqa: ANN401 - a pickled message
+        """Wait for a message.
+
+        Raises:
+            EOFError: The parent closed its end.
+        """
+
+    def send(self, message: Any, /) -> None:  # noqa: ANN401 - a pickled message
+        """Send a message."""
 
 
 def cuda_backend() -> Backend:
@@ -59,7 +74,7 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
     os._exit(1)  # the context is lost: nothing can be released in order
 
 
-def serve(connection: Connection, runner: JobRunner) -> bool:
+def serve(pipe: Pipe, runner: JobRunner) -> bool:
     """Answer jobs and surveys until the parent ends the conversation or a job costs the context.
 
     Returns:
@@ -67,13 +82,13 @@ def serve(connection: Connection, runner: JobRunner) -> bool:
     """
     while True:
         try:
-            order: JobOrder | Survey | None = connection.recv()
+            order: JobOrder | Survey | None = pipe.recv()
         except (EOFError, OSError):
             return True
         if order is None:
             return True
         answer = runner.survey(order) if isinstance(order, Survey) else runner.answer(order.job, order.policy)
-        connection.send(answer)
+        pipe.send(answer)
         if not answer.usable:
             return False
 

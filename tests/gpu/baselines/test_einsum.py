@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_its_check_leaves_the_contraction_in_c(fields):
         assert (baseline.name, baseline.library) == ("torch", "torch 2.0")
 
 
-FIELDS = {"einsum": "ik,kj->ij", "i": 3, "j": 4, "k": 5}
+FIELDS: dict[str, Any] = {"einsum": "ik,kj->ij", "i": 3, "j": 4, "k": 5}
 
 
 def test_what_it_lacks_is_said(monkeypatch):

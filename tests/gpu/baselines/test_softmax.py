@@ -67,7 +67,7 @@ class Kernel:
 def kernels(monkeypatch, torch):
     played = SimpleNamespace(whole_row=Kernel("whole_row"), two_passes=Kernel("two_passes"))
     triton = ModuleType("triton")
-    triton.__version__ = "3.1"
+    vars(triton).update(__version__="3.1")
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setattr(softmax, "_triton_kernels", lambda: played)
     return played

@@ -107,11 +107,12 @@ def test_an_interrupt_kills_the_profiler_and_its_program(tmp_path, monkeypatch):
     script = tmp_path / "ncu"
     script.write_text("#!/bin/sh\nsleep 600 &\necho started\nwait\n")
     script.chmod(0o755)
-    started = []
+    started: list[str] = []
 
     class Interrupted(subprocess.Popen):
         def communicate(self, *arguments, **named):
             if not started:
+                assert self.stdout is not None
                 started.append(self.stdout.readline())
                 raise KeyboardInterrupt
             return super().communicate(*arguments, **named)

@@ -1,7 +1,7 @@
 """Variants under a profiler that is played, on a device that is none."""
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from lab.gpu.counters import profile
 from lab.gpu.counters.ncu import MetricRow, ProfilerError
 from lab.gpu.counters.profile import ProfileOrder, counters, matched, profiles
 from lab.gpu.process.job import Job
-from lab.measured.counters import Profile
+from lab.measured.counters import LaunchCounters, Profile
 from lab.templates.launches import Launch, Launches
 
 HERE = Path(__file__).parents[2] / "support"
@@ -23,20 +23,25 @@ def order(variant, *entries, cache="cold", n=16):
     return ProfileOrder(job, cache)
 
 
-@pytest.fixture
-def count(fake_ncu, monkeypatch, tmp_path):
-    """Profile orders; the profiler's calls are in `.calls`."""
+class Count:
+    """Profiles orders; `calls` holds the cache control of each run of the profiler."""
 
-    def run(*orders, how="", seconds=60.0, **named):
-        monkeypatch.setenv("FAKE_NCU", how)
-        monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "calls"))
-        found = list(profiles(orders, seconds=seconds, profiler=fake_ncu, target=TARGET, **named))
-        calls = tmp_path / "calls"
-        run.calls = [line.split()[0] for line in calls.read_text().splitlines()] if calls.exists() else []
+    def __init__(self, profiler, folder, monkeypatch):
+        self.profiler, self.log, self.monkeypatch = profiler, folder / "calls", monkeypatch
+        self.calls: list[str] = []
+
+    def __call__(self, *orders, how="", seconds=60.0, **named):
+        self.monkeypatch.setenv("FAKE_NCU", how)
+        self.monkeypatch.setenv("FAKE_NCU_LOG", str(self.log))
+        found = list(profiles(orders, seconds=seconds, profiler=self.profiler, target=TARGET, **named))
+        self.calls = [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
         made = {variant: one for part in found for variant, one in part.profiles.items()}
         return made, [note for part in found for note in part.notes]
 
-    return run
+
+@pytest.fixture
+def count(fake_ncu, monkeypatch, tmp_path):
+    return Count(fake_ncu, tmp_path, monkeypatch)
 
 
 def test_single_launches_from_a_cold_cache_take_one_process(count):
@@ -142,6 +147,8 @@ def test_every_metric_has_a_field():
     made = counters("k", dict.fromkeys(every, 50.0))
     assert made.occupancy == made.issue_share == made.pipes["xu"] == 0.5
     assert made.stalls["wait"] == made.dram_read_bytes == 50.0
-    empty = replace(made, pipes={}, stalls={})
-    assert counters("k", {}) == replace(empty, **{name: None for name in every if "." not in name})
+    assert {name for name in every if "." not in name} == {
+        name for name, value in asdict(made).items() if isinstance(value, float)
+    }
+    assert counters("k", {}) == LaunchCounters("k")
     assert Profile("p", "cold", (made,)).dram_bytes == 100.0

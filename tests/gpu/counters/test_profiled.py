@@ -24,9 +24,7 @@ FILE = Path(__file__).parents[2] / "support" / "fake_profiled.py"
 def test_a_warm_sequence_is_launched_twice(cache: str, times: int, flush: Flush) -> None:
     policy = policy_for(cache)
     assert (policy.launches, policy.flush) == (times, flush)
-    assert not policy.check
-    assert not policy.measure
-    assert not policy.baseline
+    assert (policy.check, policy.measure, policy.baseline) == (False, False, None)
 
 
 def profiled(

@@ -36,7 +36,9 @@ def test_it_finds_what_the_operator_finds(ptx, dtype, layout):
     gemm = Gemm()
     problem = gemm.problem({"m": 33, "n": 20, "k": 7, "ldc": 40, "dtype": dtype, "layout": layout, "beta": 0.5})
     reference = gemm.reference(problem, gemm.inputs(problem, 0))
-    expected, tolerance = gemm.elementwise(problem, reference)
+    found = gemm.elementwise(problem, reference)
+    assert found is not None
+    expected, tolerance = found
     right = np.full(800, np.nan, dtype)
     right.reshape(20, 40)[:, :33] = reference["C"].values.T
 
@@ -63,7 +65,9 @@ def test_moves_too(ptx, name, dtype):
     move = operator(name)
     problem = move.problem({"m": 13, "n": 7, "ldb": 16, "dtype": dtype})
     reference = move.reference(problem, move.inputs(problem, 0))
-    expected, tolerance = move.elementwise(problem, reference)
+    found = move.elementwise(problem, reference)
+    assert found is not None
+    expected, tolerance = found
     rows, columns = reference["B"].values.shape
     right = np.full(16 * columns, np.nan, dtype)
     right.reshape(columns, 16)[:, :rows] = reference["B"].values.T

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from fake_pycuda import view
-from gpu_jobs import HERE, QUIET
+from gpu_jobs import HERE, QUIET, baseline_of, failure_of, measurement_of, verification_of
 
 from lab.gpu.baselines import cublas as cublas_module
 from lab.gpu.device.backend import BaselineMissingError, RefusedError
@@ -59,28 +60,28 @@ def job(kernel="axpy", workspace=()):
 
 def test_a_job_is_checked_and_timed(backend, cuda):
     cuda.kernel_ms = 2.0
-    said = []
+    said: list[Any] = []
     answer = JobRunner(backend, said.append).answer(job(), QUIET)
     assert answer.result.failure is None, answer.result.failure
-    assert answer.result.verification.executed_on == "NVIDIA Fake"
-    assert answer.result.measurement.samples.median == 2.0
-    assert answer.result.measurement.cache == "cold"
-    assert answer.result.measurement.before.sm_clock_mhz == 1980
-    assert answer.result.baseline.note == "there is no baseline 'fake'; accepted: cublas, copy, torch, triton"
+    assert verification_of(answer.result).executed_on == "NVIDIA Fake"
+    assert measurement_of(answer.result).samples.median == 2.0
+    assert measurement_of(answer.result).cache == "cold"
+    assert measurement_of(answer.result).before.sm_clock_mhz == 1980
+    assert baseline_of(answer.result).note == "there is no baseline 'fake'; accepted: cublas, copy, torch, triton"
     assert [message.activity for message in said][-1] == "measurement"
 
 
 def test_a_wrong_kernel_is_found(backend):
     answer = JobRunner(backend, lambda message: None).answer(job("wrong"), QUIET)
     assert answer.usable
-    assert answer.result.failure.stage is JobStage.VERIFY
-    assert answer.result.failure.reason.startswith("z[5]: got")
+    assert failure_of(answer.result).stage is JobStage.VERIFY
+    assert failure_of(answer.result).reason.startswith("z[5]: got")
 
 
 def test_a_symbol_that_is_not_there_costs_the_worker(backend):
     answer = JobRunner(backend, lambda message: None).answer(job("nowhere"), QUIET)
     assert not answer.usable
-    assert answer.result.failure.reason == "CUDA error: named symbol not found in cuModuleGetFunction (upload)"
+    assert failure_of(answer.result).reason == "CUDA error: named symbol not found in cuModuleGetFunction (upload)"
 
 
 def test_a_workspace_that_does_not_fit_is_refused(backend):
@@ -88,8 +89,8 @@ def test_a_workspace_that_does_not_fit_is_refused(backend):
         job(workspace=(Workspace("w", "float32", 1 << 30),)), QUIET
     )
     assert answer.usable
-    assert answer.result.failure.stage is JobStage.LAUNCH
-    assert answer.result.failure.reason.startswith("4294967296 bytes of workspace do not fit")
+    assert failure_of(answer.result).stage is JobStage.LAUNCH
+    assert failure_of(answer.result).reason.startswith("4294967296 bytes of workspace do not fit")
 
 
 def test_before_inputs_are_loaded_nothing_can_be_launched(backend):

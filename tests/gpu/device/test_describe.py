@@ -33,6 +33,6 @@ def test_a_gpu_without_pycuda_names_the_command(monkeypatch):
     gpu = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 1, 1, "", "13.0")
     monkeypatch.setattr(describe, "describe_device", lambda ordinal: gpu)
     monkeypatch.setattr(describe.importlib.util, "find_spec", lambda name: None)
-    words = describe.probe()
+    words = str(describe.probe())
     assert "NVIDIA H200" in words
     assert "pip install pycuda" in words

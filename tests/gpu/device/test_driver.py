@@ -80,7 +80,7 @@ def test_a_call_returns_its_result_or_raises_its_error():
 
 def test_kernels_of_a_captured_call_are_named_once(play):
     found = play(bindings(nodes=("kernel:split", None, "function", "kernel:split", "kernel:sum")))
-    streams = []
+    streams: list[int] = []
     assert kernel_names(streams.append) == "split, by_function, sum"
     assert streams == [42]
     assert found.destroyed == ["graph", 42]

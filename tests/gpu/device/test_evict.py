@@ -26,7 +26,8 @@ def test_the_kernel_reads_everything_and_writes_nothing(cuda):
     count = 3000
     data, never = np.arange(4 * count, dtype=np.uint32), np.zeros(1, np.uint32)
     done = launch(ptx, "lab_read_all", 12, 256, (data, np.int64(count), never))
-    traffic = done.counts.memory
     assert not done.findings
+    assert done.counts is not None
+    traffic = done.counts.memory
     assert traffic["global.load"].bytes_used == 16 * count
     assert "global.store" not in traffic or traffic["global.store"].requests == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,25 +18,32 @@ INPUTS = Inputs({"n": 5, "a": 1.5}, {"x": np.zeros(5, np.float32)}, ("x",))
 STEP = Launch("scale", (2, 1, 1), (128, 1, 1), 0, (("n", "int32"), ("a", "float32"), ("x", "float32*")))
 
 
+class Sequence:
+    """Resolves launches; `memory` holds their arrays and scratch buffers."""
+
+    def __init__(self, driver, launcher):
+        self.driver, self.launcher = driver, launcher
+        self.memory: dict[str, Any] = {}
+
+    def __call__(self, *steps, workspace=()):
+        launches = Launches(tuple(steps), tuple(workspace))
+        self.memory = {name: self.driver.mem_alloc(64) for name in ("x", *(buffer.name for buffer in workspace))}
+        pointers = {name: int(memory) for name, memory in self.memory.items()}
+        module = self.driver.module_from_buffer(b"cubin")
+        return self.launcher.sequence(module, b"cubin", launches, INPUTS, pointers)
+
+
 @pytest.fixture
 def sequence(cuda):
-    """Resolve launches; arrays and scratch buffers are in `.memory`."""
     from lab.gpu.device.launching import Launcher  # noqa: PLC0415 - PyCUDA is played by now
 
     cuda.kernels |= {"scale": lambda grid, *values: None, "count": lambda grid, *values: None}
-
-    def resolve(*steps, workspace=()):
-        launches = Launches(tuple(steps), tuple(workspace))
-        resolve.memory = {name: cuda.mem_alloc(64) for name in ("x", *(buffer.name for buffer in workspace))}
-        pointers = {name: int(memory) for name, memory in resolve.memory.items()}
-        made = Launcher(cuda.Device(0), cuda.Stream())
-        return made.sequence(cuda.module_from_buffer(b"cubin"), b"cubin", launches, INPUTS, pointers)
-
-    return resolve
+    return Sequence(cuda, Launcher(cuda.Device(0), cuda.Stream()))
 
 
 def test_a_launch_gets_its_geometry_and_packed_arguments(sequence, cuda):
-    launch = sequence(replace(STEP, grid=(np.int64(2), 1, 1)))
+    two: Any = np.int64(2)
+    launch = sequence(replace(STEP, grid=(two, 1, 1)))
     assert cuda.launched == []
     launch()
     ((name, grid, block, shared, codes, values),) = cuda.launched

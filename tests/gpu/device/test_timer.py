@@ -36,13 +36,13 @@ def test_the_time_is_that_of_a_launch_between_the_events(timer, cuda):
 
 @pytest.mark.parametrize(("lead_ms", "memsets"), [(0.0, 1), (0.5, 1), (0.6, 2), (5.0, 10)])
 def test_memsets_give_the_host_its_head_start(timer, cuda, lead_ms, memsets):
-    began, seen = cuda.ms, []
+    began, seen = cuda.ms, list[float]()
     timer.time(queueing(cuda, 2.0, seen), batch=1, lead_ms=lead_ms, rewarm=False)
     assert seen == [began + memsets * cuda.memset_ms]
 
 
 def test_a_warm_repetition_has_an_untimed_launch(timer, cuda):
-    seen = []
+    seen: list[float] = []
     timer.time(queueing(cuda, 2.0, seen), batch=3, lead_ms=0.1, rewarm=True)
     assert len(seen) == 4
 
@@ -55,7 +55,7 @@ def test_a_device_that_waits_for_the_host_is_starved(timer, cuda):
 def test_memsets_are_timed_again_at_other_clocks(timer, cuda):
     cuda.memset_ms = 0.25
     timer.calibrate()
-    began, seen = cuda.ms, []
+    began, seen = cuda.ms, list[float]()
     timer.time(queueing(cuda, 2.0, seen), batch=1, lead_ms=1.0, rewarm=False)
     assert seen == [began + 4 * 0.25]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpu_jobs import job
+from gpu_jobs import failure_of, job
 
 from lab.gpu.process.job import JobResult, JobStage
 from lab.measured.timing import Verification
@@ -32,6 +32,6 @@ def test_the_order_of_a_problems_fields_does_not_matter():
 def test_a_failure_keeps_what_is_known_and_takes_one_line():
     checked = JobResult("v1", verification=Verification(False, 1.0, 0.1, "y[3]", "Fake"))
     failed = checked.failed(JobStage.VERIFY, "a reason\n  on two   lines")
-    assert failed.failure.reason == "a reason on two lines"
+    assert failure_of(failed).reason == "a reason on two lines"
     assert failed.verification == checked.verification
     assert checked.failure is None

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 
 import pytest
+from fake_device import FakeDevice
 from gpu_jobs import QUIET, job
 
 from lab.base.errors import MissingToolError
 from lab.gpu.process.job import JobResult
 from lab.gpu.process.line import GpuLine
+from lab.gpu.process.session import GpuSession
 from lab.gpu.timing.survey import Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
 from lab.templates.launches import Launches
 
 
-class Session:
+class Session(GpuSession):
     """Answers jobs; `hold` stops it until it is set."""
 
     def __init__(self, missing=""):
-        self.missing, self.workers, self.ran, self.ended = missing, 0, [], []
+        super().__init__(FakeDevice)
+        self.missing = missing
+        self.ran: list[str] = []
+        self.ended: list[type[BaseException] | None] = []
         self.hold = threading.Event()
         self.hold.set()
 
-    def start(self):
+    def start(self, timeout=0.0):
         if self.missing:
             raise MissingToolError(self.missing)
         self.workers += 1
+        return FakeDevice().describe()
 
     def run(self, job, policy):
         self.hold.wait()
@@ -58,9 +65,10 @@ def test_a_survey_waits_in_the_same_queue():
 
 
 def test_a_question_is_answered_after_the_jobs_before_it():
-    with GpuLine(Session()) as line:
+    session = Session()
+    with GpuLine(session) as line:
         line.submit(job(), QUIET)
-        assert line.ask(lambda session: list(session.ran)) == ["v1"]
+        assert line.ask(lambda asked: (asked is session, list(session.ran))) == (True, ["v1"])
 
 
 def test_a_worker_that_cannot_start_is_told_with_the_first_job():
@@ -73,7 +81,7 @@ def test_a_worker_that_cannot_start_is_told_with_the_first_job():
 def test_an_exception_drops_the_jobs_that_wait_and_ends_the_session():
     session = Session()
     session.hold.clear()
-    futures = []
+    futures: list[Future[tuple[JobResult, int]]] = []
 
     def interrupted():
         with GpuLine(session) as line:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_device import FakeDevice
-from gpu_jobs import QUIET, job
+from gpu_jobs import QUIET, failure_of, job
 
 from lab.gpu.process.job import JobStage, Policy
 from lab.gpu.process.runner import JobRunner, cuda_words, in_words
@@ -45,7 +47,7 @@ def test_a_wrong_kernel_is_not_timed(runner, kernel, where):
 
 
 def test_inputs_and_reference_are_made_once_a_problem(device):
-    said = []
+    said: list[Any] = []
     runner = JobRunner(device, said.append)
     for n in (16, 16, 17):
         runner.answer(job(n=n), QUIET)
@@ -70,8 +72,8 @@ def test_arrays_that_do_not_fit_are_this_jobs_failure(device, monkeypatch):
         patch.setattr(device, "load", full)
         answer = runner.answer(job(), QUIET)
     assert answer.usable
-    assert answer.result.failure.stage is JobStage.PREPARE
-    assert answer.result.failure.reason == (
+    assert failure_of(answer.result).stage is JobStage.PREPARE
+    assert failure_of(answer.result).reason == (
         "RuntimeError: the arrays do not fit on the GPU: out of memory in cuMemAlloc"
     )
     assert runner.answer(job(), QUIET).result.failure is None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from fake_device import AbsentDevice, FakeDevice, SlowToOpen
-from gpu_jobs import QUIET, job
+from gpu_jobs import QUIET, KilledOnce, job, measurement_of
 
 from lab.base.errors import MissingToolError
 from lab.gpu.process.job import JobResult, JobStage
@@ -16,6 +16,7 @@ from lab.gpu.process.link import WorkerEndedError, WorkerSilentError
 from lab.gpu.process.messages import Progress, Ready, Reply, SurveyReply, Unusable
 from lab.gpu.process.session import GpuSession, remeasure
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
+from lab.measured.timing import Samples
 from lab.templates.launches import Launches
 
 GPU = FakeDevice().describe()
@@ -231,12 +232,13 @@ def test_what_costs_the_worker_costs_only_its_own_job(session, kernel, policy, s
     assert session.process_id != lost
 
 
-def test_a_killed_worker_process_is_replaced_and_the_job_starts_again(session):
-    session.start()
-    lost = session.process_id
-    result = session.run(job("killed_once"), QUIET)
-    assert result.failure is None
-    assert session.process_id != lost
+def test_a_killed_worker_process_is_replaced_and_the_job_starts_again():
+    starter = KilledOnce("launch")
+    with GpuSession(FakeDevice, starter) as session:
+        session.start()
+        lost = [session.process_id]
+        assert session.run(job(), QUIET).failure is None
+        assert (starter.killed, session.workers) == (lost, 2)
 
 
 def test_a_failed_verification_keeps_the_worker(session):
@@ -259,16 +261,18 @@ def test_the_winner_is_measured_again_in_another_process(session):
     pid = session.process_id
     again = remeasure(session, job(), first, QUIET)
     assert session.process_id != pid
-    assert again.measurement.samples == first.measurement.samples
-    assert again.measurement.remeasured.median == 4.0
-    assert again.measurement.notes[-1] == "in a fresh process: median 4 ms (+0.0%), 0.500 of fake's throughput there"
+    assert measurement_of(again).samples == measurement_of(first).samples
+    assert measurement_of(again).remeasured == Samples((4.0,) * 10)
+    assert (
+        measurement_of(again).notes[-1] == "in a fresh process: median 4 ms (+0.0%), 0.500 of fake's throughput there"
+    )
 
 
 def test_a_failed_repetition_is_a_note_on_the_first_measurement(session):
     first = session.run(job(), QUIET)
     again = remeasure(session, job("exits"), first, QUIET)
-    assert again.measurement.remeasured is None
-    assert again.measurement.notes[-1].endswith("failed: worker ended with exit code 7 (launch)")
+    assert measurement_of(again).remeasured is None
+    assert measurement_of(again).notes[-1].endswith("failed: worker ended with exit code 7 (launch)")
 
 
 def test_a_worker_that_cannot_restart_is_a_note_too(session):
@@ -276,7 +280,7 @@ def test_a_worker_that_cannot_restart_is_a_note_too(session):
     absent = Worker()
     absent.script = [Unusable("there is no GPU")]
     again = remeasure(scripted(absent), job(), first, QUIET)
-    assert again.measurement.notes[-1].endswith("the repetition in a fresh process failed: there is no GPU")
+    assert measurement_of(again).notes[-1].endswith("the repetition in a fresh process failed: there is no GPU")
 
 
 def test_a_result_without_times_is_not_repeated():

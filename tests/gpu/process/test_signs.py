@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from lab.gpu.process.messages import Progress
 from lab.gpu.process.signs import EVERY_S, SignsOfLife
 
@@ -11,8 +13,8 @@ class Clock:
         return self.now
 
 
-def signs() -> tuple[SignsOfLife, list[object], Clock]:
-    said: list[object] = []
+def signs() -> tuple[SignsOfLife, list[Any], Clock]:
+    said: list[Any] = []
     clock = Clock()
     return SignsOfLife(said.append, clock), said, clock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_device import FakeDevice
-from gpu_jobs import QUIET, job
+from gpu_jobs import QUIET, job, samples_of
 
 from lab.base.errors import MissingToolError
 from lab.gpu.device import describe
@@ -59,7 +59,7 @@ def test_surveys_are_answered_too():
     _, pipe = served(order)
     (answer,) = pipe.answers
     assert isinstance(answer, SurveyReply)
-    assert answer.points[0].samples.median == 1.0
+    assert samples_of(answer.points[0]).median == 1.0
 
 
 def test_a_job_that_costs_the_context_is_the_last():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from fake_device import FakeDevice, FakeError
+from gpu_jobs import samples_of
 
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, Surveyor, SurveyPolicy, room, warm_batch
 from lab.templates.launches import Launches, Workspace
@@ -126,7 +127,7 @@ def test_machine_code_that_was_sent_before_is_kept():
     first = order({"a": b"1.5"})
     surveyor.answer(first)
     (point,) = surveyor.answer(replace(first, cubins={}))
-    assert point.samples.median == 1.5
+    assert samples_of(point).median == 1.5
 
 
 def test_a_device_error_is_raised():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from gpu_support import axpy_job
 
+from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.gpu.counters.profile import NOT_FLUSHED, REPLAYED, ProfileOrder, profiles
 from lab.measured.counters import PIPES, STALLS
 from lab.templates.launches import Launches
@@ -44,8 +45,8 @@ def test_every_metric_is_known_here(counted):
 def test_from_a_cold_cache_the_inputs_come_from_dram(counted):
     (launch,) = counted[0]["axpy"].launches
     assert launch.dram_read_bytes == pytest.approx(8 * N, rel=0.1)
-    assert launch.l2_read_sectors * 32 >= 8 * N
-    assert launch.l2_write_sectors * 32 >= 4 * N
+    assert launch.l2_read_sectors * SECTOR_BYTES >= 8 * N
+    assert launch.l2_write_sectors * SECTOR_BYTES >= 4 * N
 
 
 def test_the_second_launch_of_a_sequence_reads_no_more_than_the_first(counted):
@@ -68,7 +69,7 @@ def test_from_a_warm_cache_no_more_is_read_than_from_a_cold_one(counted):
 
 def test_shares_are_shares_and_instructions_are_counted(counted):
     (launch,) = counted[0]["axpy"].launches
-    assert launch.instructions >= N / 32 * 5  # two loads, an fma, a store, an exit
+    assert launch.instructions >= N / WARP_SIZE * 5  # two loads, an fma, a store, an exit
     for share in (launch.occupancy, launch.issue_share, *launch.pipes.values()):
         assert 0 < share + 1e-9 <= 1
     assert launch.stalls["selected"] == pytest.approx(1, abs=0.05)  # a warp issues in each cycle with an issue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gpu_support import CHECK, QUICK
@@ -18,7 +19,7 @@ from lab.toolchain.select import build, toolchain
 
 ROOTS = kernels.search_path()
 SOFTMAX = operator("softmax")
-VARIANTS = {
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "naive": ("naive", {}),
     "part of a warp": ("fused", {"threads": 8, "rows_per_block": 16, "items": 16, "vector_width": 2}),
     "warp": ("fused", {"threads": 32, "rows_per_block": 4, "items": 12}),
@@ -30,7 +31,7 @@ VARIANTS = {
     "twice": ("twice", {"threads": 128}),
     "twice in a cluster": ("twice", {"threads": 64, "cluster": 2, "unroll": 2, "backwards": False}),
 }
-SIZES = [
+SIZES: list[dict[str, Any]] = [
     {"m": 1, "n": 1},
     {"m": 53, "n": 7, "values": "special"},
     {"m": 211, "n": 129, "ldx": 130, "ldy": 133, "values": "special"},

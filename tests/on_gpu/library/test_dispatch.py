@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import shutil
 import subprocess
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.gpu
 
 GCC = shutil.which("gcc")
 
-KERNELS = {
+KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "tiled": ("gemm/tiled.cu.j2", {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4}),
     "split": ("gemm/sgemm.cu.j2", {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "split_k": 3}),
     "packed": ("gemm/sgemm.cu.j2", {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "pack": "both"}),
@@ -146,9 +147,11 @@ def test_tensors_of_torch_are_taken_where_they_are(library, driver):
 @pytest.mark.skipif(GCC is None, reason="gcc compiles the library")
 def test_c_computes_with_every_kernel(library, driver, tmp_path):
     layout, folder, sizes = library
-    shared = tmp_path / "libsgemm.so"
+    shared, headers = tmp_path / "libsgemm.so", locate.headers()
+    assert GCC is not None
+    assert headers is not None
     flags = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
-    subprocess.run([GCC, *flags, "-I", locate.headers(), "-o", shared, folder / "sgemm.c"], check=True)
+    subprocess.run([GCC, *flags, "-I", headers, "-o", shared, folder / "sgemm.c"], check=True)
     ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # whose functions the library calls
     c = ctypes.CDLL(str(shared))
     handle, int64, real = ctypes.c_void_p(), ctypes.c_int64, ctypes.c_float

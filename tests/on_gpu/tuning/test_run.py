@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from lab.tuning.run import TuningOptions, tune
 pytestmark = pytest.mark.gpu
 
 TENSILE = "gemm/tensile.cu.j2"
-KERNELS = {
+KERNELS: dict[str, dict[str, Any]] = {
     "whole": {},
     "sub-groups": {"work_group_0": 8, "work_group_1": 8, "local_split_u": 4, "thread_tile_0": 4, "thread_tile_1": 4},
     "atomics": {"thread_tile_0": 4, "thread_tile_1": 4, "global_split_u": 6},
@@ -85,7 +86,7 @@ def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
 
 
 def test_a_tuning_run_measures_and_its_library_computes(gpu, tmp_path):
-    file = Path(__file__).parents[2] / "experiments" / "gemm_tensile_small.yaml"
+    file = Path(__file__).parents[3] / "experiments" / "gemm_tensile_small.yaml"
     outcome = tune(file, TuningOptions(output=tmp_path, arch=gpu.arch), Silent())
     assert outcome.failed == ()
     with TuningStore(tmp_path) as store:

@@ -1,14 +1,13 @@
 """Kernels that work, kernels that are wrong, and kernels that take the context with them."""
 
-import os
 import re
-import signal
-import threading
 
 import pytest
+from gpu_jobs import KilledOnce
 from gpu_support import CHECK, QUICK, axpy_job
 
 from lab.gpu.process.job import JobStage, Policy
+from lab.gpu.process.session import GpuSession
 from lab.templates.launches import Workspace
 
 pytestmark = pytest.mark.gpu
@@ -92,18 +91,13 @@ def test_two_hundred_gigabytes_are_refused_without_losing_the_worker(gpu, sessio
     assert session.process_id == pid
 
 
-def test_a_worker_killed_from_outside_is_replaced_and_the_job_starts_over(gpu, session):
-    session.start()
-    pid = session.process_id
-    killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
-    killer.start()
-    for _ in range(2000):
+def test_a_worker_killed_from_outside_is_replaced_and_the_job_starts_over(gpu):
+    starter = KilledOnce("measurement")
+    with GpuSession(starter=starter) as session:
         result = session.run(axpy_job(gpu.arch, "busy", n=1 << 14, rounds=200_000), QUICK)
         assert result.failure is None, result.failure
-        if session.process_id != pid:
-            break
-    killer.join()
-    assert session.process_id != pid
+        assert len(starter.killed) == 1
+        assert session.process_id not in starter.killed
 
 
 def test_an_endless_kernel_times_out_and_the_next_job_succeeds(gpu, session):

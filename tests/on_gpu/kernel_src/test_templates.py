@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpu_support import CHECK
@@ -18,9 +19,9 @@ from lab.toolchain.select import build, toolchain
 
 pytestmark = pytest.mark.gpu
 
-ROOTS = kernels.search_path(Path(__file__).parents[2])
+ROOTS = kernels.search_path(Path(__file__).parents[3])
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
-TILES = {
+TILES: dict[str, dict[str, Any]] = {
     "v5": {"block_m": 32, "block_n": 32, "block_k": 32, "thread_m": 4, "thread_n": 1, "unroll": 32},
     "64x64": {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4, "unroll": 16},
     "128x128": {},
@@ -30,10 +31,10 @@ TILES = {
     "tall": {"block_m": 256, "block_n": 32, "thread_m": 8, "thread_n": 4, "vector_width": 1},
 }
 VECTOR = "gemm/vector.cu.j2"
-VARIANTS = [(name, "", {}) for name in NAMES if "tiled" not in name]
+VARIANTS: list[tuple[str, str, dict[str, Any]]] = [(name, "", {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [(VECTOR, "elements=1", {"threads": 64, "elements": 1}), (VECTOR, "elements=64", {"elements": 64})]
 VARIANTS += [("gemm/tiled.cu.j2", label, given) for label, given in TILES.items()]
-SGEMM = {
+SGEMM: dict[str, dict[str, Any]] = {
     "32x32": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "stages": 4},
     "short loop": {
         "block_m": 64,
@@ -92,7 +93,7 @@ def test_every_template_is_right(session, name, label, given, layout, dtype):
     for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
-        leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
+        leading = {key: int(gemm.problem(shape)[key]) + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
         problem = gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta})
         if template.unsupported(problem):
             pytest.skip("the template is not made for this type")
@@ -135,6 +136,6 @@ def test_every_move_is_right(session, name, given, dtype):
     parameters, failures = template.completed(given), []
     for i, (m, n) in enumerate([(1, 1), (31, 33), (32, 64), (129, 68), (1000, 1), (3, 257), (1024, 512)]):
         shape = {"m": m, "n": n, "dtype": dtype}
-        leading = {key: move.problem(shape)[key] + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}
+        leading = {key: int(move.problem(shape)[key]) + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}
         failures += failure_of(session, template, parameters, move.problem({**shape, **leading}))
     assert not failures, "\n".join(failures)
