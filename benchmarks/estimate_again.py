@@ -11,8 +11,6 @@ measuring machine had, a baseline's PTX, is not in it.
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -20,8 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from lab import __version__
 from lab.base import environment, workers
@@ -35,11 +31,10 @@ from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute
-from lab.store.codec import RUN, VARIANT
+from lab.store import published
 from lab.store.database import Store
 from lab.store.model import EmulationRecord, RunRecord, StepRecord, VariantRecord
-from lab.templates.front_matter import complete
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 
@@ -63,26 +58,6 @@ class Again:
     planned: Planned
     outcome: Built | BuildFailure
     same_code: bool
-
-
-def published(folder: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
-    """The run and its records as `publish` left them in a folder.
-
-    Raises:
-        SystemExit: there is no records.json, compressed or not, or it has the form of an earlier version.
-    """
-    plain, compressed = folder / "records.json", folder / "records.json.gz"
-    if plain.exists():
-        text = plain.read_bytes()
-    elif compressed.exists():
-        text = gzip.decompress(compressed.read_bytes())
-    else:
-        raise SystemExit(f"{folder} has no records.json: its records were too large to publish")
-    made = json.loads(text)
-    try:
-        return RUN.validate_python(made["run"]), tuple(map(VARIANT.validate_python, made["records"]))
-    except ValidationError as error:
-        raise SystemExit(f"the records of {folder} have an earlier form: {error.errors()[0]['msg']}") from error
 
 
 def experiment_of(run: RunRecord, folder: Path | None = None) -> Experiment:
@@ -154,7 +129,7 @@ def _asked(
     point, small = planned.point, planned.point.problem.emulate
     if model is None or small is None or record.emulation is None or isinstance(outcome, BuildFailure):
         return _Asked(planned, inspected, outcome, same, model, None, "")
-    launched = launches(point.kernel.template, point.parameters, small)
+    launched = Instance(point.kernel.template, point.parameters, small).launches
     task = EmulationTask(launched, experiment.operator_reference, dict(small), experiment.seed, {})
     return _Asked(planned, inspected, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
 
@@ -170,7 +145,7 @@ def _planned(experiment: Experiment, record: VariantRecord) -> Planned:
     problem = next(problem for problem in experiment.problems if dict(problem.values) == dict(record.problem))
     tool = _toolchain(*((record.build.toolchain, record.build.version) if record.build else ("auto", "")))
     # a parameter that the template got since the run has its default
-    parameters = complete(kernel.template, record.parameters)
+    parameters = kernel.template.completed(record.parameters)
     (made,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
     return replace(made, variant=record.variant)
 
@@ -199,7 +174,8 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
     """
     if target.exists():
         raise SystemExit(f"{target} is there already")
-    run, found = published(source)
+    kept = published.read_records(source)
+    run, found = kept.run, kept.records
     experiment = experiment_of(run, experiments)
     built = [record for record in found if record.build is not None]
     made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores())}

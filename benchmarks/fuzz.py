@@ -23,14 +23,14 @@ from pathlib import Path
 from types import FrameType
 
 from lab.base.errors import LabError, Location
-from lab.base.expressions import evaluate
+from lab.base.expressions import Scalar, evaluate
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.isa.mix import kernel_mix
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.templates import front_matter
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.cubin.lines import line_table
 from lab.tuning.choose.protocol import candidate
 from lab.tuning.file.load import from_text as read_groups
@@ -74,7 +74,7 @@ def as_text(content: bytes) -> str:
 def read_experiment(content: bytes, folder: Path) -> object:
     """An experiment file, down to its points and the first one's launch."""
     points = expand(from_text(as_text(content), folder / "fuzz.yaml"), max_variants=200).points
-    return launches(points[0].kernel.template, points[0].parameters, points[0].problem.values)
+    return points[0].instance.launches
 
 
 def read_tuning(content: bytes, folder: Path) -> object:
@@ -87,10 +87,18 @@ def read_template(content: bytes, folder: Path) -> object:
     """A template, rendered with its defaults."""
     (folder / "fuzz.cu.j2").write_bytes(content)
     template = front_matter.load("fuzz.cu.j2", (folder, ROOT / "kernel_src"))
-    problem = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "layout": "nn", "lda": 64, "ldb": 64, "ldc": 64}
-    parameters = front_matter.complete(template, {})
-    launches(template, parameters, problem)
-    return front_matter.render(template, parameters, problem)
+    problem: dict[str, Scalar] = {
+        "m": 64,
+        "n": 64,
+        "k": 64,
+        "dtype": "float32",
+        "layout": "nn",
+        "lda": 64,
+        "ldb": 64,
+        "ldc": 64,
+    }
+    instance = Instance(template, template.completed({}), problem)
+    return instance.source if instance.launches.steps else ""
 
 
 def read_expression(content: bytes, folder: Path) -> object:

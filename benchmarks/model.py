@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import median
 
 import pandas as pd
-from estimate_again import published
 from scipy.stats import spearmanr
 
 from lab.report.facts.agreement import loss
 from lab.runs.pipeline import RunOptions, run
+from lab.store import published
 from lab.store.figures import by_problem, estimated, measured
 from lab.store.model import Status, VariantRecord
 
@@ -158,9 +158,9 @@ def main() -> None:
 
 def of_records(report: Report) -> tuple[list[Row], str]:
     """A report's measured variants with their estimates, and a sentence on how they were built."""
-    facts, records = published(ROOT / "reports" / "h200" / report.name)
-    wanted = [one for one in records if one.status is Status.VERIFIED and one.build and measured(one) is not None]
-    problems = {one.variant: label for label, group in by_problem(facts, records).items() for one in group}
+    kept = published.read_records(ROOT / "reports" / "h200" / report.name)
+    wanted = [one for one in kept.records if one.status is Status.VERIFIED and one.build and measured(one) is not None]
+    problems = {one.variant: label for label, group in by_problem(kept.run, kept.records).items() for one in group}
     rows = [row for one in wanted if (row := _row(one, measured(one), problems[one.variant]))]
     tools = ", ".join(sorted({f"{one.build.toolchain} {one.build.version}" for one in wanted if one.build}))
     return rows, f"Measured as {tools} compiled it; {len(rows)} of {len(wanted)} variants have an estimate."
@@ -168,8 +168,9 @@ def of_records(report: Report) -> tuple[list[Row], str]:
 
 def of_today(report: Report) -> tuple[list[Row], str]:
     """The same of a report whose records are too old."""
-    times = pd.read_csv(ROOT / "reports" / "h200" / report.name / "records.csv", keep_default_na=False)
-    known = {(row.kernel, row.label): float(row.measured_tflops) for row in times.itertuples()}
+    times = pd.read_csv(ROOT / "reports" / "h200" / report.name / published.TABLE, keep_default_na=False)
+    rates = zip(times["kernel"], times["label"], times["measured_tflops"].astype(float), strict=True)
+    known = {(str(kernel), str(label)): float(rate) for kernel, label, rate in rates}
     tool = f"nvcc=={times.toolchain_version[0]}"
     with tempfile.TemporaryDirectory() as folder:
         options = RunOptions(output=Path(folder) / report.name, measure=False, toolchains=(tool,))
@@ -246,10 +247,25 @@ def section(report: Report, rows: Sequence[Row], note: str) -> list[str]:
 
 
 class _Silent:
-    """Nobody watches."""
+    """An observer that shows nothing."""
 
-    def __getattr__(self, name: str) -> object:
-        return lambda *_args, **_options: None
+    def planned(self, *_: object) -> None:
+        """The run begins."""
+
+    def more(self, *_: object) -> None:
+        """A round of a search begins."""
+
+    def built(self, *_: object) -> None:
+        """A build is finished."""
+
+    def recorded(self, *_: object) -> None:
+        """A record is stored."""
+
+    def counting(self, *_: object) -> None:
+        """Hardware counters are about to be read."""
+
+    def counted(self, *_: object) -> None:
+        """Hardware counters were read."""
 
 
 if __name__ == "__main__":

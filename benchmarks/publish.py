@@ -1,175 +1,181 @@
-"""Copy what a reader needs of a run into the repository: page, PNGs, CSV, records with raw samples, and provenance.
+"""Put what a reader needs of a run into the repository: a small page, PNGs, provenance, and records in few bytes.
 
 python benchmarks/publish.py reports/gemm_ladder reports/h200/gemm_ladder
+python benchmarks/publish.py reports/h200/gemm_ladder reports/h200/gemm_ladder
 
-What is too large to commit gets smaller step by step: records.json is compressed, then loses the executions of every
-PTX line, the page embeds the listings of fewer variants, the best ones, and at last records.json is left out:
-records.csv has every variant's figures. What was left out is printed, and stands in provenance.json.
+The first argument is a directory of `lab run` or `lab tune`, or a folder of committed results, to draw them again with
+today's program. `lab report reports/h200/gemm_ladder` draws the whole page from what is committed.
 
-Of a tuning run: page, PNGs, tables, and every time with its samples as times.csv.gz; not its libraries, whose machine
-code is larger than all the rest.
+Every record is kept. Listings are kept of the best variants, as many as fit; a tuning run's libraries are not: their
+machine code is larger than all the rest. What was left out is printed, and stands on the page and in provenance.json.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from lab.report.render import render
+from small_page import html, of_run, of_tuning  # the module beside this one
+
+from lab.report.render import Analysis, analyse, load, render
+from lab.report.tuning.data import analyse as analyse_tuning
+from lab.report.tuning.render import render as render_tuning
+from lab.report.variant.listings import published_texts
+from lab.store import figures, published
 from lab.store.codec import record_to_json
 from lab.store.database import Store
-from lab.store.tuning import FILE as TUNING
-from lab.store.tuning import TuningStore
-from lab.store.tuning_model import TimingStage
+from lab.store.tuning import FACTS, TuningStore
+from lab.store.tuning import FILE as TUNING_STORE
 
-MOST_BYTES = 4 * 2**20
+ROOT = Path(__file__).resolve().parents[1]
 
-COMPRESSED = "records.json.gz"
+MOST_LISTING_BYTES = 160_000
+"""Bytes that the compressed listings of a run may take: some 20 runs are committed, in 12 MB all together."""
 
-MARGIN = 0.95
-"""Share of the room that listings may take: the page also names the texts of every variant that it embeds."""
+_OF_TUNING_ALONE = ("final", "singles", "libraries")
+"""Facts of a tuning run that a program reads, and no reader; tuning.json.xz has them."""
 
 
-def publish(run: Path, target: Path, most_bytes: int = MOST_BYTES) -> tuple[str, ...]:
-    """Copy a run's report.
+def publish(source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_BYTES) -> tuple[str, ...]:
+    """Write the committed form of a run.
 
     Args:
-        run: The run directory; its report is drawn where it is missing.
-        target: Where the copies go; those of an earlier call are replaced.
-        most_bytes: Of all files but provenance.json.
+        source: A directory of `lab run` or `lab tune`, or a folder of committed results. A missing report is drawn.
+        target: Where it goes; the files of an earlier call are replaced. It may be `source` if that holds committed
+            results.
+        most_listing_bytes: Of the compressed listings.
 
     Returns:
-        What was changed or left out, as sentences.
+        What was left out, as sentences.
 
     Raises:
-        SystemExit: It is too large even without listings and records.json.
+        StoreError: `source` holds no run, or cannot be read.
     """
-    if (run / TUNING).exists():
-        return _publish_tuning(run, target)
-    with Store(run) as store, tempfile.TemporaryDirectory() as made:
-        folder, said = Path(made), []
+    with tempfile.TemporaryDirectory() as temporary:
+        made = Path(temporary) / "made"
+        made.mkdir()
+        run = source
+        if published.is_published(source):
+            run = Path(temporary) / "run"
+            published.restore(source, run)
+        if (run / TUNING_STORE).exists():
+            left_out = _tuning_run(run, made, target)
+        else:
+            left_out = _run(run, made, target, most_listing_bytes)
+        _replace(target, made)
+    return left_out
+
+
+def _run(run: Path, made: Path, target: Path, most_listing_bytes: int) -> tuple[str, ...]:
+    with Store(run) as store:
         if not (run / "index.html").exists():
-            render(store)  # the run was interrupted while it drew its report
-        for file in (run / "index.html", run / "records.csv", run / "records.json", *sorted(run.glob("*.png"))):
-            shutil.copyfile(file, folder / file.name)
-        if _size(folder) > most_bytes:
-            _compress(folder)
-            said.append("records.json is compressed.")
-        if _size(folder) > most_bytes:
-            _without_lines(folder)
-            said.append("The records do not say how often each PTX line was executed.")
-        if _size(folder) > most_bytes:
-            said += _fewer_listings(store, folder, most_bytes)
-        provenance = {**record_to_json(store.run()), "published": said}
-        (folder / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
-        target.mkdir(parents=True, exist_ok=True)
-        for name in ("records.json", COMPRESSED):
-            (target / name).unlink(missing_ok=True)
-        for file in folder.iterdir():
-            shutil.copyfile(file, target / file.name)
-    return tuple(said)
+            render(store)  # it was restored, or interrupted while it drew its report
+        facts, earlier = store.run(), tuple(store.noted(published.LEFT_OUT) or ())
+        records, different = load(store)
+        analysis = analyse(facts, records, different, store.repeat())
+        texts = _listings(store, analysis, most_listing_bytes)
+        left_out = earlier
+        if len(texts) < len(records):
+            which = f"{len(texts)} of {len(records)} variants, the best ones" if texts else "no variant"
+            left_out = (*earlier, f"Listings are kept of {which}.")
+        published.write_records(published.PublishedRun(facts, store.records(), store.repeat(), earlier), made)
+        published.write_listings(texts, made)
+        (made / published.TABLE).write_bytes(published.compressed((run / "records.csv").read_bytes()))
+        _pictures(run, made)
+        _provenance({**record_to_json(facts), published.LEFT_OUT: left_out}, made)
+        (made / "index.html").write_text(html(of_run(analysis), made, left_out, _place(target)), encoding="utf-8")
+    return left_out
 
 
-def _publish_tuning(run: Path, target: Path) -> tuple[str, ...]:
-    said = ("The libraries are not published.",)
-    target.mkdir(parents=True, exist_ok=True)
-    for old in target.glob("*.png"):
-        old.unlink()  # maps of sizes that are no longer in the file
-    for file in (run / "index.html", *sorted(run.glob("*.csv")), *sorted(run.glob("*.png"))):
-        shutil.copyfile(file, target / file.name)
+def _listings(store: Store, analysis: Analysis, most_bytes: int) -> dict[str, dict[str, str]]:
+    """Texts of the best variants, then of failed ones, then of the others, as many as fit."""
+    best = figures.ranked(analysis.records, analysis.response)
+    first = {record.variant for record in best}
+    rest = sorted(
+        (record for record in analysis.records if record.variant not in first), key=lambda r: not r.status.failed
+    )
+    every: dict[str, dict[str, str]] = {}
+    for record in (*best, *rest):
+        if texts := published_texts(store, store.record(record.variant)):
+            every[record.variant] = texts
+    return _fitting(every, most_bytes)
+
+
+def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, dict[str, str]]:
+    """The longest beginning whose archive is small enough, found by halving."""
+    names = list(texts)
+
+    def cut(count: int) -> dict[str, dict[str, str]]:
+        return {name: texts[name] for name in names[:count]}
+
+    fits, too_many = 0, len(names) + 1
+    guess = 1  # of many variants most do not fit, and compressing them all takes minutes
+    while too_many - fits > 1:
+        if len(published.archive(cut(guess))) <= most_bytes:
+            fits, guess = guess, min(2 * guess, (guess + too_many) // 2)
+        else:
+            too_many, guess = guess, (fits + guess) // 2
+    return cut(fits)
+
+
+def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
+    left_out = ("The libraries are not kept.", "Samples are rounded to six digits.")
     with TuningStore(run) as store:
-        (target / "times.csv.gz").write_bytes(gzip.compress(_times(store).encode(), mtime=0))
-        provenance = {**store.noted("facts"), "published": said}
-    (target / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
-    return said
+        if not (run / "index.html").exists():
+            render_tuning(store)
+        published.write_tuning(store, made)
+        (made / published.WINNERS).write_bytes(published.compressed((run / "winners.csv").read_bytes()))
+        _pictures(run, made)
+        every = FACTS.dump_python(store.facts(), mode="json")
+        facts = {name: value for name, value in every.items() if name not in _OF_TUNING_ALONE}
+        _provenance({**facts, published.LEFT_OUT: left_out}, made)
+        page = of_tuning(analyse_tuning(store))
+        (made / "index.html").write_text(html(page, made, left_out, _place(target)), encoding="utf-8")
+    return left_out
 
 
-def _times(store: TuningStore) -> str:
-    """Every time of every stage as CSV; samples in ms, in the order of measuring."""
-    names = {one.id: (one.type, one.name) for one in store.kernels()}
-    made = io.StringIO()
-    table = csv.writer(made, lineterminator="\n")
-    table.writerow(["stage", "type", "kernel", "m", "n", "k", "kind", "cache", "error", "failure", "samples_ms"])
-    for stage in TimingStage:
-        for kernel, by_size in sorted(store.times(stage).items()):
-            for (m, n, k), one in sorted(by_size.items()):
-                samples = " ".join(f"{ms:.6g}" for ms in one.samples.ms) if one.samples else ""
-                facts = [one.kind, one.cache, "" if one.error is None else f"{one.error:.3g}", one.failure, samples]
-                table.writerow([stage, *names.get(kernel, ("", kernel)), m, n, k, *facts])
-    return made.getvalue()
+def _pictures(run: Path, made: Path) -> None:
+    for file in sorted(run.glob("*.png")):
+        shutil.copyfile(file, made / file.name)
 
 
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
+def _provenance(facts: Mapping[str, Any], made: Path) -> None:
+    text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    (made / "provenance.json").write_text(text, encoding="utf-8")
 
 
-def _compress(folder: Path) -> None:
-    """Replace records.json by its compressed form and mend the page's link."""
-    records = folder / "records.json"
-    _write_compressed(folder, records.read_bytes())
-    records.unlink()
-    _link(folder, COMPRESSED)
+def _place(target: Path) -> str:
+    """The folder as it is named from the root of the repository, or its name alone outside of it."""
+    full = target.resolve()
+    return full.relative_to(ROOT).as_posix() if full.is_relative_to(ROOT) else target.name
 
 
-def _without_lines(folder: Path) -> None:
-    """Leave what was counted a PTX line, most of a record's bytes, out of the compressed records."""
-    made = json.loads(gzip.decompress((folder / COMPRESSED).read_bytes()))
-    for record in made["records"]:
-        if record["emulation"]:
-            record["emulation"]["lines"] = []
-    _write_compressed(folder, json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode())
+def _replace(target: Path, made: Path) -> None:
+    """Let a folder hold these files and none that an earlier call wrote."""
+    target.mkdir(parents=True, exist_ok=True)
+    for old in target.iterdir():
+        if old.is_file():
+            old.unlink()
+    for file in sorted(made.iterdir()):
+        shutil.copyfile(file, target / file.name)
 
 
-def _fewer_listings(store: Store, folder: Path, most_bytes: int) -> list[str]:
-    """Render the report again with as many listings as there is room for; without records.json where there is none."""
-    said = []
-    _render(store, folder, 0)
-    if _size(folder) > most_bytes:
-        (folder / COMPRESSED).unlink()
-        said.append("There was no room for records.json; records.csv has every variant's figures.")
-    size = _size(folder)
-    if size > most_bytes:
-        raise SystemExit(f"{size} bytes are too many to commit; the limit is {most_bytes}")
-    room = int((most_bytes - size) * MARGIN)
-    _render(store, folder, room)
-    if _size(folder) > most_bytes:  # the names of what is embedded took what little room there was
-        room = 0
-        _render(store, folder, room)
-    return [*said, f"Of the page's listings, those of the best variants are embedded, up to {room / 1e6:.2f} MB."]
-
-
-def _render(store: Store, folder: Path, listing_budget: int) -> None:
-    """The report beside the compressed records, if they are still there."""
-    render(store, listing_budget=listing_budget, folder=folder)
-    (folder / "records.json").unlink()
-    _link(folder, COMPRESSED if (folder / COMPRESSED).exists() else "")
-
-
-def _write_compressed(folder: Path, text: bytes) -> None:
-    """The same bytes for the same records."""
-    (folder / COMPRESSED).write_bytes(gzip.compress(text, mtime=0))
-
-
-def _link(folder: Path, name: str) -> None:
-    """Let the page's link to the records name this file; without a name it is left out."""
-    page = folder / "index.html"
-    text = page.read_text(encoding="utf-8")
-    link = f'<a href="{name}">{name}</a>' if name else "no records.json"
-    page.write_text(text.replace('<a href="records.json">records.json</a>', link), encoding="utf-8")
+def _size(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def main() -> None:
     """Publish, and say what was left out."""
-    run, target = (Path(argument) for argument in sys.argv[1:3])
-    for sentence in publish(run, target):
+    source, target = (Path(argument) for argument in sys.argv[1:3])
+    for sentence in publish(source, target):
         print(sentence)
-    print(f"{target}: {len(list(target.iterdir()))} files, {_size(target) / 2**20:.2f} MiB")
+    files = [file for file in target.iterdir() if file.is_file()]
+    print(f"{target}: {len(files)} files, {_size(files) / 2**20:.2f} MiB")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python benchmarks/readme_tables.py
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lab.report.charts import style
+from lab.store import published
 
 ROOT = Path(__file__).parents[1]
 H200 = ROOT / "reports" / "h200"
@@ -39,19 +41,22 @@ IDEAS = {
 
 def table(csv: Path) -> str:
     """The table as Markdown; one row a rung, cuBLAS last."""
-    frame = pd.read_csv(csv).set_index("kernel")
+    frame = pd.read_csv(csv)
+    rates = dict(zip(frame["kernel"], frame["measured_tflops"].astype(float), strict=True))
+    loads = dict(zip(frame["kernel"], frame["ptx_fma_per_ld_shared"].astype(float), strict=True))
+    over = dict(zip(frame["kernel"], frame["ratio_to_baseline"].astype(float), strict=True))
     peak = float(frame["peak_tflops"].iloc[0])
     lines = [
         "| rung | idea | fma : ld.shared | H200 TFLOP/s | % of peak | V100 GFLOP/s | % of peak |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    best = frame["measured_tflops"].idxmax()
-    cublas = float(frame.loc[best, "measured_tflops"]) / float(frame.loc[best, "ratio_to_baseline"])
+    best = max(rates, key=lambda name: rates[name])
+    cublas = rates[best] / over[best]
     for rung, idea in IDEAS.items():
         known = V100[rung]
-        measured = cublas if rung == "cuBLAS" else float(frame.loc[rung, "measured_tflops"])
-        ratio = None if rung == "cuBLAS" else frame.loc[rung, "ptx_fma_per_ld_shared"]
-        shown = "" if ratio is None or pd.isna(ratio) else f"{float(ratio):g} : 1"
+        measured = cublas if rung == "cuBLAS" else rates[rung]
+        ratio = loads.get(rung, math.nan)
+        shown = "" if math.isnan(ratio) else f"{ratio:g} : 1"
         cells = [rung, idea, shown, f"{measured:.2f}", f"{measured / peak:.1%}", f"{known}", f"{known / V100_PEAK:.1%}"]
         lines.append(f"| {' | '.join(cells)} |")
     note = f"Peaks: {peak:.1f} TFLOP/s (H200), {V100_PEAK / 1000:.1f} TFLOP/s (V100). FP32, 8192 x 8192 x 8192."
@@ -89,7 +94,7 @@ def gemm_table(found: pd.DataFrame) -> str:
                 cells.append(f"{one['measured_tflops']:.1f} / {one['cublas_tflops']:.1f} = {ratio:.2f}")
             else:
                 cells.append("")
-        best = group.loc[group["measured_tflops"].idxmax()]
+        best = group.sort_values("measured_tflops").iloc[-1]
         shares = [f"{best[name] / best['peak_tflops']:.1%}" for name in ("measured_tflops", "cublas_tflops")]
         lines.append(f"| {' | '.join([str(size), *cells, *shares])} |")
     return "\n".join([*lines, ""])
@@ -102,9 +107,9 @@ def gemm_figure(found: pd.DataFrame, file: Path) -> None:
     places, labels, x = [], [], 0.0
     for size, group in found.groupby("size", sort=False):
         first = x
-        for one in group.itertuples():
-            axes.bar(x, one.measured_tflops, 0.4, color=style.SERIES[0])
-            axes.bar(x + 0.4, one.cublas_tflops, 0.4, color=style.SERIES[1])
+        for ours, theirs in zip(group["measured_tflops"], group["cublas_tflops"], strict=True):
+            axes.bar(x, float(ours), 0.4, color=style.SERIES[0])
+            axes.bar(x + 0.4, float(theirs), 0.4, color=style.SERIES[1])
             x += 1
         places.append((first + x - 0.6) / 2)
         labels.append(f"{size}\n{' '.join(group['problem.layout'])}")
@@ -132,7 +137,7 @@ def softmax_table(rows: Path, long: Path) -> str:
         frame = pd.read_csv(csv)
         for length in lengths:
             group = frame[frame["problem.n"] == length]
-            best = group.loc[group["measured_gb_s"].idxmax()]
+            best = group.sort_values("measured_gb_s").iloc[-1]
             ratios = [f"{best[f'ratio_to_{name}']:.3f}" for name in ("baseline", "torch", "triton")]
             lines.append(
                 f"| {' | '.join([f'{count} x {length}', f'{best.measured_gb_s:.0f}', *ratios, best['kernel']])} |"
@@ -147,7 +152,7 @@ def tuning_table() -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, sizes in (("gemm_tensile", "27 x 27 of M and N, K = 3104"), ("gemm_deepbench", "DeepBench's")):
-        frame = pd.read_csv(H200 / name / "winners.csv")
+        frame = pd.read_csv(H200 / name / published.WINNERS)
         over = {key: frame[f"{key}_ms"] / frame["ms"] for key in ("cublas", "single_tuned")}
         means = [f"{np.exp(np.log(ratio).mean()):.2f}" for ratio in over.values()]
         link = f"[{sizes}](reports/h200/{name}/index.html)"
@@ -159,15 +164,15 @@ def tuning_table() -> str:
 def tables() -> dict[str, str]:
     """Every table by the name of its marker."""
     return {
-        "ladder": table(H200 / "gemm_ladder" / "records.csv"),
+        "ladder": table(H200 / "gemm_ladder" / published.TABLE),
         "gemm": gemm_table(_gemm()),
-        "softmax": softmax_table(H200 / "softmax_rows" / "records.csv", H200 / "softmax_long" / "records.csv"),
+        "softmax": softmax_table(H200 / "softmax_rows" / published.TABLE, H200 / "softmax_long" / published.TABLE),
         "tuning": tuning_table(),
     }
 
 
 def _gemm() -> pd.DataFrame:
-    return winners(*(H200 / name / "records.csv" for name in ("gemm_small", "gemm_winners")))
+    return winners(*(H200 / name / published.TABLE for name in ("gemm_small", "gemm_winners")))
 
 
 def filled(readme: str, made: dict[str, str]) -> str:

@@ -30,7 +30,8 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
-    """Loads a script of benchmarks/ by its name, as a module."""
+    """Loads a script of benchmarks/ by its name, as a module; it finds the modules beside it."""
+    sys.path.append(str(root / "benchmarks"))
 
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, root / "benchmarks" / f"{name}.py")

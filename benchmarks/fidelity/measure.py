@@ -14,7 +14,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from lab.gpu.counters.ncu import ProfilerError, collect, version
 from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 from lab.stages import emulate
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import build, toolchain
 
@@ -98,11 +100,23 @@ def emulated_figures(done: Emulation) -> dict[str, int]:
     return figures
 
 
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """One launch in the emulator: what PyCUDA needs to repeat it, and its result."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    values: tuple[object, ...]
+    done: Emulation
+
+
 class _Recorder:
-    """Stands in for `launch`: keeps what was launched, and its counts."""
+    """Stands in for `launch` and keeps every launch."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[object, ...]] = []
+        self.seen: list[_Launched] = []
 
     def __call__(
         self,
@@ -122,7 +136,7 @@ class _Recorder:
             value if isinstance(value, np.ndarray) else _scalar(value, parameter.type)
             for value, parameter in zip(before, types, strict=True)
         )
-        self.seen.append((kernel, _three(grid), _three(block), dynamic_shared_bytes, values, done))
+        self.seen.append(_Launched(kernel, _three(grid), _three(block), dynamic_shared_bytes, values, done))
         return done
 
 
@@ -147,14 +161,12 @@ def _three(size: Size) -> tuple[int, int, int]:
 
 def recorded(group: str, name: str, cubin: bytes, execute: Callable[[], object]) -> Iterator[Compared]:
     """What `execute` launches in the emulator."""
-    recorder, kept = _Recorder(), (emulate.launch, cases.launch)
-    emulate.launch = cases.launch = recorder
-    try:
+    recorder = _Recorder()
+    with patch.object(emulate, "launch", recorder), patch.object(cases, "launch", recorder):
         execute()
-    finally:
-        emulate.launch, cases.launch = kept
-    for kernel, grid, block, shared, values, done in recorder.seen:
-        yield Compared(Prepared(name, cubin, kernel, grid, block, shared, values), group, emulated_figures(done))
+    for one in recorder.seen:
+        prepared = Prepared(name, cubin, one.kernel, one.grid, one.block, one.shared_bytes, one.values)
+        yield Compared(prepared, group, emulated_figures(one.done))
 
 
 def pattern_launches() -> Iterator[Compared]:
@@ -180,19 +192,17 @@ def ladder_launches() -> Iterator[Compared]:
     for planned in plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs):
         made = build(planned.toolchain, planned.request).build
         for problem in (small, experiment.operator.problem(awkward)):
-            launched = launches(planned.point.kernel.template, planned.point.parameters, problem)
+            launched = Instance(planned.point.kernel.template, planned.point.parameters, problem).launches
             task = emulate.EmulationTask(launched, experiment.operator_reference, problem, experiment.seed, {})
             name = f"{planned.point.kernel.name}, {problem['m']} x {problem['n']} x {problem['k']}"
-            yield from recorded("ladder", name, made.cubin, lambda task=task, ptx=made.ptx: emulate.emulate(task, ptx))
+            yield from recorded("ladder", name, made.cubin, partial(emulate.emulate, task, made.ptx))
 
 
 def family_launches() -> Iterator[Compared]:
     """The emulator's test kernels."""
     for source, case in cases.CASES:
         made = build(toolchain("nvrtc"), CompileRequest(compiling.source(source), f"{source}.cu", "sm_90")).build
-        yield from recorded(
-            "families", f"{source}: {case.__name__}", made.cubin, lambda case=case, ptx=made.ptx: case(ptx)
-        )
+        yield from recorded("families", f"{source}: {case.__name__}", made.cubin, partial(case, made.ptx))
 
 
 def measured(compared: Sequence[Compared], ncu: str) -> list[dict[str, int]]:

@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import measure  # the module beside this one
+import measure  # the modules beside this one
+from hardware import Prepared
 
 from lab.emulator import api
 from lab.toolchain.base import CompileRequest
@@ -46,13 +47,13 @@ class Judged:
     kernel: str
     mutant: str
     found: tuple[str, ...]
-    launch: measure.Prepared
+    launch: Prepared
 
 
 def judged(only: Sequence[str] = ()) -> Iterator[Judged]:
     """The originals, then the mutants, each executed by the emulator; of some kernels where `only` names them."""
     api.DEFAULT_MAX_STEPS = _ENDLESS_STEPS
-    originals = [
+    originals: list[tuple[str, str, Callable[[str], cases.Outcome], str]] = [
         (source, f"original ({case.__name__})", case, compiling.source(source)) for source, case in cases.CASES
     ]
     planted = [(m.kernel, m.name, m.case, m.apply(compiling.source(m.kernel))) for m in mutants.MUTANTS]
@@ -63,17 +64,17 @@ def judged(only: Sequence[str] = ()) -> Iterator[Judged]:
         outcomes: list[cases.Outcome] = []
         execute = functools.partial(_execute, case, made.ptx, outcomes)
         (recorded,) = measure.recorded(kernel, name, made.cubin, execute)
-        kinds = dict.fromkeys(finding.kind for finding in outcomes[0].emulation.findings)
+        kinds = [str(finding.kind) for finding in outcomes[0].emulation.findings]
         if not outcomes[0].right:
-            kinds["wrong-result"] = None
-        yield Judged(kernel, name, tuple(kinds), recorded.launch)
+            kinds.append("wrong-result")
+        yield Judged(kernel, name, tuple(dict.fromkeys(kinds)), recorded.launch)
 
 
 def _execute(case: Callable[[str], cases.Outcome], ptx: str, outcomes: list[cases.Outcome]) -> None:
     outcomes.append(case(ptx))
 
 
-def verdict(tool: str, launch: measure.Prepared, command: str) -> str:
+def verdict(tool: str, launch: Prepared, command: str) -> str:
     """What compute-sanitizer says of a launch: empty where it finds nothing."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "launch.pickle"

@@ -133,7 +133,7 @@ def _summary(access: str, figure: str, rows: list[Row]) -> str:
 
 def _difference(row: Row, figure: str) -> float:
     ours, theirs = row["emulated"][figure], row["measured"][figure]
-    return abs(ours - theirs) / max(theirs, 1)
+    return float(abs(ours - theirs) / max(theirs, 1))
 
 
 def _differences(access: str, figure: str, rows: Iterable[Row]) -> Iterator[str]:

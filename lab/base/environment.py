@@ -1,4 +1,4 @@
-"""What a record must say about the machine and the software that made it."""
+"""Facts about the machine and the software that a record must hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECIDING = (
 
 @cache
 def packages() -> dict[str, str]:
-    """Installed versions of the packages that can change a figure."""
+    """Return the installed versions of the packages that can change a figure."""
     found: dict[str, str] = {}
     for name in _DECIDING:
         try:
@@ -37,13 +37,16 @@ def packages() -> dict[str, str]:
 
 
 def python() -> str:
-    """Interpreter, system and machine: ``CPython 3.11.7 on Linux x86_64``."""
+    """Return interpreter, system and machine: ``CPython 3.11.7 on Linux x86_64``."""
     return f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
 
 
 @cache
 def commit() -> str:
-    """Commit of the working tree that `lab` runs from, `+dirty` behind it where files differ; else empty."""
+    """Return the commit of the working tree that `lab` runs from, with `+dirty` where files differ.
+
+    Empty where `lab` does not run from a working tree, or git is missing.
+    """
     git, folder = shutil.which("git"), Path(__file__).parents[1]
     if git is None or not (folder.parent / ".git").exists():
         return ""

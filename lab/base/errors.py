@@ -3,14 +3,14 @@
 ::
 
     LabError
-    ├── UserError            the input is wrong; the user can mend it            exit code 2
+    ├── UserError            the input is wrong; the user can fix it             exit code 2
     ├── MissingToolError     the machine lacks what was asked for                exit code 3
     ├── CompileError         a compiler refused one variant; carries its log
-    ├── ReaderError          PTX or SASS text that a reader cannot take
+    ├── ReaderError          PTX or SASS text that a reader cannot read
     └── StoreError           a run directory that cannot be read or written      exit code 3
 
-A stage that fails for one variant catches its own errors and returns a failure value; only what
-ends the whole command travels to `lab.cli.main`, which prints it without a traceback.
+A stage that fails for one variant catches its own errors and returns a failure value. Only an error that ends the
+whole command reaches `lab.cli.main`, which prints it without a traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 
 class LabError(Exception):
-    """The root of the tree in the module's docstring."""
+    """The root of the tree that the module's docstring shows."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Location:
 
     Attributes:
         file: The file as the user named it.
-        line: Line, counted from 1, or None where the whole file is meant.
-        column: Column, counted from 1, or None.
+        line: Line, from 1, or None for the whole file.
+        column: Column, from 1, or None.
     """
 
     file: Path | str
@@ -44,7 +44,7 @@ class Location:
 
 
 class UserError(LabError):
-    """A mistake in what the user wrote: where it is, what was found, what would be accepted."""
+    """A mistake in the user's input: where it is, what was found, what is accepted."""
 
     def __init__(
         self,
@@ -63,12 +63,23 @@ class UserError(LabError):
             at: File and line.
             key: Dotted path of the offending key, such as ``kernels[0].parameters.unroll``.
             found: The offending value.
-            accepted: What would have been accepted: a list of values, or a phrase.
+            accepted: What is accepted: a list of values, or a phrase.
             suggestion: What to write instead.
         """
         self.message, self.at, self.key, self.found = message, at, key, found
         self.accepted, self.suggestion = accepted, suggestion
         super().__init__(str(self))
+
+    def placed(self, at: Location | None, key: str | None) -> UserError:
+        """Return the same mistake at another place and under another key."""
+        return UserError(
+            self.message,
+            at=at,
+            key=key,
+            found=self.found,
+            accepted=self.accepted,
+            suggestion=self.suggestion,
+        )
 
     def __str__(self) -> str:
         head = f"{self.at}: {self.message}" if self.at else self.message
@@ -86,29 +97,29 @@ class UserError(LabError):
 
 
 class MissingToolError(LabError):
-    """Something the command needs is not on this machine; the message ends in how to install it."""
+    """A tool that the command needs is missing on this machine; the message ends with how to install it."""
 
 
 class CompileError(LabError):
     """A compiler refused the source."""
 
     def __init__(self, message: str, log: str, command: str) -> None:
-        """Keep the compiler's own words.
+        """Keep the compiler's output.
 
         Args:
             message: One line, the first error of the log.
             log: Everything the compiler printed.
-            command: The command or API call, as one could repeat it.
+            command: The command or API call, in a form that can be repeated.
         """
         self.log, self.command = log, command
         super().__init__(message)
 
 
 class ReaderError(LabError):
-    """PTX or SASS text that a reader does not understand."""
+    """PTX or SASS text that a reader cannot read."""
 
     def __init__(self, message: str, at: Location) -> None:
-        """Name the line that could not be read."""
+        """State what is wrong with a line of the text, and where it is."""
         self.at = at
         super().__init__(f"{at}: {message}")
 
@@ -118,10 +129,10 @@ class StoreError(LabError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Suggest the known name nearest to a mistyped one.
+    """Suggest the known name that is closest to a mistyped one.
 
     Returns:
-        ``did you mean 'x'?``, or None where nothing is close.
+        ``did you mean 'x'?``, or None where no name is close.
     """
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None

@@ -1,7 +1,7 @@
-"""Jinja, fenced in: the one environment for templates, and for the expressions of constraints and geometry.
+"""The sandboxed Jinja environment of templates, and of the expressions in constraints and geometry.
 
-Nothing in an experiment file or a template can run code: attributes and methods that reach out of the
-sandbox are refused, undefined names are errors, and the operators that could eat all memory are bounded.
+Nothing in an experiment file or a template can run code. Attributes and methods that lead out of the sandbox are
+refused, undefined names are errors, and operators that could exhaust memory are bounded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lab.base.errors import Location, UserError, did_you_mean
 Scalar = bool | int | float | str
 
 _LARGEST = 2**63
-"""Results of `*` and `**` beyond this are refused: no launch or tile needs them."""
+"""Larger results of `*` and `**` are refused; no launch or tile needs them."""
 
 _MAX_EXPRESSION = 1000
-"""Characters of an expression. Longer ones are refused before Jinja sees them."""
+"""Most characters of an expression. A longer one is refused before Jinja reads it."""
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """The least integer that is at least numerator / denominator."""
+    """Return the least integer that is at least numerator / denominator."""
     return -(-numerator // denominator)
 
 
@@ -43,7 +43,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "error": _template_error,
 }
-"""What expressions and templates may call. `error("why")` ends a rendering that makes no sense."""
+"""Functions that expressions and templates may call. `error("why")` ends the rendering with that message."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -55,7 +55,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Bound the operators whose result can be far larger than their operands."""
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers:
-            raise SecurityError(f"'{operator}' takes numbers here")
+            raise SecurityError(f"the operands of '{operator}' must be numbers")
         if operator == "**" and (abs(right) > 64 or abs(left) > _LARGEST):  # noqa: PLR2004 - 2**64 exceeds the limit
             raise SecurityError("the result of ** is too large")
         result = super().call_binop(context, operator, left, right)
@@ -65,7 +65,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def environment(**options: Any) -> Sandbox:  # noqa: ANN401 - handed to Jinja as they are
-    """A sandboxed, strict environment with `FUNCTIONS` as its only globals."""
+    """Return a sandboxed, strict environment with `FUNCTIONS` and `range` as its only globals."""
     env = Sandbox(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, **options)
     env.globals.clear()
     env.globals.update(FUNCTIONS)
@@ -75,8 +75,8 @@ def environment(**options: Any) -> Sandbox:  # noqa: ANN401 - handed to Jinja as
 
 def _short_range(*args: int) -> range:
     result = range(*args)
-    if len(result) > 10_000:  # noqa: PLR2004 - unrolled code of that length compiles for hours
-        raise SecurityError(f"range of {len(result)} elements; 10000 at most")
+    if len(result) > 10_000:  # noqa: PLR2004 - unrolled code of that length takes hours to compile
+        raise SecurityError(f"a range of {len(result)} elements; at most 10000 are accepted")
     return result
 
 
@@ -84,28 +84,28 @@ _ENV = environment()
 
 
 def names_in(expression: str, *, at: Location, key: str) -> frozenset[str]:
-    """The names an expression uses, functions excluded.
+    """Return the names that an expression uses, without functions.
 
     Raises:
-        UserError: it is no Jinja expression.
+        UserError: The text is not a Jinja expression.
     """
     return _compiled(expression, at, key)[0]
 
 
 def evaluate(expression: str | float, names: Mapping[str, object], *, at: Location, key: str) -> Scalar:
-    """The value of an expression.
+    """Return the value of an expression.
 
     Args:
-        expression: A Jinja expression, without braces; a number stands for itself.
-        names: What it may refer to.
-        at: Where it stands, for errors.
+        expression: A Jinja expression without braces; a number is its own value.
+        names: Names that it may use, with their values.
+        at: Its location, for errors.
         key: Its key, for errors.
 
     Returns:
-        A number, a boolean or a word.
+        A number, a boolean or a string.
 
     Raises:
-        UserError: a syntax error, an unknown name, or an operation that the sandbox refuses.
+        UserError: The expression has a syntax error or an unknown name, or the sandbox refuses an operation.
     """
     if not isinstance(expression, str):
         return expression
@@ -124,39 +124,41 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
 
 @lru_cache(maxsize=65536)
 def _value(expression: str, at: Location, key: str, given: tuple[tuple[str, type, object], ...]) -> Scalar:
-    """The value for these values of the names that it uses; the types are there since 1, 1.0 and true are equal.
+    """Return the value for given values of the names; their types are in the key because 1, 1.0 and true are equal.
 
-    A sweep asks the same few questions for every point: `block_m % thread_m == 0` has a dozen answers in all.
+    A sweep evaluates the same few expressions at every point: `block_m % thread_m == 0` has a dozen cases in all.
     """
     try:
         value = _compiled(expression, at, key)[1](**{name: value for name, _, value in given})
         if isinstance(value, Undefined):
-            str(value)  # a strict undefined says what is missing, or what the sandbox refused
+            str(value)  # raises the error that names what is missing or what the sandbox refused
     except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError, NameError) as error:
-        # a NameError is Jinja's own: it writes 1e999 down as `inf`
-        raise UserError(f"the expression fails: {error}", at=at, key=key, found=expression) from error
+        # Jinja itself raises a NameError: it compiles 1e999 to the name `inf`
+        raise UserError(f"the expression cannot be evaluated: {error}", at=at, key=key, found=expression) from error
     if not isinstance(value, bool | int | float | str):
         raise UserError(
-            "the expression yields no plain value",
+            "the value of the expression has an unsupported type",
             at=at,
             key=key,
             found=expression,
-            accepted="a number, a boolean or a word",
+            accepted="a number, a boolean or a string",
         )
     return value
 
 
 @lru_cache(maxsize=4096)
 def _compiled(expression: str, at: Location, key: str) -> tuple[frozenset[str], Callable[..., object]]:
-    """The names of an expression and a function of them; a sweep evaluates few expressions many times.
+    """Return the names of an expression, and a function that evaluates it with keyword arguments for them.
+
+    Cached, since a sweep evaluates few expressions many times.
 
     Raises:
-        UserError: it is no expression.
+        UserError: The text is not an expression.
     """
     if len(expression) > _MAX_EXPRESSION:
         raise UserError("the expression is too long", at=at, key=key, accepted=f"at most {_MAX_EXPRESSION} characters")
     try:
-        # `{{ a }}{{ b }}` is no expression; compile_expression takes what stands between braces and nothing else
+        # compile_expression expects the text between braces; it would misread `{{ a }}{{ b }}`
         if re.search(r"\{[{%#]|[}%#]\}", expression):
             raise TemplateSyntaxError("write the expression without braces", 1)
         compiled = _ENV.compile_expression(expression, undefined_to_none=False)

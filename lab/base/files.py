@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Writes files atomically."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part.
+    """Write a file so that a reader sees either the old content or the new, never a part of it.
 
     Args:
         path: The file.
-        content: All of it, or its parts, so that it need not be in memory at once.
+        content: The whole content, or an iterator over its parts, so that it need not be in memory at once. Text is
+            encoded as UTF-8.
+
+    Raises:
+        OSError: The file cannot be written. The old content stays, and no temporary file is left.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,4 +1,4 @@
-"""The size of a matrix product: what a tuned library is asked for."""
+"""The size of a matrix product, as a tuned library is asked for it."""
 
 from __future__ import annotations
 

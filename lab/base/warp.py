@@ -1,4 +1,4 @@
-"""Sizes that every NVIDIA GPU so far shares: the warp, shared-memory banks, sectors and lines of the caches.
+"""Sizes that all NVIDIA GPUs so far share: the warp, shared-memory banks, sectors and lines of the caches.
 
 Source: PTX ISA, `WARP_SZ`; CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks" and "Coalesced Access to
 Global Memory".
@@ -15,10 +15,10 @@ BANKS: Final = 32
 """Banks of shared memory."""
 
 BANK_BYTES: Final = 4
-"""Bytes that a bank delivers in one wavefront."""
+"""Bytes that a bank of shared memory delivers in one wavefront."""
 
 SECTOR_BYTES: Final = 32
-"""Bytes of a sector, the least that global memory is read or written in."""
+"""Bytes of a sector, the smallest unit in which global memory is read or written."""
 
 LINE_BYTES: Final = 128
 """Bytes of a cache line, four sectors."""

@@ -1,4 +1,7 @@
-"""What every worker process does first: it ends with its parent, and takes no more memory than its share."""
+"""Worker processes: how they start, how much memory they may take, and that they end with their parent.
+
+This needs Linux, as NVIDIA's wheels for compilers do: `resource`, process groups, forkserver.
+"""
 
 from __future__ import annotations
 
@@ -14,42 +17,45 @@ from multiprocessing.context import BaseContext
 from pebble import ProcessPool
 
 _LEAST_BYTES = 4 << 30
-"""A compiler with all of its optimisations on a large kernel stays well below this."""
+"""A compiler with all optimisations on a large kernel stays well below this."""
 
 
 def context() -> BaseContext:
-    """How workers start: forked from a server that has imported what they need.
+    """Return how workers start: forked from a server that has imported what they need.
 
-    Not from the parent itself, which holds threads and may hold a CUDA library; nor each from nothing, which takes
-    every core a second or two.
+    They are not forked from the parent, which holds threads and may hold a CUDA library. Nor do they start from
+    nothing, which takes each of them a second or two.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
-    # the program's own main module, too, which every process imports: once in the server in place of once in each
+    # including the program's own main module: the server imports it once instead of every process
     made.set_forkserver_preload(["__main__", "lab.cli.main", "lab.stages.build", "lab.stages.emulate"])
     return made
 
 
 def prepare() -> None:
-    """Start the server, which imports while the caller does other work."""
-    if context().get_start_method() == "forkserver":
-        forkserver.ensure_running()
+    """Start the server, whose imports then overlap with the caller's work."""
+    context()  # says what the server imports
+    forkserver.ensure_running()
 
 
 def cores() -> int:
-    """Cores that this process may use, which in a container are fewer than the machine's."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use; in a container, fewer than the machine has."""
+    return len(os.sched_getaffinity(0))
 
 
 def pool(jobs: int) -> ProcessPool:
-    """So many workers, each with its share of the memory; `end` ends them."""
+    """Start a pool of `jobs` workers, each with its share of the memory. Call `end` to stop it."""
     limits = [share_of_memory(jobs), dict(os.environ)]
     return ProcessPool(max_workers=jobs, context=context(), initializer=begin, initargs=limits)
 
 
 def end(working: ProcessPool, *, finished: bool) -> None:
-    """Stop a pool's workers and wait for them; one that has not finished gets no chance to."""
+    """Stop a pool's workers and wait for them.
+
+    Args:
+        working: The pool.
+        finished: Whether all work is done; if not, work in progress is aborted.
+    """
     if finished:
         working.close()
     working.stop()
@@ -57,7 +63,7 @@ def end(working: ProcessPool, *, finished: bool) -> None:
 
 
 def share_of_memory(workers: int) -> int:
-    """Bytes that one of so many workers may take: twice its part of the machine's, since few need all at once."""
+    """Return the bytes that each worker may take: twice its part of the memory, since few need all of it at once."""
     return max(_LEAST_BYTES, 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(1, workers))
 
 
@@ -65,26 +71,26 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     """Prepare this process for work.
 
     Args:
-        limit_bytes: Most memory that it may take; beyond it, an allocation fails.
-        environment: The parent's variables: the server's are those of the time when it started.
+        limit_bytes: Limit of its data segment in bytes; an allocation beyond it fails.
+        environment: The parent's variables. The server's are from when it started.
     """
     os.environ.update(environment)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
-    # a pool that stops a worker, for its time is up, leaves what it runs to itself: a group can be ended as one
+    # a pool that stops a worker after its time leaves the worker's children running; a process group ends as a whole
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()
 
 
 def end_with_parent() -> None:
-    """Have this process end when the one that started it does, however that ends."""
+    """Make this process end when its parent does, however the parent ends."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A compiler that goes on after its parent was killed would work for nobody."""
+    """Wait for the parent's end, then end at once: nobody waits for the result of a worker whose parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""YAML with line numbers: text to plain values, and schema errors that name the line."""
+"""Reads YAML with line numbers: text to plain values, and schema errors that name the line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
@@ -19,12 +17,11 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from lab.base.errors import Location, UserError, did_you_mean
 
 Key = tuple[str | int, ...]
-Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_BYTES = 4 * 2**20
 _MOST_NODES = 200_000
 _MOST_DEPTH = 50
-"""Aliases can make a short file expand without end; nobody writes an experiment beyond these."""
+"""Aliases can make a short file expand without end. No experiment comes near these limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +29,10 @@ class Document:
     """One YAML document.
 
     Attributes:
-        file: The file it came from.
-        text: As read.
+        file: The file that it was read from.
+        text: Its text.
         data: Plain dicts, lists, strings, numbers, booleans and None.
-        lines: Path of keys to the line, from 1, where the key (or list element) stands.
+        lines: Maps the path of a key (or list element) to its line, from 1.
     """
 
     file: Path | str
@@ -44,7 +41,7 @@ class Document:
     lines: Mapping[Key, int]
 
     def at(self, *key: str | int) -> Location:
-        """Where a key stands, or the nearest key around it."""
+        """Return the location of a key, or of the nearest enclosing key that has one."""
         path = key
         while path and path not in self.lines:
             path = path[:-1]
@@ -52,10 +49,10 @@ class Document:
 
 
 def read_text(file: Path) -> str:
-    """The text of a file that a user named.
+    """Return the text of a file that a user named.
 
     Raises:
-        UserError: it cannot be read, is no UTF-8, or is too large.
+        UserError: The file cannot be read, is not UTF-8, or is too large.
     """
     try:
         if file.stat().st_size > _MOST_BYTES:
@@ -71,9 +68,9 @@ def read_text(file: Path) -> str:
             suggestion=did_you_mean(file.name, siblings),
         ) from None
     except UnicodeDecodeError as error:
-        raise UserError(f"the file is no UTF-8 text: {error}", at=Location(file)) from error
+        raise UserError(f"the file is not UTF-8 text: {error}", at=Location(file)) from error
     except OSError as error:
-        raise UserError(f"the file cannot be read: {error.strerror}", at=Location(file)) from error
+        raise UserError(f"cannot read the file: {error.strerror}", at=Location(file)) from error
 
 
 def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
@@ -81,11 +78,12 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
 
     Args:
         text: The document.
-        file: Named in errors.
-        first_line: The line of `file` on which `text` begins.
+        file: Its name, for errors.
+        first_line: The line of `file` at which `text` begins.
 
     Raises:
-        UserError: no YAML, a duplicate key or anchor, a tag, a key that is no string, or an absurd size.
+        UserError: The text is not YAML, has a duplicate key or anchor, a tag or a key that is not a string, or is
+            too large.
     """
     offset = first_line - 1
     loader = YAML(typ="rt", pure=True)
@@ -94,10 +92,10 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ReusedAnchorWarning)
             documents = list(loader.load_all(text))
-    except ReusedAnchorWarning as error:  # YAML allows it; whoever writes it twice means two names
+    except ReusedAnchorWarning as error:  # YAML allows it, but two names were surely meant
         lines = [int(number) for number in re.findall(r"line (\d+)", str(error))]
         at = Location(file, max(lines) + offset if lines else None)
-        raise UserError("an anchor is there twice", at=at, suggestion="give one another name") from error
+        raise UserError("an anchor is defined twice", at=at, suggestion="rename one of the two") from error
     except DuplicateKeyError as error:
         raise UserError(_first_line(error.problem), at=_mark(error, file, offset), suggestion="remove one") from error
     except MarkedYAMLError as error:
@@ -105,30 +103,15 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError) as error:
         raise UserError(f"not YAML: {_first_line(str(error))}", at=Location(file)) from error
     if len(documents) != 1:
-        raise UserError("not one YAML document", at=Location(file), found=f"{len(documents)} documents", accepted="one")
+        found = f"{len(documents)} documents"
+        raise UserError("expected exactly one YAML document", at=Location(file), found=found)
     reader = _Plain(file, offset)
     data = reader.plain(documents[0], ())
     return Document(file, text, data, reader.lines)
 
 
-def validate(model: type[Model], document: Document) -> Model:
-    """The document as a value of its schema.
-
-    Raises:
-        UserError: the first thing that does not fit, with its line.
-    """
-    if not isinstance(document.data, dict):
-        raise UserError("not a mapping", at=Location(document.file, 1), accepted=list(model.model_fields))
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        # a mistyped key is also a missing one; the former says more
-        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-        raise _user_error(first, model, document) from error
-
-
 class _Plain:
-    """Turns ruamel's round-trip nodes into plain values and notes where each key stands."""
+    """Turns ruamel's round-trip nodes into plain values and records the line of each key."""
 
     def __init__(self, file: Path | str, offset: int) -> None:
         self.file, self.offset = file, offset
@@ -157,7 +140,7 @@ class _Plain:
 
     def _refused(self, node: object, path: Key) -> UserError:
         return UserError(
-            "a value of a kind that is not used here",
+            "this kind of value is not supported",
             at=Location(self.file, self.lines.get(path)),
             key=dotted(path),
             found=str(node),
@@ -167,15 +150,15 @@ class _Plain:
     def _key(self, node: CommentedMap, key: object, path: Key) -> str:
         line = Location(self.file, node.lc.line + 1 + self.offset)
         if not isinstance(key, str):
-            raise UserError("a key that is no string", at=line, key=dotted(path), found=str(key), accepted="a string")
-        # keys merged in with `<<` have no place of their own
+            raise UserError("a key must be a string", at=line, key=dotted(path), found=str(key), accepted="a string")
+        # keys merged in with `<<` have no line of their own
         place = node.lc.data.get(key) if node.lc.data else None
         self.lines[(*path, str(key))] = (place[0] if place else node.lc.line) + 1 + self.offset
         return str(key)
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """`('kernels', 0, 'template')` as ``kernels[0].template``."""
+    """Write a path of keys with dots: ``kernels[0].template`` for ``('kernels', 0, 'template')``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -189,38 +172,3 @@ def _mark(error: MarkedYAMLError, file: Path | str, offset: int) -> Location:
 
 def _first_line(text: str | None) -> str:
     return (text or "unreadable").strip().splitlines()[0]
-
-
-def _user_error(detail: ErrorDetails, model: type[BaseModel], document: Document) -> UserError:
-    path = tuple(detail["loc"])
-    location = document.at(*path)
-    key = dotted(path)
-    if detail["type"] == "extra_forbidden":
-        known = _fields_at(model, path[:-1])
-        return UserError(
-            "unknown key", at=location, key=key, accepted=known, suggestion=did_you_mean(str(path[-1]), known)
-        )
-    if detail["type"] == "missing":
-        return UserError("a key is missing", at=location, key=key)
-    # "Input should be a valid string" says what is accepted
-    message = detail["msg"].removeprefix("Value error, ")
-    accepted = message.removeprefix("Input should be ") if message.startswith("Input should be ") else None
-    return UserError(
-        "wrong value" if accepted else message, at=location, key=key, found=detail["input"], accepted=accepted
-    )
-
-
-def _fields_at(model: type[BaseModel], path: Key) -> list[str]:
-    """Keys that the schema knows at a path through nested models and lists of models."""
-    current: Any = model
-    for part in path:
-        if isinstance(part, int) or part not in current.model_fields:  # an item of a list, a key of a mapping
-            continue
-        annotation = current.model_fields[part].annotation
-        while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            arguments = [a for a in getattr(annotation, "__args__", ()) if a is not type(None)]
-            if not arguments:
-                return []
-            annotation = arguments[-1]
-        current = annotation
-    return list(current.model_fields)

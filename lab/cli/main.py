@@ -116,10 +116,11 @@ def run(
             outcome = run_experiment(experiment, options, progress)
     print_outcome(console, outcome)
     if as_json:
-        from lab.report import columns
+        from lab.report.columns import row
+        from lab.report.registry.registry import columns_for
 
-        chosen = columns.columns_for(outcome.run, outcome.records)
-        _print_json([columns.row(record, chosen) for record in outcome.records])
+        chosen = columns_for(outcome.run, outcome.records)
+        _print_json([row(record, chosen) for record in outcome.records])
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
 
 
@@ -238,14 +239,30 @@ def map_(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="A directory of `lab run` or `lab tune`.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="A directory of `lab run` or `lab tune`, or committed results.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Run directory that committed results become.", show_default="<folder>/full"
+        ),
+    ] = None,
 ) -> None:
-    """Draw the report of a run directory again from its records."""
+    """Draw the report of a run directory again, from its records alone."""
+    from lab.base.errors import UserError
     from lab.report.render import render
     from lab.report.tuning import render as tuning
+    from lab.store import published
     from lab.store.database import Store
     from lab.store.tuning import FILE, TuningStore
 
+    if published.is_published(folder):
+        target = output or folder / published.FULL
+        published.restore(folder, target)
+        folder = target
+    elif output is not None:
+        raise UserError(f"--output is for committed results; the report of the run directory {folder} is drawn in it")
     if (folder / FILE).is_file():
         with TuningStore(folder) as tuned:
             drawn = tuning.render(tuned)

@@ -1,4 +1,4 @@
-"""`launch`: one kernel, executed."""
+"""Executing one launch of a kernel on the CPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import lab.emulator.operations  # noqa: F401  fills the table of operations
 from lab.base.errors import UserError
 from lab.emulator import operands
+from lab.emulator.arrays import Bytes
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
@@ -18,21 +18,20 @@ from lab.emulator.machine import LaunchState, StepBudgetSpent, run_batches
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
 from lab.emulator.memory.shadow import Shadow
-from lab.emulator.operations.base import DTYPES
+from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, size_of
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
+from lab.hardware.tensormaps import ALIGNMENT, BYTES
 from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
 from lab.isa.ptx.module import read_ptx
 
-Array = NDArray[Any]
-
 BATCH_THREADS = 8192
 """Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
 temporaries of an operation stay in a core's second-level cache. Larger batches are slower, smaller ones pay
-NumPy's overhead of a call more often. A batch of this size takes about 4 MiB for a kernel of 128 registers."""
+NumPy's overhead for each call more often. A batch of this size takes about 4 MiB for a kernel of 128 registers."""
 
 DEFAULT_MAX_STEPS = 20_000_000
 """Steps before a launch counts as endless: minutes of work."""
@@ -74,7 +73,7 @@ def launch(
     Raises:
         UserError: no such kernel, or arguments or a geometry that do not fit it.
         ReaderError: text that is not PTX.
-        UnsupportedInstruction: an instruction that the machine does not know.
+        UnsupportedInstruction: an instruction that the emulator does not know.
     """
     module = read_ptx(ptx) if isinstance(ptx, str) else ptx
     program = Program(module, kernel)
@@ -154,7 +153,7 @@ class _Arguments:
         parameters = program.kernel.parameters
         if len(args) != len(parameters):
             raise UserError(
-                "the kernel takes another number of arguments",
+                "the number of arguments is not the number of the kernel's parameters",
                 key="args",
                 found=len(args),
                 accepted=", ".join(f".{p.type} {p.name}" for p in parameters),
@@ -184,7 +183,7 @@ class _Arguments:
             raw = _scalar(index, parameter, value)
         if len(raw) != size:
             raise UserError(
-                f"argument {index} has another size than its parameter",
+                f"argument {index} does not have the size of its parameter",
                 key=f"args[{index}]",
                 found=f"{len(raw)} bytes",
                 accepted=f"{size} bytes (.{parameter.type} {parameter.name})",
@@ -195,7 +194,7 @@ class _Arguments:
         array = buffer.array
         if size_of(parameter) != 8 or parameter.type not in ("u64", "b64", "s64"):  # noqa: PLR2004  bytes of a pointer
             raise UserError(
-                f"argument {index} is an array, but the parameter is no pointer",
+                f"argument {index} is an array, but the parameter is not a pointer",
                 key=f"args[{index}]",
                 found=f"array of {array.dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
@@ -204,12 +203,12 @@ class _Arguments:
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         size = size_of(parameter)
-        if size != tensormaps.BYTES or align_of(parameter) % tensormaps.ALIGNMENT:
+        if size != BYTES or align_of(parameter) % ALIGNMENT:
             raise UserError(
-                f"argument {index} is a tensor map, but the parameter is none",
+                f"argument {index} is a tensor map, but the parameter cannot hold one",
                 key=f"args[{index}]",
                 found=f"{size} bytes, aligned to {align_of(parameter)}",
-                accepted=f"{tensormaps.BYTES} bytes, aligned to {tensormaps.ALIGNMENT}",
+                accepted=f"{BYTES} bytes, aligned to {ALIGNMENT}",
             )
         width = tensor_map.of.array.itemsize
         base = self._base(index, parameter, tensor_map.of)
@@ -217,7 +216,11 @@ class _Arguments:
         return made.encode()
 
     def _base(self, index: int, parameter: Variable, buffer: Buffer) -> int:
-        """The address of a buffer, which is allocated when it is first named."""
+        """Return the address of a buffer, which is allocated when it is first named.
+
+        Raises:
+            UserError: the array is not contiguous, or overlaps another one.
+        """
         array = buffer.array
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise UserError(
@@ -231,7 +234,7 @@ class _Arguments:
                 return region.base
             if np.may_share_memory(known.array, array):
                 raise UserError(
-                    f"argument {index} overlaps an earlier one; pass the same array, or a copy", key=f"args[{index}]"
+                    f"argument {index} overlaps an earlier one: pass the same array, or a copy", key=f"args[{index}]"
                 )
         region = self._space.allocate(f"args[{index}] ({parameter.name})", "global", array.nbytes)
         region.data[: array.nbytes] = _bytes(array)
@@ -241,7 +244,7 @@ class _Arguments:
         return region.base
 
     def copy_back(self) -> None:
-        """Bring the buffers' bytes into the caller's arrays."""
+        """Copy the buffers' bytes into the caller's arrays."""
         for buffer, region, _ in self._buffers:
             if buffer.array.flags.writeable:
                 _bytes(buffer.array)[:] = region.data[: buffer.array.nbytes]
@@ -263,7 +266,8 @@ class _Arguments:
                 )
 
 
-def _bytes(array: Array) -> Array:
+def _bytes(array: NDArray[Any]) -> Bytes:
+    """Return a contiguous array's bytes in memory order, without a copy."""
     flat = array.reshape(-1, order="C" if array.flags.c_contiguous else "F")
     return flat.view(np.uint8)
 

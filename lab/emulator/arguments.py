@@ -1,4 +1,4 @@
-"""Kernel arguments from words, for launching one kernel from a shell.
+"""Kernel arguments from words, for launching a kernel from a shell.
 
 ``f32[64,32]=normal`` is a buffer, ``i32=5`` a scalar, ``f32[64,32]=out`` a poisoned output of which every element
 must be written.
@@ -33,11 +33,11 @@ def arguments_from_words(words: Sequence[str], seed: int = 0) -> list[Any]:
     """Return what `launch` takes as ``args``.
 
     Args:
-        words: One word an argument.
-        seed: Of the random fills.
+        words: One word for each argument.
+        seed: Seed of the random fills.
 
     Raises:
-        UserError: a word that is no argument.
+        UserError: a word is not an argument.
     """
     random = np.random.default_rng(seed)
     return [_argument(word, position, random) for position, word in enumerate(words)]
@@ -47,7 +47,7 @@ def _argument(word: str, position: int, random: np.random.Generator) -> Any:  # 
     key = f"args[{position}]"
     match = _WORD.match(word)
     if match is None:
-        raise UserError("this is no kernel argument", key=key, found=word, accepted=_ACCEPTED)
+        raise UserError("this is not a kernel argument", key=key, found=word, accepted=_ACCEPTED)
     name, sizes, value = match.groups()
     if name not in _TYPES:
         raise UserError(
@@ -68,7 +68,7 @@ def _number(text: str, dtype: np.dtype[Any], key: str) -> Any:  # noqa: ANN401  
         number = float(text) if dtype.kind == "f" else int(text, 0)
         return np.array(number, dtype)[()]
     except (ValueError, OverflowError):
-        raise UserError("this is no number of that type", key=key, found=text, accepted=dtype.name) from None
+        raise UserError("this is not a number of that type", key=key, found=text, accepted=dtype.name) from None
 
 
 def _filled(fill: str, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:

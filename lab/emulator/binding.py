@@ -1,281 +1,318 @@
-"""Turning decoded instructions into calls: operands to arrays, operations to closures."""
+"""Operands bound to a batch: names of registers, literals and symbols become arrays, and functions on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
+from lab.emulator.arrays import Addresses, Integers, Mask, Values
+from lab.emulator.batch import Batch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.operations.base import ALU, DTYPES, SYSTEM, Alu, Opcode, UnknownForm
-from lab.emulator.operations.move import packing, unpacking
-from lab.emulator.program import text_of
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
+from lab.emulator.opcodes import DTYPES, UnknownForm
+from lab.emulator.program import Program, text_of
+from lab.emulator.registers import RegisterFile
+from lab.emulator.special import CLOCKS, StepClock
 from lab.isa.model import Instruction
 
-if TYPE_CHECKING:
-    from lab.emulator.machine import Machine
+_ScalarT_co = TypeVar("_ScalarT_co", bound=np.generic, covariant=True)
+Read = Callable[[Lanes], NDArray[_ScalarT_co]]
+"""Reads an operand for some threads: (count,) values, or (1,) where all threads see the same one."""
 
-Array = NDArray[Any]
-Full = Callable[[], Any]
-Part = Callable[[Array], Any]
-Read = Callable[[Array | None], Array]
-Write = Callable[[Array | None, Array], None]
-_SINK = "_"
-_CARRY = "%CC"
-_CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
+Write = Callable[[Lanes, Values], None]
+"""Writes (count,) or (1,) values to a register of some threads."""
+
+SINK = "_"
+"""The destination that discards what is written."""
+
+CARRY = "%CC"
+"""The name of the carry flag, which no PTX text spells."""
+
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+_NARROW_ADDRESS = 4  # bytes of a 32-bit address
 
 
-class Binder:
-    """Binds a program's instructions to the registers of one batch."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """What operands can name in one batch.
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    Attributes:
+        program: The instructions, and where variables lie.
+        batch: The threads.
+        registers: The register file.
+        special: Special registers that do not change.
+        symbols: Addresses of module variables.
+        clock: What clock registers read.
+    """
 
-    # --- operands -------------------------------------------------------------------------------------------
+    program: Program
+    batch: Batch
+    registers: RegisterFile
+    special: Mapping[str, Integers | Mask]
+    symbols: Mapping[str, int]
+    clock: StepClock
 
-    def constant(self, function: int, text: str, t: str) -> Array | None:
-        """Return a literal or the address of a symbol as an array of one element, None for other names."""
-        dtype = DTYPES[t]
-        value = operands.literal(text)
-        if value is None:
-            value = self.symbol(function, text)
-            if value is None:
-                return None
-        if t == "pred":
-            return np.array([bool(value)])
-        bits = 8 * dtype.itemsize
-        if isinstance(value, operands.FloatBits):
-            return _float_constant(value, t)
-        if t in ("f32", "f64") and isinstance(value, int):
-            return np.array([value], dtype)
-        return np.array([value & (2**bits - 1)], f"u{dtype.itemsize}").view(dtype)
+    def at(self, position: int) -> OperandBinder:
+        """Return the binder of the operands of one instruction."""
+        return OperandBinder(self, position)
 
-    def symbol(self, function: int, text: str) -> int | None:
-        """Return the address of ``name`` or ``name+offset`` in its own state space."""
-        parts = operands.symbol(text)
-        if parts is None:
-            return None
-        name, offset, _ = parts
-        program = self._machine.program
-        for scope in (function, -1):
-            place = program.places.get((scope, name))
-            if place is not None:
-                return place.offset + offset
-        found = self._machine.launch.symbols.get(name)
-        return None if found is None else found + offset
 
-    def storage(self, position: int, text: str) -> Array | None:
-        """Return what holds a register or a special register, None for anything else."""
-        if text == _CARRY:
-            return self._machine.registers.carry
-        if text in self._machine.special:
-            return self._machine.special[text]
-        return self._machine.registers.array(self._machine.program.code[position][0], text)
+class OperandBinder:
+    """Binds the operands of one instruction.
 
-    def _array(self, position: int, text: str, t: str) -> tuple[Array, bool]:
-        """Return an operand's array in type t, and whether it is one (False: it must be converted at each use)."""
-        found = self.storage(position, text)
-        dtype = DTYPES[t]
-        if found is None:
-            found = self.constant(self._machine.program.code[position][0], text, t)
-            if found is None:
-                self.refuse(position, f"operand {text}")
-            return found, True
-        if (found.dtype == bool) != (t == "pred"):
-            self.refuse(position, f"operand {text} in .{t}")
-        if found.dtype.itemsize == dtype.itemsize:
-            return found.view(dtype), True
-        if found.dtype.itemsize < dtype.itemsize and text.startswith("%") and text not in self._machine.special:
-            self.refuse(position, f"{text} is narrower than .{t}")
-        return found, False
+    Attributes:
+        instruction: The instruction.
+    """
 
-    def source(self, position: int, text: str, t: str) -> Read:
-        """Return a function that reads an operand for the chosen threads."""
-        if text in _CLOCKS:
-            return self._clock(t)
-        if text.startswith("!"):
-            inner = self.source(position, text[1:].strip(), t)
-            return lambda chosen: ~inner(chosen)
-        array, direct = self._array(position, text, t)
-        dtype = DTYPES[t]
-        if array.size == 1:
-            fixed = array if direct else array.astype(dtype)
-            return lambda _chosen: fixed
-        if direct:
-            return lambda chosen: array if chosen is None else array[chosen]
-        unsigned = np.dtype(f"u{dtype.itemsize}")
-        return lambda chosen: (array if chosen is None else array[chosen]).astype(unsigned).view(dtype)
+    def __init__(self, storage: Storage, position: int) -> None:
+        self._storage, self._position = storage, position
+        self._function, self.instruction = storage.program.code[position]
 
-    def _clock(self, t: str) -> Read:
-        machine = self._machine
-        return lambda _chosen: np.array([machine.steps], np.uint64).astype(DTYPES[t])
-
-    def target(self, position: int, text: str, t: str) -> Write:
-        """Return a function that writes a register for the chosen threads; a wider register is extended."""
-        if text == _SINK:
-            return lambda _chosen, _values: None
-        array = self._machine.registers.carry if text == _CARRY else self._register(position, text)
-        dtype = DTYPES[t]
-        if (array.dtype == bool) != (t == "pred") or array.dtype.itemsize < dtype.itemsize:
-            self.refuse(position, f"{text} cannot hold .{t}")
-        signed = dtype.kind == "i" and array.dtype.itemsize > dtype.itemsize
-        if not signed and array.dtype.itemsize > dtype.itemsize:
-            dtype = np.dtype(f"u{dtype.itemsize}")
-        seen = array.view(f"i{array.dtype.itemsize}") if signed else array
-        same = array.dtype.itemsize == dtype.itemsize
-        if same:
-            seen = array.view(dtype)
-
-        def write(chosen: Array | None, values: Array) -> None:
-            bits = values if same or values.dtype == dtype else values.view(dtype)
-            seen[slice(None) if chosen is None else chosen] = bits
-
-        return write
-
-    def _register(self, position: int, text: str) -> Array:
-        array = self._machine.registers.array(self._machine.program.code[position][0], text)
-        if array is None:
-            self.refuse(position, f"{text} is no register")
-        return array
-
-    def refuse(self, position: int, why: str) -> NoReturn:
+    def refuse(self, why: str) -> NoReturn:
         """Raise for an instruction that cannot be executed.
 
         Raises:
             UnsupportedInstruction: always.
         """
-        instruction = self._machine.program.code[position][1]
-        raise UnsupportedInstruction(instruction.line, text_of(instruction), why)
+        raise unsupported(self.instruction, why)
 
-    # --- instructions ---------------------------------------------------------------------------------------
+    # --- what a name stands for -----------------------------------------------------------------------------
 
-    def bind(self, position: int) -> tuple[Full, Part]:
-        """Return an instruction for all threads, and for chosen ones, guard included.
+    def _register(self, text: str) -> NDArray[Any] | None:
+        """Return what holds a register or a special register; None for anything else."""
+        storage = self._storage
+        if text == CARRY:
+            return storage.registers.carry
+        if text in storage.special:
+            return storage.special[text]
+        return storage.registers.array(self._function, text)
+
+    def _constant(self, text: str, t: str) -> NDArray[Any] | None:
+        """Return a literal or the address of a symbol as (1,) in type t; None for other names."""
+        dtype = DTYPES[t]
+        value = operands.literal(text)
+        if value is None:
+            value = self._symbol(text)
+            if value is None:
+                return None
+        if t == "pred":
+            return np.array([bool(value)])
+        if isinstance(value, operands.FloatBits):
+            return _float_constant(value, t)
+        if t in ("f32", "f64"):
+            return np.array([value], dtype)
+        return np.array([value & (2 ** (8 * dtype.itemsize) - 1)], f"u{dtype.itemsize}").view(dtype)
+
+    def _symbol(self, text: str) -> int | None:
+        """Return the address of ``name`` or ``name+offset`` in its own state space."""
+        parts = operands.symbol(text)
+        if parts is None:
+            return None
+        name, offset, _ = parts
+        for scope in (self._function, -1):
+            place = self._storage.program.places.get((scope, name))
+            if place is not None:
+                return place.offset + offset
+        found = self._storage.symbols.get(name)
+        return None if found is None else found + offset
+
+    def array(self, text: str, t: str) -> tuple[NDArray[Any], bool]:
+        """Return an operand's array in type t, and whether it is one.
+
+        Where it is not, the array has another width, and each use must convert what it reads.
 
         Raises:
-            UnsupportedInstruction: the instruction, or a part of it, is not known.
+            UnsupportedInstruction: the operand is unknown, or does not fit the type.
         """
-        instruction = self._machine.program.code[position][1]
-        op = Opcode(instruction.opcode)
-        try:
-            if op.family in SYSTEM:
-                run = SYSTEM[op.family](self._machine, position, op)
-                full: Full = partial(run, None)
-                part: Part = run
-            else:
-                full, part = self._bind_alu(position, instruction, op)
-        except UnknownForm as unknown:
-            raise UnsupportedInstruction(instruction.line, text_of(instruction), str(unknown)) from unknown
-        return self._guarded(position, full, part) if instruction.predicate else (full, part)
+        dtype = DTYPES[t]
+        found = self._register(text)
+        if found is None:
+            found = self._constant(text, t)
+            if found is None:
+                self.refuse(f"operand {text}")
+            return found, True
+        if (found.dtype == np.bool_) != (t == "pred"):
+            self.refuse(f"operand {text} in .{t}")
+        if found.dtype.itemsize == dtype.itemsize:
+            return found.view(dtype), True
+        if found.dtype.itemsize < dtype.itemsize and text.startswith("%") and text not in self._storage.special:
+            self.refuse(f"{text} is narrower than .{t}")
+        return found, False
 
-    def _guarded(self, position: int, full: Full, part: Part) -> tuple[Full, Part]:
-        guard = self._machine.guard(position)
-        counters = self._machine.launch.counters
-        threads = self._machine.threads
+    def is_simple(self, text: str, t: str) -> bool:
+        """Return whether reading an operand in type t is reading its array, without a conversion."""
+        return text not in CLOCKS and not text.startswith("!") and self.array(text, t)[1]
 
-        def note(count: int) -> None:
-            if counters is not None:
-                counters.guarded[position] += count
-
-        def all_threads() -> None:
-            mask = guard()
-            count = int(np.count_nonzero(mask))
-            note(count)
-            if count == threads:
-                full()
-            elif count:
-                part(np.flatnonzero(mask))
-
-        def some_threads(chosen: Array) -> None:
-            kept = chosen[guard()[chosen]]
-            note(len(kept))
-            if len(kept):
-                part(kept)
-
-        return all_threads, some_threads
-
-    def _bind_alu(self, position: int, instruction: Instruction, op: Opcode) -> tuple[Full, Part]:
-        texts = [piece.strip() for piece in instruction.operands[0].split("|")] if instruction.operands else []
-        texts += instruction.operands[1:]
-        alu, outs, ins = self._alu(op, texts)
-        if len(ins) != len(alu.ins) or len(outs) != len(alu.outs):
-            raise UnknownForm(f"{len(texts)} operands")
-        threads = self._machine.threads
-        simple = all(self._is_simple(position, text, t) for text, t in zip(ins, alu.ins, strict=True))
-        exact = simple and all(self._is_exact(position, text, t) for text, t in zip(outs, alu.outs, strict=True))
-        compute = alu.compute
-        reads = [self.source(position, text, t) for text, t in zip(ins, alu.ins, strict=True)]
-        writes = [self.target(position, text, t) for text, t in zip(outs, alu.outs, strict=True)]
-        dtypes = [DTYPES[t] for t in alu.outs]
-
-        def some_threads(chosen: Array | None) -> None:
-            results = [np.empty(threads if chosen is None else len(chosen), dtype) for dtype in dtypes]
-            compute(*results, *(read(chosen) for read in reads))
-            for write, result in zip(writes, results, strict=True):
-                write(chosen, result)
-
-        if exact:
-            targets = [self._array(position, text, t)[0] for text, t in zip(outs, alu.outs, strict=True)]
-            sources = [self._array(position, text, t)[0] for text, t in zip(ins, alu.ins, strict=True)]
-            if len(set(outs)) == len(outs) and (len(outs) == 1 or not set(outs) & set(ins)):
-                return partial(compute, *targets, *sources), some_threads
-        return partial(some_threads, None), some_threads
-
-    def _alu(self, op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]:
-        if op.family == "mov" and texts and (texts[0].startswith("{") or texts[-1].startswith("{")):
-            t = op.type()
-            op.finish()
-            if texts[0].startswith("{"):
-                outs = list(operands.elements(texts[0]))
-                return unpacking(t, len(outs)), outs, texts[1:]
-            ins = list(operands.elements(texts[1]))
-            return packing(t, len(ins)), texts[:1], ins
-        build = ALU.get(op.family)
-        if build is None:
-            raise UnknownForm("unknown opcode")
-        alu = build(op, len(texts))
-        carries_out = "pred" in alu.outs[1:] and op.family in ("add", "sub", "mad", "addc", "subc", "madc")
-        carries_in = op.family in ("addc", "subc", "madc")
-        count = len(alu.outs) - carries_out
-        outs, ins = texts[:count], texts[count:]
-        return alu, outs + [_CARRY] * carries_out, ins + [_CARRY] * carries_in
-
-    def _is_simple(self, position: int, text: str, t: str) -> bool:
-        return text not in _CLOCKS and not text.startswith("!") and self._array(position, text, t)[1]
-
-    def _is_exact(self, position: int, text: str, t: str) -> bool:
-        if text == _SINK:
+    def is_exact(self, text: str, t: str) -> bool:
+        """Return whether a destination is a register of type t's width."""
+        if text == SINK:
             return False
-        if text == _CARRY:
-            return True
-        return self._register(position, text).dtype.itemsize == DTYPES[t].itemsize
+        return text == CARRY or self._destination(text).dtype.itemsize == DTYPES[t].itemsize
+
+    def _destination(self, text: str) -> NDArray[Any]:
+        if text == CARRY:
+            return self._storage.registers.carry
+        array = self._storage.registers.array(self._function, text)
+        if array is None:
+            self.refuse(f"{text} is no register")
+        return array
+
+    # --- reading and writing --------------------------------------------------------------------------------
+
+    @overload
+    def source(self, text: str, t: Literal["pred"]) -> Read[np.bool_]: ...
+    @overload
+    def source(self, text: str, t: Literal["u32", "b32"]) -> Read[np.uint32]: ...
+    @overload
+    def source(self, text: str, t: Literal["s32"]) -> Read[np.int32]: ...
+    @overload
+    def source(self, text: str, t: Literal["u64", "b64"]) -> Read[np.uint64]: ...
+    @overload
+    def source(self, text: str, t: str) -> Read[Any]: ...
+
+    def source(self, text: str, t: str) -> Read[Any]:
+        """Return a function that reads an operand in type t."""
+        dtype = DTYPES[t]
+        if text in CLOCKS:
+            clock = self._storage.clock
+            return lambda _lanes: np.array([clock.steps], np.uint64).astype(dtype)
+        if text.startswith("!"):
+            inner = self.source(text[1:].strip(), "pred")
+            return lambda lanes: ~inner(lanes)
+        array, direct = self.array(text, t)
+        if array.size == 1:
+            fixed = array if direct else array.astype(dtype)
+            return lambda _lanes: fixed
+        if direct:
+            return lambda lanes: lanes.select(array)
+        unsigned = np.dtype(f"u{dtype.itemsize}")
+        return lambda lanes: lanes.select(array).astype(unsigned).view(dtype)
+
+    def target(self, text: str, t: str) -> Write:
+        """Return a function that writes a register; a wider register is extended by type t's sign.
+
+        Raises:
+            UnsupportedInstruction: the operand is no register that holds the type.
+        """
+        if text == SINK:
+            return lambda _lanes, _values: None
+        array, dtype = self._destination(text), DTYPES[t]
+        if (array.dtype == np.bool_) != (t == "pred") or array.dtype.itemsize < dtype.itemsize:
+            self.refuse(f"{text} cannot hold .{t}")
+        if array.dtype.itemsize == dtype.itemsize:
+            return _same_width(array.view(dtype))
+        if dtype.kind == "i":
+            return _extended(array.view(f"i{array.dtype.itemsize}"), dtype)
+        return _extended(array, np.dtype(f"u{dtype.itemsize}"))
+
+    def guard(self) -> Callable[[], Mask]:
+        """Return a function that reads the instruction's guard for all threads of the batch, (threads,)."""
+        array = self._storage.registers.array(self._function, self.instruction.predicate or "")
+        if array is None:
+            self.refuse("the guard is no register")
+        flags: Mask = array
+        return (lambda: ~flags) if self.instruction.negated else (lambda: flags)
+
+    # --- addresses --------------------------------------------------------------------------------------------
+
+    def address(self, text: str, space: str) -> Callable[[Lanes], Addresses]:
+        """Return a function that computes an address operand, (count,) bytes in a state space.
+
+        Raises:
+            UnsupportedInstruction: the operand is no address.
+        """
+        found = operands.address(text)
+        if found is None:
+            self.refuse(f"address {text}")
+        base, offset = found.base, found.offset
+        register = None if base is None else self._register(base)
+        if register is None:
+            fixed = np.array([self._fixed_address(text, base, space) + offset], np.int64)
+            return lambda lanes: lanes.fill(fixed)
+        if register.dtype.itemsize == _NARROW_ADDRESS:  # it wraps at 32 bits
+            narrow = np.uint32(offset & 0xFFFFFFFF)
+            return lambda lanes: np.add(lanes.select(register), narrow).astype(np.int64)
+        wide, step = register.view(np.int64), np.int64(offset)
+        return lambda lanes: np.add(lanes.select(wide), step)
+
+    def _fixed_address(self, text: str, base: str | None, space: str) -> int:
+        """Return the address of a symbol, or 0 for an absolute address."""
+        if base is None:
+            return 0
+        start = self._symbol(base)
+        if start is None:
+            self.refuse(f"address {text}")
+        if space != "generic":
+            return start
+        places = self._storage.program.places
+        place = places.get((self._function, base)) or places.get((-1, base))
+        return start + _WINDOWS.get(place.space, 0) if place else start
+
+    def parameter_space(self, text: str, space: str) -> str:
+        """Return a state space, with `param` replaced by `kernel-param` or `frame`.
+
+        Args:
+            text: The address operand.
+            space: The state space that the opcode names.
+        """
+        if space != "param":
+            return space
+        found = operands.address(text)
+        place = None if found is None else self._storage.program.places.get((self._function, found.base or ""))
+        return place.space if place is not None else "kernel-param"
 
     # --- warps ------------------------------------------------------------------------------------------------
 
-    def missing_lanes(self, position: int, chosen: Array) -> Array:
-        """Return, for each warp of the batch, whether lanes named by a gate instruction are not in a group."""
-        machine = self._machine
-        instruction = machine.program.code[position][1]
-        here = np.zeros(machine.threads, bool)
-        here[chosen] = True
-        absent = (machine.alive & ~here).reshape(-1, 32)
-        mask_text = _member_mask(instruction)
+    def missing_lanes(self, lanes: Lanes, alive: Mask) -> Mask:
+        """Return, for each warp of the batch, whether lanes that a gate instruction names are not in a group.
+
+        Args:
+            lanes: The group.
+            alive: (threads,) the threads that have not ended.
+        """
+        absent = (alive & ~lanes.present()).reshape(-1, WARP_SIZE)
+        mask_text = _member_mask(self.instruction)
         if mask_text is None:
             return np.asarray(absent.any(axis=1))
-        masks = np.zeros(machine.threads, np.uint32)
-        masks[chosen] = self.source(position, mask_text, "b32")(chosen)
-        named = np.bitwise_or.reduce(masks.reshape(-1, 32), axis=1)
-        lanes = (named[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
-        result: Array = (absent & (lanes != 0)).any(axis=1)
-        return result
+        masks = np.zeros(lanes.threads, np.uint32)
+        masks[lanes.rows] = self.source(mask_text, "b32")(lanes)
+        named = np.bitwise_or.reduce(masks.reshape(-1, WARP_SIZE), axis=1)
+        mentioned = (named[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32)) & np.uint32(1)
+        return np.asarray((absent & (mentioned != 0)).any(axis=1))
+
+
+def unsupported(instruction: Instruction, why: str) -> UnsupportedInstruction:
+    """Return the error for an instruction that cannot be executed."""
+    return UnsupportedInstruction(instruction.line, text_of(instruction), why)
+
+
+def _same_width(array: NDArray[Any]) -> Write:
+    """Return a function that writes values, converted to the array's type where theirs is another."""
+
+    def write(lanes: Lanes, values: Values) -> None:
+        array[lanes.rows] = values
+
+    return write
+
+
+def _extended(array: NDArray[Any], dtype: np.dtype[Any]) -> Write:
+    """Return a function that writes narrower values, seen in type `dtype` and extended."""
+
+    def write(lanes: Lanes, values: Values) -> None:
+        array[lanes.rows] = values if values.dtype == dtype else values.view(dtype)
+
+    return write
 
 
 def _member_mask(instruction: Instruction) -> str | None:
-    """Return the operand that names the lanes taking part; None where all of the warp do."""
+    """Return the operand that names the lanes taking part; None where all lanes of the warp do."""
     family = instruction.opcode.split(".")[0]
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return instruction.operands[-1]
@@ -284,10 +321,15 @@ def _member_mask(instruction: Instruction) -> str | None:
     return None
 
 
-def _float_constant(value: operands.FloatBits, t: str) -> Array:
+def _float_constant(value: operands.FloatBits, t: str) -> NDArray[Any]:
+    """Return a floating-point literal as (1,) in type t.
+
+    Raises:
+        UnknownForm: a decimal number in an untyped register that is not 32 bits wide.
+    """
     dtype = DTYPES[t]
     if value.width == 8 * dtype.itemsize:
         return np.array([value.bits], f"u{dtype.itemsize}").view(dtype)
-    if dtype.kind != "f" and dtype.itemsize != 4:  # noqa: PLR2004  a decimal number in an untyped register
+    if dtype.kind != "f" and dtype.itemsize != np.dtype(np.float32).itemsize:
         raise UnknownForm(f"a floating-point literal in .{t}")
     return np.array([value.value]).astype(dtype if dtype.kind == "f" else np.float32).view(dtype)

@@ -1,9 +1,9 @@
 """Basic blocks and the order in which diverged groups of threads run.
 
 The group that comes first in a weak topological order of the control-flow graph runs first (Bourdoncle,
-Efficient chaotic iteration strategies with widenings, 1993): everything on the way to a reconvergence point
-precedes it, and a loop's body precedes what follows the loop, however the compiler laid the code out. So threads
-that parted wait for each other where their paths meet.
+Efficient chaotic iteration strategies with widenings, 1993). In this order, everything on the way to a reconvergence
+point precedes it, and a loop's body precedes what follows the loop, however the compiler laid out the code. So threads
+that have parted wait for each other where their paths meet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CodeBlock:
         stop: One past the last instruction that is not the terminator.
         end: The instruction that decides where threads go next, or None where they fall through.
         following: Block that follows in the listing, or -1 at the end of a function.
-        gate: Begins with an instruction for which lanes of a warp wait for each other.
+        gate: The block begins with an instruction for which lanes of a warp wait for each other.
     """
 
     index: int
@@ -41,7 +41,7 @@ class CodeBlock:
 
 
 def ends_block(instruction: Instruction) -> bool:
-    """Whether threads may part, wait or leave at an instruction."""
+    """Return whether threads may part, wait or leave at an instruction."""
     family, *parts = instruction.opcode.split(".")
     if family in BARRIERS:
         return "warp" not in parts
@@ -51,13 +51,13 @@ def ends_block(instruction: Instruction) -> bool:
 
 
 def is_wait(instruction: Instruction) -> bool:
-    """Whether threads wait for a phase of an mbarrier."""
+    """Return whether threads wait for a phase of an mbarrier at an instruction."""
     family, *parts = instruction.opcode.split(".")
     return family == "mbarrier" and parts[:1] in (["try_wait"], ["test_wait"])
 
 
 def is_gate(instruction: Instruction) -> bool:
-    """Whether lanes named by a mask, or all of a warp, take part together."""
+    """Return whether the lanes that a mask names, or all lanes of a warp, execute an instruction together."""
     family, *parts = instruction.opcode.split(".")
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return "sync" in parts
@@ -103,7 +103,7 @@ def split(function: Function, number: int, first_block: int, offset: int) -> lis
 
 
 def weak_topological_order(graph: nx.DiGraph, entry: int) -> list[int]:
-    """Order the nodes that can be reached so that loops are contiguous and precede what follows them."""
+    """Return the nodes that can be reached, ordered so that loops are contiguous and precede what follows them."""
     reached = graph.subgraph(nx.descendants(graph, entry) | {entry})
     order: list[int] = []
     _append_component(nx.DiGraph(reached), entry, order)

@@ -1,4 +1,4 @@
-"""The one error of this room: an instruction that the machine cannot execute faithfully."""
+"""The error of an instruction that the emulator cannot execute faithfully."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public wo
     """A PTX instruction, modifier or operand form that the emulator does not know."""
 
     def __init__(self, line: int, text: str, why: str = "") -> None:
-        """Name the line.
+        """Describe the instruction.
 
         Args:
             line: Line of the PTX text, from 1.
             text: The instruction as written.
-            why: Which part is not known.
+            why: The part that is not known.
         """
         self.line, self.text, self.why = line, text, why
         super().__init__(f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({why})" if why else ""))

@@ -1,18 +1,29 @@
-"""Collecting faults: each kind once a PTX line, with the first occurrence and a count."""
+"""Collecting faults: each kind once for a PTX line, with its first occurrence and a count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from numpy.typing import NDArray
-
+from lab.emulator.arrays import Indices
+from lab.emulator.batch import Batch
 from lab.emulator.program import Program, text_of
 from lab.emulator.results import Access, Finding, FindingKind
+from lab.isa.model import Instruction
 
-Array = NDArray[Any]
-Index3 = tuple[int, int, int]
+
+@dataclass(frozen=True, slots=True)
+class OtherSide:
+    """The other access of a race.
+
+    Attributes:
+        kind: `read` or `write`.
+        position: Index of its instruction, or -1 where it is the same instruction.
+        thread: The batch's index of its thread.
+    """
+
+    kind: str
+    position: int
+    thread: int
 
 
 class Findings:
@@ -28,23 +39,23 @@ class Findings:
         position: int | None,
         detail: str,
         *,
-        where: Callable[[int], tuple[Index3, Index3]] | None = None,
-        threads: Array | None = None,
+        batch: Batch | None = None,
+        threads: Indices | None = None,
         address: int | None = None,
-        other: tuple[str, int, int] | None = None,
+        other: OtherSide | None = None,
         count: int | None = None,
     ) -> None:
-        """Note a fault.
+        """Note a fault, or add to the count of the same one.
 
         Args:
             kind: What is wrong.
-            position: Index of the instruction, or None.
+            position: Index of the instruction; None where no instruction is to blame.
             detail: One sentence.
-            where: Maps the machine's thread index to block and thread indices.
-            threads: Threads at fault.
-            address: Address that the first of them used.
-            other: The other side of a race: kind, instruction index or -1, thread.
-            count: Occurrences, where they are not the threads.
+            batch: The batch of the threads.
+            threads: The batch's indices of the threads at fault, the one to show first.
+            address: The address that the first of them used.
+            other: The other side of a race.
+            count: Occurrences; None for the number of threads, or 1 without threads.
         """
         number = count if count is not None else (len(threads) if threads is not None else 1)
         key = (kind, -1 if position is None else position, "" if position is not None else detail)
@@ -53,12 +64,8 @@ class Findings:
             self._found[key] = replace(old, count=old.count + number)
             return
         instruction = None if position is None else self._program.code[position][1]
-        block, thread = where(int(threads[0])) if where and threads is not None and len(threads) else (None, None)
-        side = None
-        if other is not None and where is not None:
-            there = self._program.code[other[1]][1] if other[1] >= 0 else None
-            line = there.line if there else (instruction.line if instruction else 0)
-            side = Access(other[0], line, where(other[2])[1], there.source if there else None)
+        located = batch is not None and threads is not None and len(threads) > 0
+        block, thread = batch.where(int(threads[0])) if located else (None, None)  # type: ignore[union-attr,index]
         self._found[key] = Finding(
             kind,
             instruction.line if instruction else 0,
@@ -68,10 +75,41 @@ class Findings:
             thread,
             address,
             detail,
-            side,
+            None if other is None or batch is None else self._access(other, batch, instruction),
             number,
         )
 
+    def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
+        there = self._program.code[other.position][1] if other.position >= 0 else None
+        line = there.line if there else (instruction.line if instruction else 0)
+        return Access(other.kind, line, batch.where(other.thread)[1], there.source if there else None)
+
     def all(self) -> tuple[Finding, ...]:
-        """Return what was found, in order."""
+        """Return what was found, in the order of first occurrence."""
         return tuple(self._found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFindings:
+    """The faults of a launch, noted by threads of one batch.
+
+    Attributes:
+        findings: Those of the launch.
+        batch: The batch whose threads are at fault.
+    """
+
+    findings: Findings
+    batch: Batch
+
+    def add(
+        self,
+        kind: FindingKind,
+        position: int,
+        detail: str,
+        threads: Indices,
+        *,
+        address: int | None = None,
+        other: OtherSide | None = None,
+    ) -> None:
+        """Note a fault of some threads of the batch, (count,) indices. Arguments as in `Findings.add`."""
+        self.findings.add(kind, position, detail, batch=self.batch, threads=threads, address=address, other=other)

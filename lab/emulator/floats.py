@@ -8,7 +8,8 @@ Sources: Knuth, The Art of Computer Programming vol. 2, 4.2.2 (two_sum); Dekker 
 Veltkamp's split); Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
 rounding to odd, 2008 (fma64). PTX ISA, Floating Point Instructions: roundings, `.ftz`, `.sat`, canonical NaN.
 
-Every function here expects to run inside `exact_arithmetic()`.
+Every function here expects to run inside `exact_arithmetic()`. Arrays are of (n,) elements, or of (1,) where all
+elements share an operand.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from lab.emulator.arrays import Doubles, Floats, Halves, Mask, Singles
+
+_Floating = TypeVar("_Floating", bound=np.floating[Any])
 
 NAN32 = np.uint32(0x7FFFFFFF)  # PTX: the canonical single-precision NaN
 NAN64 = np.uint64(0x7FFFFFFFFFFFFFFF)
@@ -38,7 +41,7 @@ _FACTOR_MAX = 2.0**995
 
 
 class _Underflow:
-    """Notes the hardware's underflow flag: NumPy calls it for a result that is tiny and inexact."""
+    """Notes the hardware's underflow flag: NumPy calls this for a result that is tiny and inexact."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -52,19 +55,19 @@ _underflow = _Underflow()
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """Run a block with NumPy's floating-point warnings off and the underflow flag noted."""
+    """Run a block with NumPy's floating-point warnings off, and note the underflow flag."""
     with np.errstate(all="ignore", under="call", call=_underflow):
         yield
 
 
-def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     """Return ``(s, e)`` with s = fl(a + b) and s + e = a + b exactly, for doubles without overflow."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
-def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     """Return ``(p, e)`` with p = fl(a * b) and p + e = a * b exactly, for doubles of moderate size."""
     p = a * b
     t = _SPLIT * a
@@ -76,7 +79,7 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return p, al * bl - (((p - ah * bh) - al * bh) - ah * bl)
 
 
-def odd_sum(a: Array, b: Array) -> Array:
+def odd_sum(a: Doubles, b: Doubles) -> Doubles:
     """Return a + b in double precision, rounded to odd: an inexact result has its last bit set."""
     s, e = two_sum(a, b)
     bits = s.view(np.uint64).copy()
@@ -88,21 +91,21 @@ def odd_sum(a: Array, b: Array) -> Array:
     return bits.view(np.float64)
 
 
-def canonical32(x: Array) -> None:
+def canonical32(x: Singles) -> None:
     """Replace every NaN of a contiguous float32 array by PTX's canonical one, in place."""
     square = np.dot(x, x)  # NaN if and only if x has one: the terms are never negative
     if square != square:  # noqa: PLR0124  this is the test for NaN
         x.view(np.uint32)[np.isnan(x)] = NAN32
 
 
-def canonical64(x: Array) -> None:
+def canonical64(x: Doubles) -> None:
     """Replace every NaN of a contiguous float64 array by the canonical one, in place."""
     square = np.dot(x, x)
     if square != square:  # noqa: PLR0124  this is the test for NaN
         x.view(np.uint64)[np.isnan(x)] = NAN64
 
 
-def flush32(x: Array) -> Array:
+def flush32(x: Singles) -> Singles:
     """Return x with subnormal singles replaced by zeros of their sign (`.ftz`)."""
     bits = x.view(np.uint32)
     tiny = (bits & np.uint32(0x7F800000)) == 0
@@ -113,13 +116,13 @@ def flush32(x: Array) -> Array:
     return flushed.view(np.float32)
 
 
-def saturate(x: Array) -> None:
+def saturate(x: Floats) -> None:
     """Clamp to [0, 1] in place, NaN to +0 (`.sat`)."""
     np.copyto(x, x.dtype.type(0), where=~(x > 0))
     np.minimum(x, x.dtype.type(1), out=x)
 
 
-def fma32(out: Array, a: Array, b: Array, c: Array) -> None:
+def fma32(out: Singles, a: Singles, b: Singles, c: Singles) -> None:
     """Write the single-precision fused multiply-add, rounded once to nearest even.
 
     The product of two singles is exact in double precision, and the double sum is right except for its own
@@ -139,20 +142,20 @@ def fma32(out: Array, a: Array, b: Array, c: Array) -> None:
     out[...] = result
 
 
-def _error_of_sum(chosen: Array, a: Array, b: Array, c: Array) -> Array:
+def _error_of_sum(chosen: Mask, a: Singles, b: Singles, c: Singles) -> Doubles:
     """Return the exact error of fl(a * b + c) for chosen elements of single-precision operands."""
     product = np.broadcast_to(a, chosen.shape)[chosen].astype(np.float64) * np.broadcast_to(b, chosen.shape)[chosen]
     return two_sum(product, np.broadcast_to(c, chosen.shape)[chosen].astype(np.float64))[1]
 
 
-def _nudge(s: Array, chosen: Array, a: Array, b: Array, c: Array) -> None:
+def _nudge(s: Doubles, chosen: Mask, a: Singles, b: Singles, c: Singles) -> None:
     """Move chosen doubles one unit in the last place towards the true sum, where they are inexact."""
     error = _error_of_sum(chosen, a, b, c)
     old = s[chosen]
     s[chosen] = np.where(error == 0, old, np.nextafter(old, np.copysign(np.inf, error)))
 
 
-def _redo_tiny(result: Array, s: Array, a: Array, b: Array, c: Array) -> None:
+def _redo_tiny(result: Singles, s: Doubles, a: Singles, b: Singles, c: Singles) -> None:
     """Round again where the result is subnormal: there the half-way points are odd multiples of 2^-150."""
     quanta = np.where(np.abs(s) < 2.0**-125, s, 0.0) * 2.0**150
     half_way = np.fmod(np.abs(quanta), 2.0) == 1.0
@@ -161,10 +164,10 @@ def _redo_tiny(result: Array, s: Array, a: Array, b: Array, c: Array) -> None:
         result[half_way] = s[half_way].astype(np.float32)
 
 
-def fma64(out: Array, a: Array, b: Array, c: Array) -> None:
+def fma64(out: Doubles, a: Doubles, b: Doubles, c: Doubles) -> None:
     """Write the double-precision fused multiply-add, rounded once to nearest even.
 
-    Elements whose partial results could overflow or lose low bits are done again with exact integers.
+    Elements whose partial results could overflow or lose low bits are computed again with exact integers.
     """
     high, low = two_product(a, b)
     th, tl = two_sum(c, low)
@@ -232,7 +235,7 @@ def round_fraction(x: Fraction, mode: str, bits: int = 53, smallest: int = -1074
     return -value if negative else value
 
 
-def directed(nearest: Array, error: Array, mode: str) -> Array:
+def directed(nearest: NDArray[_Floating], error: Floats, mode: str) -> NDArray[_Floating]:
     """Turn a nearest rounding into a directed one.
 
     Args:
@@ -241,7 +244,7 @@ def directed(nearest: Array, error: Array, mode: str) -> Array:
         mode: `rz`, `rm` or `rp`.
 
     Returns:
-        The values rounded as asked, in the same format.
+        The directed roundings, in the same format.
     """
     inf = nearest.dtype.type(np.inf)
     down, up = error < 0, error > 0
@@ -255,7 +258,7 @@ def directed(nearest: Array, error: Array, mode: str) -> Array:
     return moved
 
 
-def round32(s: Array, e: Array, mode: str) -> Array:
+def round32(s: Doubles, e: Doubles, mode: str) -> Singles:
     """Round the exact sum of doubles s + e, with s = fl(s + e), to single precision.
 
     Args:
@@ -275,7 +278,7 @@ def round32(s: Array, e: Array, mode: str) -> Array:
     return result
 
 
-def fma32_directed(a: Array, b: Array, c: Array, mode: str) -> Array:
+def fma32_directed(a: Singles, b: Singles, c: Singles, mode: str) -> Singles:
     """Return the single-precision fused multiply-add with a directed (or odd) rounding."""
     product = np.multiply(a, b, dtype=np.float64)
     addend = np.asarray(c, np.float64)
@@ -287,18 +290,18 @@ def fma32_directed(a: Array, b: Array, c: Array, mode: str) -> Array:
     return result
 
 
-def add32_directed(a: Array, b: Array, mode: str) -> Array:
+def add32_directed(a: Singles, b: Singles, mode: str) -> Singles:
     """Return a + b in single precision with a directed rounding."""
     return fma32_directed(a, np.ones(1, np.float32), b, mode)
 
 
-def mul32_directed(a: Array, b: Array, mode: str) -> Array:
+def mul32_directed(a: Singles, b: Singles, mode: str) -> Singles:
     """Return a * b in single precision with a directed rounding."""
     product = np.multiply(a, b, dtype=np.float64)
     return round32(product, np.zeros(1), mode)
 
 
-def div32_directed(a: Array, b: Array, mode: str) -> Array:
+def div32_directed(a: Singles, b: Singles, mode: str) -> Singles:
     """Return a / b in single precision with a directed rounding, from the sign of the remainder."""
     nearest = np.divide(a, b)
     remainder = np.asarray(a, np.float64) - np.multiply(nearest, b, dtype=np.float64)
@@ -309,14 +312,14 @@ def div32_directed(a: Array, b: Array, mode: str) -> Array:
     return directed(nearest, np.where(exact | np.isnan(error), 0.0, error), mode)
 
 
-def sqrt32_directed(a: Array, mode: str) -> Array:
+def sqrt32_directed(a: Singles, mode: str) -> Singles:
     """Return the square root in single precision with a directed rounding."""
     nearest = np.sqrt(a)
     error = np.asarray(a, np.float64) - np.multiply(nearest, nearest, dtype=np.float64)
     return directed(nearest, np.where(np.isfinite(error), error, 0.0), mode)
 
 
-def each64(operation: str, mode: str, *operands: Array) -> Array:
+def each64(operation: str, mode: str, *operands: Doubles) -> Doubles:
     """Return a double-precision operation with a directed rounding, element by element with exact rationals.
 
     Args:
@@ -367,17 +370,12 @@ def _sqrt64(x: float, mode: str) -> float:
 # --- half precision -------------------------------------------------------------------------------------------
 
 
-def f16_to_32(x: Array) -> Array:
-    """Widen float16."""
-    return x.astype(np.float32)
-
-
-def bf16_to_32(x: Array) -> Array:
+def bf16_to_32(x: Halves) -> Singles:
     """Widen bfloat16 bit patterns (uint16) to float32."""
     return (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
+def f32_to_bf16(x: Singles, mode: str = "rn") -> Halves:
     """Round float32 to bfloat16 bit patterns, to nearest even or towards zero."""
     bits = x.view(np.uint32)
     half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
@@ -387,7 +385,7 @@ def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
     return result
 
 
-def f32_to_f16(x: Array, mode: str = "rn") -> Array:
+def f32_to_f16(x: Singles, mode: str = "rn") -> NDArray[np.float16]:
     """Round float32 to float16, to nearest even or towards zero, with the canonical NaN."""
     result = x.astype(np.float16)
     if mode == "rz":
@@ -397,7 +395,7 @@ def f32_to_f16(x: Array, mode: str = "rn") -> Array:
     return result
 
 
-def narrow_fma(a: Array, b: Array, c: Array) -> Array:
+def narrow_fma(a: Singles, b: Singles, c: Singles) -> Singles:
     """Return a * b + c of half-precision values (widened to float32) as a float32 rounded to odd.
 
     A final rounding of that to f16 or bf16 is the single rounding that the format asks for, because

@@ -1,4 +1,4 @@
-"""Operands as the machine needs them: names, addresses and literals, from `lab.isa.ptx.operands`."""
+"""Operands in the form that the emulator needs: names, addresses and literals, read by `lab.isa.ptx.operands`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from lab.base.errors import ReaderError
 from lab.isa.ptx import operands as isa
-from lab.isa.ptx.constants import integer
-
-__all__ = ["FloatBits", "PlainAddress", "address", "elements", "integer", "literal", "symbol"]
 
 
 @dataclass(frozen=True, slots=True)
 class PlainAddress:
-    """``[base+offset]``; base is a register or symbol, or None for an absolute address."""
+    """An address without indices, ``[base+offset]``.
+
+    Attributes:
+        base: A register or symbol; None for an absolute address.
+        offset: Bytes.
+    """
 
     base: str | None
     offset: int
@@ -22,7 +24,12 @@ class PlainAddress:
 
 @dataclass(frozen=True, slots=True)
 class FloatBits:
-    """``0f3F800000``, ``0d…`` or a decimal number: exact bits."""
+    """A floating-point literal, ``0f3F800000``, ``0d…`` or a decimal number, by its exact bits.
+
+    Attributes:
+        bits: The bits as an integer.
+        width: 32 or 64.
+    """
 
     bits: int
     width: int
@@ -42,7 +49,7 @@ def _parse(text: str) -> isa.Operand | None:
 
 
 def address(text: str) -> PlainAddress | None:
-    """Read an address, or return None where the text is not a plain one."""
+    """Read an address; return None where the text is not a plain one."""
     found = _parse(text)
     if not isinstance(found, isa.Address) or found.indices:
         return None
@@ -53,7 +60,7 @@ def address(text: str) -> PlainAddress | None:
 
 
 def literal(text: str) -> int | FloatBits | None:
-    """Read a literal, or return None where the text is a name."""
+    """Read a literal; return None where the text is a name."""
     found = _parse(text)
     if not isinstance(found, isa.Immediate):
         return None
@@ -61,7 +68,11 @@ def literal(text: str) -> int | FloatBits | None:
 
 
 def symbol(text: str) -> tuple[str, int, bool] | None:
-    """Read ``name``, ``name+offset`` or ``generic(name)``: name, offset, and whether the generic address is meant."""
+    """Read ``name``, ``name+offset`` or ``generic(name)``.
+
+    Returns:
+        Name, offset in bytes, and whether the generic address is meant; None where the text is not a symbol.
+    """
     found = _parse(text)
     if not isinstance(found, isa.Symbol) or found.component or found.mask is not None:
         return None
@@ -69,7 +80,7 @@ def symbol(text: str) -> tuple[str, int, bool] | None:
 
 
 def elements(text: str) -> tuple[str, ...]:
-    """Split ``{a, b}`` or ``(a, b)``; anything else is one element."""
+    """Split ``{a, b}`` or ``(a, b)`` into its elements; any other text is one element."""
     inner = text.strip()
     if inner[:1] in ("{", "("):
         inner = inner[1:-1].strip()

@@ -1,4 +1,4 @@
-"""A kernel with everything it can call, laid out flat for the machine."""
+"""A kernel with everything that it can call, laid out flat for the interpreter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
 from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.operations.base import DTYPES
+from lab.emulator.opcodes import DTYPES
 from lab.isa.model import Function, Instruction, Module, Variable
 
 IGNORED_CALLS = ("vprintf",)
@@ -35,17 +35,17 @@ class Place:
 
 
 def size_of(variable: Variable) -> int:
-    """Bytes of a variable; 0 for an unsized array."""
+    """Return the bytes of a variable; 0 for an unsized array."""
     return DTYPES[variable.type].itemsize * variable.vector * (variable.count or 0)
 
 
 def align_of(variable: Variable) -> int:
-    """Alignment of a variable in bytes."""
+    """Return the alignment of a variable in bytes."""
     return variable.align or DTYPES[variable.type].itemsize * variable.vector
 
 
 def text_of(instruction: Instruction) -> str:
-    """Return an instruction as it would be written."""
+    """Return an instruction as PTX text."""
     guard = f"@{'!' if instruction.negated else ''}{instruction.predicate} " if instruction.predicate else ""
     return f"{guard}{instruction.opcode} {', '.join(instruction.operands)}".strip()
 
@@ -66,7 +66,7 @@ class Program:
     """
 
     def __init__(self, module: Module, name: str) -> None:
-        """Collect and lay out.
+        """Collect the functions and lay out code and memory.
 
         Raises:
             UserError: no kernel has that name.
@@ -94,7 +94,9 @@ class Program:
                 if name is None or name in (*IGNORED_CALLS, ASSERTION):
                     continue
                 if name not in by_name:
-                    raise UnsupportedInstruction(instruction.line, text_of(instruction), f"{name} is not defined here")
+                    raise UnsupportedInstruction(
+                        instruction.line, text_of(instruction), f"{name} is not defined in this PTX"
+                    )
                 if name not in calls:
                     todo.append(by_name[name])
                 calls.add_edge(function.name, name)
@@ -162,7 +164,7 @@ class Program:
 
     @cached_property
     def priority(self) -> list[int]:
-        """Rank of each block in its function's weak topological order; blocks never reached come last."""
+        """Rank of each block in its function's weak topological order; blocks that are never reached come last."""
         ranks = [len(self.blocks)] * len(self.blocks)
         for number, entry in enumerate(self.entries):
             if not self.functions[number].instructions:
@@ -177,7 +179,7 @@ class Program:
         return ranks
 
     def successors(self, block: CodeBlock) -> list[int]:
-        """Blocks of the same function that can follow a block."""
+        """Return the blocks of the same function that can follow a block."""
         if block.end is None:
             return [block.following] if block.following >= 0 else []
         number, instruction = self.code[block.end]
@@ -194,7 +196,7 @@ class Program:
 
     @cached_property
     def has_mbarriers(self) -> bool:
-        """Whether there are mbarriers, which bulk copies need too."""
+        """Whether the program uses mbarriers, which bulk copies need too."""
         return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
 
     @cached_property
@@ -215,7 +217,7 @@ class Program:
 
 
 def callee(instruction: Instruction) -> str | None:
-    """Return the function that a call names, None for other instructions.
+    """Return the function that a call names; None for other instructions.
 
     Raises:
         UnsupportedInstruction: an indirect call.

@@ -1,4 +1,4 @@
-"""The register file: one array a register, over all threads of a batch."""
+"""The register file: one array for each register, over all threads of a batch."""
 
 from __future__ import annotations
 
@@ -8,41 +8,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.operations.base import DTYPES
+from lab.emulator.arrays import Mask
+from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program
 
-Array = NDArray[Any]
 _NUMBERED = re.compile(r"^(.*?)(\d+)$")
 
 
 class RegisterFile:
-    """Registers of every function of a program, made when they are first named."""
+    """Registers of every function of a program, created when they are first named.
+
+    Attributes:
+        carry: (threads,) the carry flag.
+    """
 
     def __init__(self, program: Program, threads: int) -> None:
         self._threads = threads
-        self._arrays: dict[tuple[int, str], Array] = {}
+        self._arrays: dict[tuple[int, str], NDArray[Any]] = {}
         self._declared: dict[tuple[int, str, bool], str] = {}
         for number, function in enumerate(program.functions):
             for variable in function.variables:
                 if variable.space == "reg":
                     self._declared[number, variable.name, variable.parameterised] = variable.type
-        self.carry: Array = np.zeros(threads, bool)
+        self.carry: Mask = np.zeros(threads, np.bool_)
 
     def type_of(self, function: int, name: str) -> str | None:
-        """Return a register's declared type, or None where the name is no register."""
+        """Return a register's declared PTX type; None where the name is not a register."""
         found = self._declared.get((function, name, False))
         if found is None:
             match = _NUMBERED.match(name)
             found = self._declared.get((function, match[1], True)) if match else None
         return found
 
-    def array(self, function: int, name: str) -> Array | None:
-        """Return a register's array in its unsigned type (bool for predicates), or None for other names."""
+    def array(self, function: int, name: str) -> NDArray[Any] | None:
+        """Return a register's array, (threads,), unsigned or bool for predicates; None for other names."""
         found = self._arrays.get((function, name))
         if found is None:
             declared = self.type_of(function, name)
             if declared is None:
                 return None
-            dtype = np.dtype(bool) if declared == "pred" else np.dtype(f"u{DTYPES[declared].itemsize}")
+            dtype = np.dtype(np.bool_) if declared == "pred" else np.dtype(f"u{DTYPES[declared].itemsize}")
             found = self._arrays[function, name] = np.zeros(self._threads, dtype)
         return found

@@ -1,4 +1,4 @@
-"""What an emulation hands back: frozen counts and findings."""
+"""The results of an emulation: frozen counts and findings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from lab.base.warp import SECTOR_BYTES
 from lab.isa.model import SourceLocation
 
 FindingKind = Literal[
@@ -28,10 +29,10 @@ FindingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A device buffer with more to say than its contents.
+    """A device buffer, with what the kernel may and must do with it.
 
     Attributes:
-        array: Contiguous; read and written in place.
+        array: Its contents, contiguous, of any dtype; read and written in place.
         initialised: False: the kernel may not read an element before it has written it.
         output: True: every element must be written by the kernel.
     """
@@ -43,15 +44,15 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapArgument:
-    """A kernel parameter that describes a matrix to bulk tensor copies.
+    """A kernel argument that describes a matrix to bulk tensor copies.
 
     Sizes are in elements, the contiguous direction first.
 
     Attributes:
-        of: The device buffer; its first element is the matrix's.
-        extents: Of the matrix; copies fill what lies outside with zeros.
-        leading: From one column to the next.
-        box: What one copy fetches.
+        of: The device buffer; the matrix begins at its first element.
+        extents: Size of the matrix; copies fill what lies outside with zeros.
+        leading: Elements from the start of one column to the start of the next.
+        box: Size of the part that one copy fetches.
     """
 
     of: Buffer
@@ -83,7 +84,7 @@ class Finding:
 
     Attributes:
         kind: What is wrong.
-        line: PTX line, from 1; 0 where no instruction is to blame (`never-written`).
+        line: PTX line, from 1; 0 where no single instruction is at fault (`never-written`).
         text: The instruction.
         source: Source line, where the PTX carries one.
         block: Block index (x, y, z) of the first occurrence.
@@ -132,8 +133,8 @@ class MemoryCount:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the sectors moved, 32 each."""
-        return 32 * self.sectors
+        """Bytes of the sectors moved."""
+        return SECTOR_BYTES * self.sectors
 
     @property
     def sectors_per_request(self) -> float:
@@ -232,7 +233,7 @@ class LoopCounts:
     Attributes:
         label: The header's label.
         depth: 1 for an outermost loop.
-        counts: What was executed within.
+        counts: Instructions executed within the loop.
     """
 
     label: str
@@ -246,9 +247,9 @@ class Emulation:
 
     Attributes:
         kernel: Name of the kernel.
-        counts: Of the whole kernel, device functions included; None with ``count=False``.
-        loops: Of each loop of the kernel; empty with ``count=False``.
-        lines: Of each instruction that was executed, in listing order; empty with ``count=False``.
+        counts: Counts of the whole kernel, device functions included; None with ``count=False``.
+        loops: Counts of each loop of the kernel; empty with ``count=False``.
+        lines: Counts of each instruction that was executed, in listing order; empty with ``count=False``.
         findings: Distinct by kind and line, in the order they were met.
         steps: Instructions issued by the interpreter, each for all threads that were together.
         notes: What was deliberately not executed, such as `vprintf`.
@@ -264,5 +265,5 @@ class Emulation:
 
     @property
     def clean(self) -> bool:
-        """Nothing was found."""
+        """Whether nothing was found."""
         return not self.findings

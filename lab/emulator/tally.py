@@ -1,16 +1,16 @@
-"""Tallies of executed instructions and their memory traffic."""
+"""Counting executed instructions and their memory traffic."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, fields
-from typing import Any
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lab.base.warp import LINE_BYTES, WARP_SIZE
+from lab.emulator.arrays import Addresses
+from lab.emulator.lanes import Lanes
 from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
 from lab.hardware.memory import (
@@ -20,65 +20,77 @@ from lab.hardware.memory import (
     global_sectors,
     ideal_wavefronts,
     shared_wavefronts,
-    spread,
 )
-
-Array = NDArray[Any]
 
 _PATTERNS_KEPT = 8
 _FIELDS = len(fields(MemoryCount))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pattern:
+    """An access that was counted.
+
+    Attributes:
+        lanes: The threads.
+        shape: Their addresses, relative to the cache line of the first.
+        traffic: What it cost, in the order of `MemoryCount`'s fields.
+    """
+
+    lanes: Lanes
+    shape: Addresses
+    traffic: tuple[int, ...]
+
+    def matches(self, lanes: Lanes, shape: Addresses) -> bool:
+        """Return whether an access of these threads costs the same."""
+        return self.lanes.same(lanes) and np.array_equal(self.shape, shape)
+
+
 class Counters:
-    """Tallies of a launch."""
+    """Tallies of a launch.
+
+    Attributes:
+        guarded: Threads with a true guard, for each instruction that has a guard.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.block_threads = [0] * len(program.blocks)
-        self.block_warps = [0] * len(program.blocks)
+        self._block_threads = [0] * len(program.blocks)
+        self._block_warps = [0] * len(program.blocks)
         self.guarded: dict[int, int] = dict.fromkeys(
             (i for i, (_, instruction) in enumerate(program.code) if instruction.predicate), 0
         )
         self._traffic: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * _FIELDS)
-        self._patterns: defaultdict[tuple[int, str], list[tuple[Any, ...]]] = defaultdict(list)
+        self._patterns: defaultdict[tuple[int, str], list[_Pattern]] = defaultdict(list)
 
-    def visit(self, block: int, chosen: Array | None, threads: int) -> None:
-        """Note that threads (all `threads` of the batch where None) ran through a block."""
-        if chosen is None:
-            self.block_threads[block] += threads
-            self.block_warps[block] += threads // WARP_SIZE
-        else:
-            warps = chosen >> 5
-            self.block_threads[block] += len(chosen)
-            self.block_warps[block] += int(np.count_nonzero(warps[1:] != warps[:-1])) + 1
+    def visit(self, block: int, lanes: Lanes) -> None:
+        """Note that threads ran through a block of the program."""
+        self._block_threads[block] += lanes.count
+        self._block_warps[block] += lanes.warps
 
-    def memory(
-        self, position: int, key: str, addresses: Array, width: int, chosen: Array | None, *, threads: int
-    ) -> None:
+    def memory(self, position: int, key: str, addresses: Addresses, width: int, lanes: Lanes) -> None:
         """Note one memory instruction.
 
         Args:
             position: Index of the instruction.
-            key: `shared.load` and so on.
-            addresses: Byte addresses of the chosen threads; for shared memory, within the block.
+            key: A key of `ExecutedCounts.memory`, such as `shared.load`.
+            addresses: (count,) byte addresses; for shared memory, within the block.
             width: Bytes of a lane's access.
-            chosen: Threads that take part, ascending, or None for all.
-            threads: Threads of the batch.
+            lanes: The threads.
         """
         if len(addresses):
             shape = addresses - _line_of(addresses)
-            found = self._known(position, key, chosen, shape)
+            found = self._known(position, key, lanes, shape)
             if found is None:
-                found = self._keep(position, key, chosen, shape, _traffic_of(key, addresses, width, chosen, threads))
+                found = self._keep(position, key, _Pattern(lanes, shape, _traffic_of(key, addresses, width, lanes)))
             self._add(position, key, found)
 
-    def copy(self, position: int, copy: Copy, chosen: Array | None) -> None:
-        """Note one cp.async of the chosen threads: both its sides come from one look.
+    def copy(self, position: int, copy: Copy, lanes: Lanes) -> None:
+        """Note one cp.async: both its sides are computed together.
 
         Args:
             position: Index of the instruction.
-            copy: Flat: one entry a thread of the batch.
-            chosen: Threads that take part, ascending, or None for all.
+            copy: Flat: one element for each thread of the batch.
+            lanes: The threads that take part.
         """
         shape = np.concatenate(
             [
@@ -86,9 +98,9 @@ class Counters:
                 np.where(copy.fetched, copy.sources - _line_of(copy.sources[copy.fetched]), -1)[copy.active],
             ]
         )
-        found = self._known(position, "shared.copy", chosen, shape)
+        found = self._known(position, "shared.copy", lanes, shape)
         if found is None:
-            found = self._keep(position, "shared.copy", chosen, shape, _copied(copy))
+            found = self._keep(position, "shared.copy", _Pattern(lanes, shape, _copied(copy)))
         self._add(position, "shared.copy", found[:_FIELDS])
         self._add(position, "global.copy", found[_FIELDS:])
 
@@ -97,46 +109,41 @@ class Counters:
         for key, count in (("shared.copy", shared), ("global.copy", fetched)):
             self._add(position, key, astuple(count))
 
-    def _known(self, position: int, key: str, chosen: Array | None, shape: Array) -> tuple[int, ...] | None:
-        """The traffic of an access of the same shape, of the latest few."""
-        return next((kept[2] for kept in self._patterns[position, key] if _matches(kept, chosen, shape)), None)
-
-    def _keep(
-        self, position: int, key: str, chosen: Array | None, shape: Array, traffic: tuple[int, ...]
-    ) -> tuple[int, ...]:
+    def _known(self, position: int, key: str, lanes: Lanes, shape: Addresses) -> tuple[int, ...] | None:
+        """Return the traffic of a recent access of the same threads and shape; None where there was none."""
         kept = self._patterns[position, key]
-        kept.insert(0, (chosen, shape, traffic))
+        return next((pattern.traffic for pattern in kept if pattern.matches(lanes, shape)), None)
+
+    def _keep(self, position: int, key: str, pattern: _Pattern) -> tuple[int, ...]:
+        kept = self._patterns[position, key]
+        kept.insert(0, pattern)
         del kept[_PATTERNS_KEPT:]
-        return traffic
+        return pattern.traffic
 
     def _add(self, position: int, key: str, traffic: tuple[int, ...]) -> None:
         tally = self._traffic[position, key]
         for i, value in enumerate(traffic):
             tally[i] += value
 
-    def traffic(self, position: int) -> dict[str, MemoryCount]:
-        """Return the traffic of one instruction."""
-        return {key: MemoryCount(*tally) for (at, key), tally in self._traffic.items() if at == position}
-
     def lines(self) -> tuple[LineCount, ...]:
-        """Return every executed instruction."""
+        """Return the counts of every executed instruction, in listing order."""
         by_position: defaultdict[int, dict[str, MemoryCount]] = defaultdict(dict)
         for (at, key), tally in self._traffic.items():
             by_position[at][key] = MemoryCount(*tally)
         found = []
         for block in self._program.blocks:
-            if not self.block_warps[block.index]:
+            if not self._block_warps[block.index]:
                 continue
             stop = block.stop if block.end is None else block.end + 1
             for position in range(block.first, stop):
                 _, instruction = self._program.code[position]
-                threads = self.guarded.get(position, self.block_threads[block.index])
+                threads = self.guarded.get(position, self._block_threads[block.index])
                 found.append(
                     LineCount(
                         instruction.line,
                         instruction.opcode,
                         instruction.cls.value,
-                        self.block_warps[block.index],
+                        self._block_warps[block.index],
                         threads,
                         by_position.get(position, {}),
                     )
@@ -144,21 +151,16 @@ class Counters:
         return tuple(found)
 
 
-def _line_of(addresses: Array) -> np.int64:
-    """Where the 128-byte line of the first address begins: what an access costs does not depend on it."""
+def _line_of(addresses: Addresses) -> np.int64:
+    """Return where the cache line of the first address begins: what an access costs does not depend on it."""
     return np.int64(addresses[0] & -LINE_BYTES) if len(addresses) else np.int64(0)
 
 
-def _matches(kept: tuple[Any, ...], chosen: Array | None, shape: Array) -> bool:
-    if (kept[0] is None) != (chosen is None):
-        return False
-    return (chosen is None or np.array_equal(kept[0], chosen)) and np.array_equal(kept[1], shape)
-
-
-def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, threads: int) -> tuple[int, ...]:
-    active = spread(np.ones(len(addresses), bool), chosen, threads).reshape(-1, WARP_SIZE)
+def _traffic_of(key: str, addresses: Addresses, width: int, lanes: Lanes) -> tuple[int, ...]:
+    """Return the fields of a `MemoryCount` for one access; arguments as in `Counters.memory`."""
+    active = lanes.present().reshape(-1, WARP_SIZE)
     used = active.any(axis=1)
-    by_warp, active = spread(addresses, chosen, threads).reshape(-1, WARP_SIZE)[used], active[used]
+    by_warp, active = lanes.spread(addresses).reshape(-1, WARP_SIZE)[used], active[used]
     requests, used_bytes = len(by_warp), width * len(addresses)
     if key.startswith("shared"):
         loads = key == "shared.load"
@@ -168,20 +170,18 @@ def _traffic_of(key: str, addresses: Array, width: int, chosen: Array | None, th
 
 
 def _copied(copy: Copy) -> tuple[int, ...]:
-    """The fields of the shared side, then those of the global side."""
-    targets, sources, active, fetched = (
-        values.reshape(-1, WARP_SIZE) for values in (copy.targets, copy.sources, copy.active, copy.fetched)
-    )
-    by_warp = Copy(targets, sources, copy.width, active, fetched)
+    """Return the fields of the `MemoryCount` of a copy's shared side, then those of its global side."""
+    by_warp = copy.by_warp()
+    active, fetched = by_warp.active, by_warp.fetched
     waves = copy_wavefronts(by_warp)
-    ideal = np.minimum(waves, ideal_wavefronts(targets, copy.width, active, loads=False))
+    ideal = np.minimum(waves, ideal_wavefronts(by_warp.targets, copy.width, active, loads=False))
     shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum()
     read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0
     return tuple(int(value) for value in (*shared, *read))
 
 
 def summary(lines: Iterable[LineCount], within: Callable[[int], bool] = lambda _line: True) -> ExecutedCounts:
-    """Add up the lines that `within` accepts."""
+    """Add up the counts of the instructions whose PTX line `within` accepts."""
     warps_class: Counter[str] = Counter()
     threads_class: Counter[str] = Counter()
     warps_opcode: Counter[str] = Counter()

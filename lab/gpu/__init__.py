@@ -1,1 +1,1 @@
-"""Everything that touches PyCUDA, NVML or a profiler. Importing it imports none of them: the worker process does."""
+"""Everything that touches PyCUDA, NVML or a profiler. Only the worker process imports PyCUDA."""

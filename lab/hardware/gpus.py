@@ -1,31 +1,26 @@
-"""The GPUs that `lab` knows: what one SM of each compute capability holds and does, and the products.
+"""The GPUs that `lab` knows: the limits and rates of an SM of each compute capability, and the products.
 
-Two tables. `ARCHITECTURES` has one row a compute capability; `PRODUCTS` one row a card or module. A number that no
-document gives is None, never a guess; a product whose clock or SM count is not documented is left out.
+`ARCHITECTURES` has a row for each compute capability, `PRODUCTS` a row for each card or module. A number that no
+document gives is None, never a guess. A product whose clock or SM count is not documented is left out.
 
-Clocks are what the peak of a datasheet is computed from (the boost clock). A card may run above it: `from_description`
+Clocks are those from which a datasheet's peak is computed (the boost clock). A card may run faster: `from_description`
 takes the clock, the SMs and the L2 size from the GPU at hand instead.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from lab.base.errors import UserError, did_you_mean
-from lab.base.warp import WARP_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import DTypeLike
-
-    from lab.measured.timing import GpuDescription
+from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
+from lab.measured.timing import GpuDescription
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -35,30 +30,31 @@ MIB = 1024 * KIB
 class Architecture:
     """One SM of a compute capability.
 
-    The defaults hold for every row of the table (7.0 to 12.1); the sources of the rest stand in `source`.
+    The defaults hold for every row of the table (7.0 to 12.1); `source` names the sources of the other fields.
 
     Attributes:
         arch: `sm_90`.
         warps_per_sm: Most resident warps.
         blocks_per_sm: Most resident blocks.
-        shared_carveouts: Shared memory of an SM in bytes as the driver can configure it, ascending; what is left of
-            the SM's memory is L1 cache.
-        shared_per_block: Most shared memory a block may have once the kernel opted in, bytes.
-        reserved_shared: Shared memory that the system keeps for each block, bytes.
-        shared_unit: Shared memory is allocated to a block in multiples of this, bytes.
-        barriers_per_sm: Named barriers that resident blocks share; None where they do not limit.
+        shared_carveouts: Sizes of shared memory in bytes that the driver can configure for an SM, ascending. The rest
+            of the SM's memory is L1 cache.
+        shared_per_block: Most shared memory of a block in bytes, for a kernel that opted in.
+        reserved_shared: Bytes of shared memory that the system reserves in each block.
+        shared_unit: Bytes; shared memory is allocated to a block in multiples of this.
+        barriers_per_sm: Named barriers that resident blocks share; None where they are no limit.
         fp32_lanes: FP32 fused multiply-adds per cycle.
         fp64_lanes: FP64 fused multiply-adds per cycle; None where no document gives them.
-        fp16_lanes: FP16 fused multiply-adds per cycle outside the tensor cores, two to a packed lane; None as above.
-        l1_bytes: L1 cache and shared memory together; None as above.
-        source: Where the row comes from.
+        fp16_lanes: FP16 fused multiply-adds per cycle outside the tensor cores, two to a packed lane; None where no
+            document gives them.
+        l1_bytes: Bytes of L1 cache and shared memory together; None where no document gives them.
+        source: Documents from which the row is taken.
         threads_per_block: Most threads in a block.
-        registers_per_sm: 32-bit registers, also the most that one block may have.
-        registers_per_thread: Most registers a thread can name.
+        registers_per_sm: 32-bit registers; a single block may have all of them.
+        registers_per_thread: Most registers of a thread.
         register_unit: Registers are allocated to a warp in multiples of this.
-        sub_partitions: Parts of an SM, each with a scheduler that issues one warp instruction a cycle, a quarter of
+        sub_partitions: Parts of an SM. Each has a scheduler that issues one warp instruction a cycle, a quarter of
             the registers and a quarter of the lanes.
-        shared_bytes_per_cycle: Shared-memory bandwidth: 32 banks of 4 bytes.
+        shared_bytes_per_cycle: Shared-memory bandwidth in bytes: 32 banks of 4 bytes.
         lsu_lanes: Lanes that the load/store units take per cycle: 32 at most on these SMs (TU10x, GA10x and AD10x
             have fewer units, so this is the upper limit that a ceiling needs).
     """
@@ -81,8 +77,8 @@ class Architecture:
     registers_per_thread: int = 255
     register_unit: int = 256
     sub_partitions: int = 4
-    shared_bytes_per_cycle: int = 128
-    lsu_lanes: int = 32
+    shared_bytes_per_cycle: int = BANKS * BANK_BYTES
+    lsu_lanes: int = WARP_SIZE
 
     @property
     def threads_per_sm(self) -> int:
@@ -91,19 +87,19 @@ class Architecture:
 
     @property
     def shared_per_sm(self) -> int:
-        """Most shared memory of an SM, bytes."""
+        """Largest shared memory of an SM, in bytes."""
         return self.shared_carveouts[-1]
 
     def lanes(self, dtype: DTypeLike) -> int:
-        """Fused multiply-adds per cycle and SM in `dtype`, outside the tensor cores.
+        """Return the fused multiply-adds per cycle and SM in `dtype`, outside the tensor cores.
 
         Raises:
-            UserError: a type without such a rate, or one whose rate on this architecture is not documented.
+            UserError: The type has no such rate, or its rate on this architecture is not documented.
         """
         name = np.dtype(dtype).name
         known = {"float32": self.fp32_lanes, "float64": self.fp64_lanes, "float16": self.fp16_lanes}
         if name not in known:
-            raise UserError("no peak is known for this type", key="dtype", found=name, accepted=tuple(known))
+            raise UserError("this type has no known peak", key="dtype", found=name, accepted=tuple(known))
         rate = known[name]
         if rate is None:
             accepted = tuple(key for key, value in known.items() if value is not None)
@@ -118,13 +114,13 @@ class Gpu:
     """A product.
 
     Attributes:
-        name: As the table calls it; from a live GPU, as the driver calls it.
+        name: The table's name; of a live GPU, the driver's name.
         architecture: Its SM.
         sms: Streaming multiprocessors.
-        clock_mhz: SM clock that the peak is computed from: boost, or the most the driver allows.
+        clock_mhz: SM clock for the peak, in MHz: the boost clock, or the highest that the driver allows.
         dram_gb_s: Memory bandwidth, 10^9 bytes per second; None where it is not known.
-        l2_bytes: L2 cache.
-        source: Document that the row comes from.
+        l2_bytes: Bytes of L2 cache.
+        source: Document from which the row is taken.
         aliases: Other names that `gpu_for` accepts, such as the driver's.
     """
 
@@ -138,10 +134,10 @@ class Gpu:
     aliases: tuple[str, ...] = ()
 
     def peak_tflops(self, dtype: DTypeLike) -> float:
-        """Peak of the ordinary (not tensor) cores: SMs x lanes x 2 operations x clock, in TFLOP/s.
+        """Return the peak without tensor cores in TFLOP/s: SMs x lanes x 2 operations x clock.
 
         Raises:
-            UserError: see `Architecture.lanes`.
+            UserError: As `Architecture.lanes` does.
         """
         return self.sms * self.architecture.lanes(dtype) * 2 * self.clock_mhz * 1e6 / 1e12
 
@@ -176,7 +172,7 @@ def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand
     l1_kib: int | None,
     rates: str,
 ) -> Architecture:
-    """A row; what a block may have is all of an SM's shared memory but the reserve (every row of the guide)."""
+    """Make a row. A block may have all of an SM's shared memory but the reserve (true of every row of the guide)."""
     return Architecture(
         arch=arch, warps_per_sm=warps, blocks_per_sm=blocks, shared_carveouts=carveouts,
         shared_per_block=carveouts[-1] - reserved, reserved_shared=reserved, shared_unit=unit, barriers_per_sm=barriers,
@@ -218,7 +214,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         )
     }
 )  # fmt: skip
-"""Compute capability, written `sm_90`, to its SM."""
+"""Maps a compute capability, written `sm_90`, to its SM."""
 
 
 def _product(  # noqa: PLR0917 - one row of a table, as above
@@ -267,14 +263,14 @@ PRODUCTS: tuple[Gpu, ...] = (
              "NVIDIA Jetson Thor series datasheet; SMs and L2: driver", "Thor", "Jetson AGX Thor", "AGX Thor"),
     _product("RTX 5090", "sm_120", 170, 2407, 1792, 98304, "NVIDIA RTX Blackwell GPU Architecture whitepaper"),
 )  # fmt: skip
-"""Every product of the table. The first of an architecture is the one meant where only the architecture is named."""
+"""Every product of the table. The first one of an architecture represents it where only the architecture is named."""
 
 
 def architecture_for(arch: str) -> Architecture:
-    """The SM of an architecture: `sm_90`, `sm_90a`, `compute_90`, `90` or `9.0`.
+    """Return the SM of an architecture, written `sm_90`, `sm_90a`, `compute_90`, `90` or `9.0`.
 
     Raises:
-        UserError: an architecture that the table does not have.
+        UserError: The architecture is not in the table.
     """
     match = re.fullmatch(r"(?:sm_|compute_)?(\d+)\.?(\d)[af]?", arch.strip().lower())
     known = ARCHITECTURES.get(f"sm_{match[1]}{match[2]}") if match else None
@@ -288,15 +284,15 @@ def architecture_for(arch: str) -> Architecture:
 
 @cache  # asked for every variant
 def gpu_for(name_or_arch: str) -> Gpu:
-    """The product of that name, or the representative product of an architecture.
+    """Return the product of a name, or the representative product of an architecture.
 
-    Names are compared without case, punctuation and the words NVIDIA, Tesla and GeForce. An architecture stands for
-    the first product of it in `PRODUCTS`: sm_70 V100 SXM2, sm_72 Jetson AGX Xavier, sm_75 T4, sm_80 A100 SXM 80GB,
+    Case, punctuation and the words NVIDIA, Tesla and GeForce are ignored in names. An architecture stands for its
+    first product in `PRODUCTS`: sm_70 V100 SXM2, sm_72 Jetson AGX Xavier, sm_75 T4, sm_80 A100 SXM 80GB,
     sm_86 RTX 3090, sm_87 Jetson AGX Orin 64GB, sm_89 L40S, sm_90 H200, sm_100 B200, sm_110 Jetson Thor T5000,
     sm_120 RTX 5090.
 
     Raises:
-        UserError: neither a product nor an architecture with a product in the table.
+        UserError: The table has neither a product nor an architecture with products of that name.
     """
     wanted = _normalised(name_or_arch)
     for gpu in PRODUCTS:
@@ -313,12 +309,12 @@ def gpu_for(name_or_arch: str) -> Gpu:
 
 
 def from_description(description: GpuDescription) -> Gpu:
-    """The GPU at hand: SMs, clock, L2 and name from the driver, the rest from the table.
+    """Return a live GPU: name, SMs, clock and L2 from the driver, the rest from the table.
 
-    Bandwidth is taken where the product is in the table, and unknown (None) where it is not.
+    The bandwidth is None if the product is not in the table.
 
     Raises:
-        UserError: an architecture that the table does not have.
+        UserError: The architecture is not in the table.
     """
     architecture = architecture_for(description.arch)
     live = Gpu(
@@ -333,12 +329,12 @@ def from_description(description: GpuDescription) -> Gpu:
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name that tell products apart, in lower case."""
+    """Return the words of a name that distinguish products, in lower case."""
     return [word for word in re.findall(r"[a-z0-9.]+", name.lower()) if word not in {"nvidia", "tesla", "geforce"}]
 
 
 def _normalised(name: str) -> str:
-    """Those words run together: `NVIDIA H100 80GB HBM3` is `h10080gbhbm3`."""
+    """Join these words: `NVIDIA H100 80GB HBM3` becomes `h10080gbhbm3`."""
     return "".join(_words(name))
 
 
@@ -351,6 +347,6 @@ def _representative(architecture: Architecture) -> Gpu:
         if gpu.architecture is architecture:
             return gpu
     raise UserError(
-        f"no product of {architecture.arch} is in the table; its limits are known, its SMs and clocks are not",
+        f"the table has no product of {architecture.arch}: its limits are known, its SMs and clock are not",
         key="gpu", found=architecture.arch, accepted=_represented(),
     )  # fmt: skip

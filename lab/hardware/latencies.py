@@ -1,24 +1,24 @@
-"""Latencies and rates of an SM that the model needs and no document gives in one place.
+"""Latencies and rates of an SM for the model of its schedulers, which no document gives in one place.
 
-Where the figures of sm_90 come from:
+Sources of the figures of sm_90:
 
 read window; one register a cycle from each bank
     Huerta, Abaie Shoushtary, Cruz, González, Analyzing Modern NVIDIA GPU Cores (arXiv 2503.20481, 2025), section 5.3,
-    found on an Ampere GPU; the authors say that it does not match every case. Nothing is fitted here. That the operand
-    cache holds registers for the next instruction alone was chosen over a cache entry for each bank, since it agrees
-    better with the variants of reports/h200/fma_ceiling that multiply registers alone.
+    found on an Ampere GPU; the authors say that it does not match every case. Nothing is fitted here. An operand cache
+    that holds registers for the next instruction only was preferred to one with an entry for each bank, since it agrees
+    better with the variants of reports/h200/fma_ceiling that multiply only registers.
 send
     A quarter of the SM's 32 load/store lanes (`lab.hardware.gpus.Architecture.lsu_lanes`) for each sub-partition.
 share of DRAM
     4161 of 4800 GB/s: the fastest copy of reports/h200/copy_mapping.
 launch
-    The shortest rows of reports/h200/softmax_rows and softmax_half, less the time of their bytes, take 4.2 to 4.5 µs;
-    of these two latencies of global memory, 0.9 µs, are no part of the launch.
+    The shortest rows of reports/h200/softmax_rows and softmax_half, less the time of their bytes, take 4.2 to 4.5 µs.
+    Two latencies of global memory in it, 0.9 µs, are not part of the launch.
 L2's bytes a cycle
-    Assumptions: that L2 sends an SM two sectors a cycle, and that it takes about 6 TB/s of stores from 132 SMs.
+    Assumed: L2 sends two sectors a cycle to an SM, and takes about 6 TB/s of stores from 132 SMs.
 latencies, operands read, block barrier, branch, queue
-    A coarse fit to the 56 variants of gemm_unroll and gemm_ladder as timed on an H200, made with an earlier form of the
-    model and not made again.
+    A coarse fit to the times of the 56 variants of gemm_unroll and gemm_ladder on an H200, made with an earlier form of
+    the model and not repeated since.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """One SM of an architecture, as the model sees it. All times in SM cycles unless their name has another unit.
+class SmLatencies:
+    """Latencies and rates of one SM of an architecture. Times are in SM cycles unless their name has another unit.
 
     Attributes:
-        shared_latency: From the end of a shared-memory access's passes to its result.
-        global_latency: From the issue of a global load to its result, under load, L2 and DRAM mixed.
-        operands_read: Until a memory instruction has read its registers, once its turn has come.
-        variable_latency: Of other instructions that raise a barrier (special functions, special registers).
-        block_barrier: From the last warp's arrival at a block's barrier to the next instruction.
-        branch: After a taken branch.
-        queue: Memory instructions of a sub-partition that may wait for their turn.
-        send: A sub-partition sends a memory instruction's addresses in so many cycles.
-        read_window: Cycles in which an arithmetic instruction's operands are read; each of the two banks delivers one
+        shared_latency: Time from the end of a shared-memory access's passes to its result.
+        global_latency: Time from the issue of a global load to its result, under load, with L2 hits and DRAM mixed.
+        operands_read: Time that a memory instruction takes to read its registers, once its turn has come.
+        variable_latency: Latency of other instructions that raise a barrier (special functions, special registers).
+        block_barrier: Time from the last warp's arrival at a block's barrier to the next instruction.
+        branch: Time lost after a taken branch.
+        queue: Number of memory instructions of a sub-partition that can wait for their turn.
+        send: Time that a sub-partition takes to send a memory instruction's addresses.
+        read_window: Time in which an arithmetic instruction's operands are read; each of the two banks delivers one
             register a cycle.
-        l2_bytes: Bytes that an SM takes from L2 in a cycle.
-        store_bytes: Bytes that L2 takes from each SM in a cycle, all of them storing.
-        dram_share: Share of the data sheet's memory bandwidth that a copy reaches.
-        launch_s: Seconds of a launch besides what its blocks do.
-        source: Where the figures come from, in short; the module says it of each.
+        l2_bytes: Bytes that an SM receives from L2 in a cycle.
+        store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
+        dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
+        launch_s: Seconds of a launch without the work of its blocks.
+        source: Sources of the figures in short; the module's docstring has them in full.
     """
 
     shared_latency: float
@@ -64,8 +64,8 @@ class Machine:
     source: str
 
 
-_MACHINES = {
-    "sm_90": Machine(
+_LATENCIES = {
+    "sm_90": SmLatencies(
         shared_latency=24,
         global_latency=900,
         operands_read=8,
@@ -84,6 +84,6 @@ _MACHINES = {
 }
 
 
-def machine_of(arch: str) -> Machine | None:
-    """The model of an architecture such as `sm_90` or `sm_90a`; None where it was never compared with a GPU."""
-    return _MACHINES.get(arch.rstrip("af"))
+def latencies_of(arch: str) -> SmLatencies | None:
+    """Return the latencies of an architecture such as `sm_90` or `sm_90a`; None if no such GPU was compared with."""
+    return _LATENCIES.get(arch.rstrip("af"))

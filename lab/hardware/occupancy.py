@@ -1,37 +1,34 @@
 """Occupancy: how many blocks of a kernel an SM holds at once, by the rules of NVIDIA's occupancy calculator.
 
-The rules are those that the toolkit states in `cuda_occupancy.h` (the code behind
-`cuOccupancyMaxActiveBlocksPerMultiprocessor`) and that Nsight Compute's calculator shows, with the numbers of
+The rules are those of the toolkit's `cuda_occupancy.h` (the code behind
+`cuOccupancyMaxActiveBlocksPerMultiprocessor`) and of Nsight Compute's calculator, with the numbers of
 `lab.hardware.gpus.Architecture`:
 
 registers
     A warp gets ``registers x 32`` rounded up to the register unit. Each of the four sub-partitions holds a quarter of
-    the registers, so an SM holds ``4 x floor(registers_per_sm / 4 / allocated)`` warps. For the launch itself the
-    warps of the block are rounded up to a multiple of four and must fit the register file.
+    the registers, so an SM holds ``4 x floor(registers_per_sm / 4 / allocated)`` warps. For the launch itself, the
+    warps of the block are rounded up to a multiple of four and must fit into the register file.
 shared memory
-    A block gets static + dynamic + reserved bytes rounded up to the unit; the SM is taken at its largest carve-out,
-    which is what the driver chooses where the program states no preference.
+    A block gets static + dynamic + reserved bytes rounded up to the unit. The SM has its largest carve-out, which the
+    driver chooses where the program states no preference.
 warps, blocks
     The architecture's limits.
 barriers
-    From compute capability 9.0: the resident blocks share the SM's named barriers.
+    From compute capability 9.0 on, the resident blocks share the SM's named barriers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from lab.base.warp import WARP_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lab.hardware.gpus import Architecture
+from lab.hardware.gpus import Architecture
 
 
 class ResourceUse(Protocol):
-    """What a kernel uses, such as `lab.toolchain.base.Resources`."""
+    """Resources of a kernel, such as `lab.toolchain.base.Resources`."""
 
     @property
     def registers(self) -> int:
@@ -39,7 +36,7 @@ class ResourceUse(Protocol):
 
     @property
     def shared_bytes(self) -> int:
-        """Static shared memory per block."""
+        """Bytes of static shared memory per block."""
 
     @property
     def barriers(self) -> int:
@@ -48,17 +45,18 @@ class ResourceUse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What one SM holds of a kernel.
+    """Occupancy of one SM by a kernel.
 
     Attributes:
         blocks_per_sm: Resident blocks; 0 where the kernel cannot be launched.
         warps: Resident warps.
         fraction: Resident warps over the most that the SM holds, 0 to 1.
-        limited_by: Every limit that allows no more than `blocks_per_sm`, in the order `registers`, `shared memory`,
-            `warps`, `blocks`, `barriers`.
-        block_limits: What each limit alone would allow; a resource that the kernel does not use is absent.
-        shared_per_block: Shared memory that a block takes, reserve and rounding included, bytes.
-        carveout_bytes: Least configurable shared memory of an SM that holds the resident blocks; the rest is L1.
+        limited_by: Every resource that allows no more than `blocks_per_sm` blocks, in the order `registers`, `shared
+            memory`, `warps`, `blocks`, `barriers`.
+        block_limits: Blocks that each resource alone would allow; a resource that the kernel does not use is absent.
+        shared_per_block: Bytes of shared memory that a block takes, with reserve and rounding.
+        carveout_bytes: Smallest configurable shared memory of an SM, in bytes, that holds the resident blocks; the rest
+            is L1 cache.
         reason: Why the kernel cannot be launched; empty where it can.
     """
 
@@ -75,22 +73,22 @@ class Occupancy:
 def occupancy(
     architecture: Architecture, use: ResourceUse, threads_per_block: int, dynamic_shared_bytes: int = 0
 ) -> Occupancy:
-    """Occupancy of a kernel on one SM.
+    """Compute the occupancy of a kernel on one SM.
 
-    The kernel is taken to have opted in to the dynamic shared memory that it is launched with
+    The kernel is assumed to have opted in to the dynamic shared memory with which it is launched
     (``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``).
 
     Args:
         architecture: The SM.
         use: Registers per thread, static shared bytes and barriers per block.
         threads_per_block: Threads in a block.
-        dynamic_shared_bytes: Dynamic shared memory of the launch, bytes per block.
+        dynamic_shared_bytes: Bytes of dynamic shared memory per block.
 
     Raises:
-        ValueError: fewer than one thread, or a negative size.
+        ValueError: There is less than one thread, or a size is negative.
     """
     if threads_per_block < 1 or min(dynamic_shared_bytes, use.registers, use.shared_bytes, use.barriers) < 0:
-        raise ValueError("a block has at least one thread, and no resource is negative")
+        raise ValueError("a block needs at least one thread, and no resource may be negative")
     warps = -(-threads_per_block // WARP_SIZE)
     shared = _round_up(use.shared_bytes + dynamic_shared_bytes + architecture.reserved_shared, architecture.shared_unit)
     refusals = _refusals(architecture, use, threads_per_block, use.shared_bytes + dynamic_shared_bytes)
@@ -110,7 +108,7 @@ def occupancy(
 
 
 def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shared: int) -> dict[str, int]:
-    """Blocks that each resource allows, in the order of the module's docstring."""
+    """Return the blocks that each resource allows, in the order of the module's docstring."""
     limits: dict[str, int] = {}
     if use.registers:
         per_part = architecture.registers_per_sm // architecture.sub_partitions
@@ -126,7 +124,7 @@ def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shar
 
 
 def _refusals(architecture: Architecture, use: ResourceUse, threads: int, shared: int) -> dict[str, str]:
-    """Why a launch would fail, by the resource that fails it; empty for a kernel that can be launched."""
+    """Return why a launch would fail, by resource; empty for a kernel that can be launched."""
     found: dict[str, str] = {}
     warps = _round_up(-(-threads // WARP_SIZE), architecture.sub_partitions)
     registers = _registers_per_warp(architecture, use) * warps

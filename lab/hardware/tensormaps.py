@@ -1,7 +1,7 @@
-"""Tensor maps: matrices in global memory as bulk tensor copies (TMA) see them.
+"""Tensor maps: descriptions of matrices in global memory for bulk tensor copies (TMA).
 
-A kernel receives a map by value, as a `CUtensorMap` that the host encodes; a copy names coordinates in it, and a box of
-fixed size arrives in shared memory, with zeros for what lies outside of the matrix. Limits are those of
+A kernel receives a map by value, as a `CUtensorMap` that the host encodes. A copy names coordinates in it, and a box of
+fixed size arrives in shared memory, with zeros for elements outside the matrix. Limits are those of
 `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) for maps without interleaving and swizzling.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 BYTES = 128
-"""Size of a `CUtensorMap`."""
+"""Bytes of a `CUtensorMap`."""
 
 ALIGNMENT = 64
-"""Of a `CUtensorMap`, and so of the kernel parameter."""
+"""Alignment in bytes of a `CUtensorMap`, and so of the kernel parameter."""
 
 ADDRESS_ALIGNMENT = 16
-"""Of the matrix's first byte, and of the bytes from column to column and along a row of the box."""
+"""Bytes. The matrix's first byte, the distance of columns, and the box along the contiguous direction are multiples."""
 
 _MOST_EXTENT = 2**32
 _MOST_STRIDE = 2**40 - 1
@@ -26,15 +26,15 @@ _MOST_BOX = 256
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A matrix and the box of it that one copy fetches. Sizes in elements, the contiguous direction first.
+    """A matrix and the box that one copy fetches from it. Sizes are in elements, the contiguous direction first.
 
     Attributes:
-        name: As arguments refer to it.
+        name: Name of the kernel's argument.
         of: Name of the array or workspace buffer.
-        dtype: Its element type by NumPy's name.
-        extents: Of the matrix.
-        leading: From one column to the next.
-        box: Elements that one copy fetches.
+        dtype: NumPy's name of its element type.
+        extents: Size of the matrix.
+        leading: Elements from one column to the next.
+        box: Size of the box that one copy fetches.
     """
 
     name: str
@@ -45,7 +45,11 @@ class TensorMap:
     box: tuple[int, int]
 
     def refused(self, element_bytes: int) -> tuple[str, object, str] | None:
-        """What the driver would not take: the field, what was found, what would be accepted; None when it is fine."""
+        """Return the first field that the driver refuses, with its value and what is accepted; None if it accepts all.
+
+        Args:
+            element_bytes: Bytes of an element.
+        """
         for extent in self.extents:
             if not 1 <= extent <= _MOST_EXTENT:
                 return "extents", extent, f"1 to {_MOST_EXTENT}"
@@ -67,5 +71,5 @@ class TensorMap:
 
 
 def find(maps: Collection[TensorMap], name: str) -> TensorMap | None:
-    """The map of that name, or None."""
+    """Return the map with a name, or None."""
     return next((one for one in maps if one.name == name), None)

@@ -10,17 +10,17 @@ import networkx as nx
 from lab.isa.model import Function, Instruction
 
 ROOT = -1
-"""A node before the entry. It also leads to code that only a call or an unresolved indirect branch reaches."""
+"""A node before the entry. It also leads to code that is only reached by a call or an unresolved indirect branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions that are executed one after the other.
+    """A basic block: instructions that are executed one after the other.
 
     Attributes:
         index: Position in `ControlFlow.blocks`, in listing order.
         start: Index of its first instruction.
-        stop: Index behind its last instruction.
+        stop: Index after its last instruction.
     """
 
     index: int
@@ -34,7 +34,7 @@ class ControlFlow:
 
     Attributes:
         blocks: In listing order; the first is the entry. Empty for an empty function.
-        graph: `networkx.DiGraph` over block indices and `ROOT`. Leaving the function is no edge.
+        graph: `networkx.DiGraph` over block indices and `ROOT`. It has no edges that leave the function.
     """
 
     blocks: tuple[Block, ...]
@@ -44,10 +44,10 @@ class ControlFlow:
 def control_flow(function: Function) -> ControlFlow:
     """Build the control-flow graph.
 
-    A block begins at the first instruction, at every branch target, and behind every branch. Neither a call nor a
-    predicated exit ends a block: in the function both lead to the next instruction alone. Code that cannot be reached
-    from the entry (subroutines behind a kernel in SASS, targets of an unresolved `BRX`) hangs on `ROOT`, so that every
-    block can be reached from there.
+    A block begins at the first instruction, at every branch target, and after every branch. Neither a call nor a
+    predicated exit ends a block, since within the function both lead only to the next instruction. `ROOT` has edges to
+    code that the entry does not reach (subroutines behind a kernel in SASS, targets of an unresolved `BRX`), so that it
+    reaches every block.
     """
     instructions = function.instructions
     blocks = _blocks(instructions)
@@ -74,7 +74,7 @@ def _blocks(instructions: tuple[Instruction, ...]) -> tuple[Block, ...]:
 
 
 def _roots(graph: nx.DiGraph, count: int) -> list[int]:
-    """The entry, and the first block of whatever it and the roots before do not reach."""
+    """Return the entry, and the first block of all code that it and earlier roots do not reach."""
     roots: list[int] = []
     reached: set[int] = set()
     for block in range(count):

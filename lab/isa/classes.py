@@ -1,7 +1,7 @@
-"""The one table that says what a PTX or SASS opcode does.
+"""The table of PTX and SASS opcodes and their classes, and the bytes that loads take.
 
 A table maps an opcode's root (`ld` of `ld.global.f32`, `IMAD` of `IMAD.MOV.U32`) to an `InstructionClass`, or to
-a rule that looks at the modifiers behind the root. Sources: PTX ISA 9.x, chapter "Instruction Set"; CUDA Binary
+a rule that decides by the modifiers after the root. Sources: PTX ISA 9.x, chapter "Instruction Set"; CUDA Binary
 Utilities 13.x, chapter "Instruction Set Reference" (Volta to Blackwell).
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from lab.base.warp import WARP_SIZE
 from lab.isa.model import InstructionClass as C
 from lab.isa.model import Isa
 from lab.isa.ptx.constants import integer
@@ -27,7 +28,7 @@ def _is_float(modifiers: Modifiers) -> bool:
 
 
 def _by_type(floating: C) -> Rule:
-    """Floating-point types give `floating`, all others integer arithmetic."""
+    """Return a rule: `floating` for floating-point types, integer arithmetic for all others."""
 
     def rule(modifiers: Modifiers) -> C:
         return floating if _is_float(modifiers) else C.INTEGER
@@ -40,7 +41,7 @@ def _logic(modifiers: Modifiers) -> C:
 
 
 def _space(modifiers: Modifiers) -> str:
-    """State space of a memory instruction; `shared::cluster` counts as shared, none as generic."""
+    """Return the state space of a memory instruction: `shared` for `shared::cluster`, `generic` for none."""
     for modifier in modifiers:
         space = modifier.partition("::")[0]
         if space in {"shared", "local", "const", "param", "global"}:
@@ -58,14 +59,14 @@ def _load(modifiers: Modifiers) -> C:
 
 
 def _store(modifiers: Modifiers) -> C:
-    # st.async and st.bulk write shared memory whether or not they say so.
+    # st.async and st.bulk write shared memory even where they do not name it.
     if modifiers and modifiers[0] in {"async", "bulk"}:
         return C.ST_SHARED
     return _STORES.get(_space(modifiers), C.ST_GLOBAL)
 
 
 def _by_first(table: dict[str, C | Rule], default: C) -> Rule:
-    """The first modifier names the operation: `wmma.load`, `tcgen05.mma`."""
+    """Return a rule for opcodes whose first modifier names the operation: `wmma.load`, `tcgen05.mma`."""
 
     def rule(modifiers: Modifiers) -> C:
         found = table.get(modifiers[0].partition("::")[0], default) if modifiers else default
@@ -167,7 +168,7 @@ _SASS: Final[dict[str, C | Rule]] = {
 }
 
 TABLES: Final[dict[Isa, dict[str, C | Rule]]] = {"ptx": _PTX, "sass": _SASS}
-"""Root of an opcode to its class, or to the rule that decides by the modifiers behind the root."""
+"""For each ISA: root of an opcode to its class, or to the rule that decides by the modifiers after the root."""
 
 
 @lru_cache(maxsize=65536)
@@ -182,18 +183,18 @@ _ZEROS = {"RZ", "-RZ"}
 
 
 def _is_constant_move(operands: tuple[str, ...]) -> bool:
-    """`HFMA2 R5, -RZ, RZ, 0, 0`: both multiplicands are zero, so the constant behind them is moved."""
+    """Return whether an HFMA2 only moves a constant, as `HFMA2 R5, -RZ, RZ, 0, 0`, whose factors are zero, does."""
     return len(operands) > 3 and operands[1] in _ZEROS and operands[2] in _ZEROS  # noqa: PLR2004 -- D, A, B, C
 
 
 def classify(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> C:
-    """The class of one instruction.
+    """Return the class of one instruction.
 
     Args:
         isa: ``ptx`` or ``sass``.
         opcode: With every modifier: ``ld.global.v4.f32``, ``IMAD.MOV.U32``.
-        operands: The instruction's operands. They matter to SASS `HFMA2` alone, which the compiler also uses to
-            load a constant.
+        operands: The instruction's operands. They matter only for SASS `HFMA2`, which the compiler also uses to load
+            a constant.
 
     Returns:
         The class; `InstructionClass.OTHER` for an opcode that the table does not know.
@@ -204,7 +205,7 @@ def classify(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> C:
 
 
 def _copy_bytes(operands: tuple[str, ...]) -> int:
-    """Destination, source, size: the size is a constant, though not always a decimal one."""
+    """Return the size operand of `destination, source, size`: a constant, but not always a decimal one."""
     try:
         return integer(operands[2])
     except (IndexError, ValueError):
@@ -213,20 +214,19 @@ def _copy_bytes(operands: tuple[str, ...]) -> int:
 
 _PTX_WIDTH = re.compile(r"(?:[usbf]|bf|tf)(8|16|32|64|128)(?:x(\d))?\Z")
 _SASS_WIDTH = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
-_WARP = 32
 
 
 def load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...] = ()) -> int:
-    """Bytes that one thread loads with one instruction.
+    """Return the bytes that one thread loads with one instruction.
 
-    Loads and matrix loads are read off the opcode: type width times vector length; a matrix load's bytes are
-    shared evenly by the 32 threads of a warp. A non-bulk `cp.async` counts with its size operand. Bulk and tensor
-    copies have no static size and count 0, as does everything that loads nothing.
+    The opcode gives the size of loads and matrix loads: type width times vector length, where the 32 threads of a warp
+    share the bytes of a matrix evenly. A non-bulk `cp.async` counts with its size operand. Bulk and tensor copies have
+    no static size and count as 0, like everything that is not a load.
 
     Args:
         isa: ``ptx`` or ``sass``.
         opcode: With every modifier.
-        operands: Needed for PTX `cp.async`, whose size is an operand.
+        operands: The operands; only PTX `cp.async`, whose size is one of them, needs them.
     """
     if isa == "sass":
         return _sass_load_bytes(opcode)
@@ -248,7 +248,7 @@ def _ptx_load_bytes(opcode: str) -> int:
 
 
 def _type_bytes(modifiers: list[str]) -> int:
-    """Width of the last type named: `ld.global.v4.f32` has 4."""
+    """Return the bytes of the last type that is named: 4 for `ld.global.v4.f32`."""
     for modifier in reversed(modifiers):
         if match := _PTX_WIDTH.match(modifier):
             return int(match[1]) // 8 * int(match[2] or 1)
@@ -256,9 +256,9 @@ def _type_bytes(modifiers: list[str]) -> int:
 
 
 def _matrix_bytes(modifiers: list[str]) -> int:
-    """`ldmatrix`: an 8x8 matrix of 16-bit elements is 128 bytes, a 16x16 one of bytes 256 (8x16: 128)."""
+    """Return a thread's bytes of `ldmatrix`: 8x8 elements of 16 bits have 128, 16x16 bytes 256, 8x16 bytes 128."""
     count = next((int(modifier[1:]) for modifier in modifiers if modifier in {"x1", "x2", "x4"}), 1)
-    return count * (256 if "m16n16" in modifiers else 128) // _WARP
+    return count * (256 if "m16n16" in modifiers else 128) // WARP_SIZE
 
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)\Z")
@@ -266,13 +266,13 @@ _BITS = {"s4": 4, "u4": 4, "b1": 1}
 
 
 def _fragment_bytes(modifiers: list[str], width: int) -> int:
-    """`wmma.load.{a,b,c}`: m x k, k x n or m x n elements, spread over a warp."""
+    """Return a thread's bytes of `wmma.load.{a,b,c}`: m x k, k x n or m x n elements, spread over a warp."""
     shape = next((match for modifier in modifiers if (match := _SHAPE.match(modifier))), None)
     if shape is None or len(modifiers) < 2:  # noqa: PLR2004 -- load, then the matrix's letter
         return 0
     m, n, k = (int(shape[position]) for position in (1, 2, 3))
     elements = {"a": m * k, "b": k * n, "c": m * n}.get(modifiers[1], 0)
-    return elements * _BITS.get(modifiers[-1], width * 8) // (8 * _WARP)
+    return elements * _BITS.get(modifiers[-1], width * 8) // (8 * WARP_SIZE)
 
 
 _SASS_LOADS = {"LD", "LDG", "LDS", "LDGMC", "LDGSTS", "LDL", "LDC", "LDCU", "ULDC", "ULDS"}
@@ -283,7 +283,7 @@ def _sass_load_bytes(opcode: str) -> int:
     root, *modifiers = opcode.split(".")
     if root == "LDSM":  # LDSM.16.M88.4: four 8x8 matrices of 16-bit elements
         count = int(modifiers[-1]) if modifiers and modifiers[-1] in {"2", "4"} else 1
-        return count * 128 // _WARP
+        return count * 128 // WARP_SIZE
     if root not in _SASS_LOADS:
         return 0
     return next((_SASS_WIDTH[modifier] for modifier in modifiers if modifier in _SASS_WIDTH), 4)
@@ -293,5 +293,5 @@ _BYTES_PER_LANE = {"64": 8, "128": 16, "2": 8, "4": 16}  # the last two: matrice
 
 
 def bytes_per_lane(opcode: str) -> int:
-    """Bytes of a lane's access that a SASS load, store or copy makes: 4, 8 or 16; a byte or two count as 4."""
+    """Return the bytes of a lane's access by a SASS load, store or copy: 4, 8 or 16; narrower ones count as 4."""
     return max((_BYTES_PER_LANE.get(part, 4) for part in opcode.split(".")[1:]), default=4)

@@ -1,9 +1,9 @@
 """Natural loops of a function, their nesting, and the hot loop.
 
-Aho, Lam, Sethi, Ullman, "Compilers", 9.6: an edge is a back edge if its head dominates its tail; the natural loop of a
-back edge is its head (the header) with every block that reaches the tail without passing the header. Back edges with
-the same header make one loop. A cycle without a header that dominates it (an irreducible region) is no natural loop
-and is not reported.
+Source: Aho, Lam, Sethi, Ullman, "Compilers", 9.6. An edge is a back edge if its head dominates its tail. The natural
+loop of a back edge is its head (the header) with every block that reaches the tail without passing the header. Back
+edges with the same header form one loop. A cycle without a header that dominates it (an irreducible region) is not a
+natural loop and is not reported.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Loop:
 
 
 def immediate_dominators(flow: ControlFlow) -> dict[int, int]:
-    """Every block's immediate dominator; `ROOT` dominates itself."""
+    """Return every block's immediate dominator; that of `ROOT` is `ROOT`."""
     dominators: dict[int, int | None] = nx.immediate_dominators(flow.graph, ROOT)
-    # networkx gave the start node as its own dominator up to 3.5, and None since.
+    # networkx returned the start node as its own dominator up to 3.5, and returns None since.
     return {block: ROOT if dominator is None else dominator for block, dominator in dominators.items()} | {ROOT: ROOT}
 
 
@@ -47,7 +47,7 @@ def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
     """Find the natural loops.
 
     Returns:
-        Every loop before the loops inside it; loops of one parent in listing order of their headers.
+        The loops, each before the loops inside it; loops with one parent in listing order of their headers.
     """
     latches = _latches(flow)
     bodies = {header: _body(flow.graph, header, tails) for header, tails in latches.items()}
@@ -66,7 +66,7 @@ def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
 
 
 def _latches(flow: ControlFlow) -> dict[int, list[int]]:
-    """Header to the tails of its back edges."""
+    """Map each header to the tails of its back edges."""
     entered, left = _intervals(immediate_dominators(flow))
     latches: dict[int, list[int]] = {}
     for tail, head in flow.graph.edges:
@@ -76,7 +76,10 @@ def _latches(flow: ControlFlow) -> dict[int, list[int]]:
 
 
 def _intervals(dominators: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """When a walk of the dominator tree enters and leaves each block: a dominates b if b's stay lies within a's."""
+    """Return when a walk of the dominator tree enters and leaves each block.
+
+    Block a dominates block b if the interval of b lies within that of a.
+    """
     children: dict[int, list[int]] = {}
     for block, dominator in dominators.items():
         if block != ROOT:
@@ -107,7 +110,7 @@ def _body(graph: nx.DiGraph, header: int, tails: list[int]) -> set[int]:
 
 
 def _parents(bodies: dict[int, set[int]]) -> dict[int, int | None]:
-    """Header to the header of the smallest loop around it."""
+    """Map each header to the header of the smallest loop around it."""
     parents: dict[int, int | None] = {}
     innermost: dict[int, int] = {}  # block to the smallest loop, so far, that holds it
     for header in sorted(bodies, key=lambda header: -len(bodies[header])):
@@ -130,16 +133,16 @@ _MEMORY = frozenset(
 
 
 def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> int | None:
-    """The loop that, judged by the text alone, executes most of the work.
+    """Find the loop that, judging by the text alone, executes most of the work.
 
-    The work of a loop is its number of FMA instructions (classes `fma` and `mma`), everything nested in it included. If
-    no loop of the function has one, it is the number of its memory instructions (loads and stores of global and shared
-    memory, `cp.async`, bulk copies); if no loop has one of those either, the number of its instructions.
+    The work of a loop is its number of FMA instructions (classes `fma` and `mma`), including nested loops. If no loop
+    of the function has any, it is the number of memory instructions (loads and stores of global and shared memory,
+    `cp.async`, bulk copies); if no loop has any of those either, the number of instructions.
 
-    Only innermost loops compete: those that have work and contain no other loop that has work. So a small loop
-    without FMA does not take the place of the unrolled loop around it, and an outer loop does not win by what it
-    contains. The one with the most work is hot: the main loop of an unrolled pair, not its remainder. Ties go to the
-    deeper loop, then to the one with more instructions, then to the first.
+    Only innermost loops are candidates: those that have work and contain no other loop that has work. So a small loop
+    without FMA does not replace the unrolled loop around it, and an outer loop does not win by what it contains. The
+    candidate with the most work is hot: of an unrolled loop and its remainder, the former. Ties go to the deeper loop,
+    then to the one with more instructions, then to the first.
 
     Args:
         function: The function.
@@ -147,7 +150,7 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
         loops: Its natural loops.
 
     Returns:
-        Position in `loops`, or None where there are none.
+        Position in `loops`, or None if there are no loops.
     """
     bodies = [loop_instructions(function, flow, loop) for loop in loops]
     for kinds in (_FMA, _MEMORY, frozenset(InstructionClass)):
@@ -160,6 +163,6 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
 
 
 def loop_instructions(function: Function, flow: ControlFlow, loop: Loop) -> list[Instruction]:
-    """The instructions of a loop's body, nested loops included, in listing order."""
+    """Return the instructions of a loop's body, including nested loops, in listing order."""
     blocks = [flow.blocks[index] for index in loop.blocks]
     return [instruction for block in blocks for instruction in function.instructions[block.start : block.stop]]

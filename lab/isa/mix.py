@@ -1,4 +1,4 @@
-"""Instruction mix of a kernel and of each of its loops (static: instructions in the text)."""
+"""Static instruction mix of a kernel and of each of its loops: counts of instructions in the text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, In
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Instructions in a piece of code.
+    """Counts of the instructions in a piece of code.
 
     Attributes:
-        instructions: All of them (padding NOPs after the last exit of SASS are not counted).
-        by_class: `InstructionClass` value to count; classes that do not occur are absent.
-        by_opcode: Full opcode to count.
-        load_bytes_shared: Bytes one thread loads from shared memory in one pass over the text.
-        load_bytes_global: Bytes one thread loads from global memory in one pass over the text, `cp.async` included;
-            bulk and tensor copies, whose size is not in the text, count 0.
+        instructions: Number of instructions, without padding NOPs after the last exit of SASS.
+        by_class: Number by `InstructionClass` value; classes that do not occur are absent.
+        by_opcode: Number by full opcode.
+        load_bytes_shared: Bytes that one thread loads from shared memory in one pass over the text.
+        load_bytes_global: Bytes that one thread loads from global memory in one pass over the text, with `cp.async`.
+            Bulk and tensor copies, whose size is not in the text, count as 0.
     """
 
     instructions: int
@@ -36,12 +36,12 @@ class Counts:
 
     @property
     def fma(self) -> int:
-        """Instructions of class `fma` (instructions, not lanes: a half2 or f32x2 one is one)."""
+        """Number of instructions of class `fma`; one of half2 or f32x2 counts as one."""
         return self.by_class.get(InstructionClass.FMA, 0)
 
     @property
     def ld_shared(self) -> int:
-        """Instructions of class `ld.shared`."""
+        """Number of instructions of class `ld.shared`."""
         return self.by_class.get(InstructionClass.LD_SHARED, 0)
 
     @property
@@ -51,40 +51,40 @@ class Counts:
 
     @property
     def fma_share(self) -> float | None:
-        """Share of fma in all instructions; None where there are none."""
+        """Share of fma in all instructions; None if there are none."""
         return _ratio(self.fma, self.instructions)
 
     @property
     def fma_over_fma_plus_ld_shared(self) -> float | None:
-        """fma/(fma + ld.shared); None where there is neither."""
+        """fma/(fma + ld.shared); None if there is neither."""
         return _ratio(self.fma, self.fma + self.ld_shared)
 
     @property
     def bytes_per_fma_shared(self) -> float | None:
-        """Bytes a thread loads from shared memory per fma; None without fma."""
+        """Bytes that a thread loads from shared memory per fma; None without fma."""
         return _ratio(self.load_bytes_shared, self.fma)
 
     @property
     def bytes_per_fma_global(self) -> float | None:
-        """Bytes a thread loads from global memory per fma; None without fma."""
+        """Bytes that a thread loads from global memory per fma; None without fma."""
         return _ratio(self.load_bytes_global, self.fma)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopMix:
-    """One natural loop, with everything nested in it.
+    """Mix of one natural loop, including nested loops.
 
     Attributes:
-        label: The header's label as in the listing (`$L__BB0_3`; SASS: `.L_x_2` or the header's address `0x1e0`).
+        label: The header's label in the listing (`$L__BB0_3`; SASS: `.L_x_2`, or the header's address `0x1e0`).
         depth: 1 for an outermost loop.
         parent: Label of the loop around it, or None.
         hot: True for exactly one loop of a kernel that has loops: see `lab.isa.loops.hot_loop`.
-        counts: Of the whole body, nested loops included.
+        counts: Counts of the whole body, including nested loops.
         first_line: First listing line of the header block.
         last_line: Last listing line of the body.
-        lines: The listing lines of the body, as closed ranges (a body need not be contiguous).
-        live_registers: SASS: most live general-purpose registers within; None in PTX.
-        aside: SASS: instructions of the body that are not on every warp's path (`lab.isa.sass.asides`).
+        lines: Listing lines of the body as closed ranges, since a body need not be contiguous.
+        live_registers: SASS: most live general-purpose registers in the body; None in PTX.
+        aside: SASS: number of instructions of the body that are not on every warp's path (`lab.isa.sass.asides`).
     """
 
     label: str
@@ -100,24 +100,24 @@ class LoopMix:
 
     @property
     def fetches(self) -> bool:
-        """Whether it reads global memory itself, or in a loop within."""
+        """Whether it reads global memory, itself or in a nested loop."""
         return bool(_FETCHING & self.counts.by_class.keys())
 
     @property
     def numbers(self) -> frozenset[int]:
-        """The listing lines of the body, one by one."""
+        """Listing lines of the body, one by one."""
         return frozenset(line for first, last in self.lines for line in range(first, last + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelMix:
-    """One kernel.
+    """Mix of one kernel.
 
     Attributes:
         isa: `ptx` or `sass`.
         name: Its symbol.
-        counts: Of the whole kernel.
-        loops: Its loops, outermost first in listing order.
+        counts: Counts of the whole kernel.
+        loops: Its loops in listing order, outer loops before inner ones.
         live_registers: SASS: most live general-purpose registers; None in PTX.
         lines: First and last listing line with an instruction; None in a kernel without instructions.
     """
@@ -135,11 +135,11 @@ class KernelMix:
         return next((loop for loop in self.loops if loop.hot), None)
 
     def around(self, loop: LoopMix) -> LoopMix | None:
-        """The loop that another one is nested in, or None."""
+        """Return the loop around a loop, or None."""
         return next((outer for outer in self.loops if outer.label == loop.parent), None)
 
     def own_lines(self, loop: LoopMix) -> frozenset[int]:
-        """The listing lines of a loop's body that are in no loop within it."""
+        """Return the listing lines of a loop's body outside of its nested loops."""
         nested = (inner.numbers for inner in self.loops if inner.parent == loop.label)
         return loop.numbers.difference(*nested)
 
@@ -150,7 +150,7 @@ def _extent(instructions: tuple[Instruction, ...]) -> tuple[int, int] | None:
 
 
 def module_mix(module: Module) -> tuple[KernelMix, ...]:
-    """The mix of every kernel of a module, in listing order."""
+    """Return the mix of every kernel of a module, in listing order."""
     return tuple(kernel_mix(module.isa, function) for function in module.kernels)
 
 
@@ -189,7 +189,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
 
 
 def to_json(file: str, isa: Isa, kernels: Iterable[KernelMix]) -> dict[str, object]:
-    """The object that `lab inspect --json` prints."""
+    """Return the object that `lab inspect --json` prints."""
     return {"file": file, "isa": isa, "kernels": [_kernel_json(kernel) for kernel in kernels]}
 
 
@@ -249,7 +249,7 @@ def _loop_mix(
 
 
 def _ranges(body: list[Instruction]) -> tuple[tuple[int, int], ...]:
-    """Lines from the first to the last of each run of instructions that stand one behind the other."""
+    """Return the first and last line of each run of consecutive instructions."""
     ranges: list[tuple[int, int]] = []
     previous = None
     for instruction in body:
@@ -262,7 +262,7 @@ def _ranges(body: list[Instruction]) -> tuple[tuple[int, int], ...]:
 
 
 def _labels(isa: Isa, function: Function, flow: ControlFlow, loops: Iterable[Loop]) -> list[str]:
-    """Each header's label: the one a back edge names, where several stand there; without any, its place."""
+    """Return each header's label: of several, the one that a back edge names; without any, its address or line."""
     places: dict[int, list[str]] = {}
     for label, place in function.labels.items():
         places.setdefault(place, []).append(label)

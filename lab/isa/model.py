@@ -1,8 +1,8 @@
 """The instruction model that the PTX and the SASS reader share.
 
-A listing becomes a `Module` of `Function`s; a function is a flat tuple of `Instruction`s whose branch
-targets are resolved to positions in that tuple, so that control-flow analysis is the same for both ISAs.
-All values are frozen; positions are 0-based indices into `Function.instructions`, lines are 1-based.
+A listing becomes a `Module` of `Function`s. A function is a flat tuple of `Instruction`s whose branch targets are
+resolved to positions in that tuple, so that control-flow analysis is the same for both ISAs. All values are frozen.
+Positions are indices into `Function.instructions`, from 0; lines count from 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Isa = Literal["ptx", "sass"]
 
 
 class InstructionClass(StrEnum):
-    """What an instruction does, with the same names for PTX and SASS."""
+    """The class of an instruction, with the same names for PTX and SASS."""
 
     FMA = "fma"  # floating-point multiply-add, any width: fma.rn.f32, mad.f32; FFMA, DFMA, HFMA2
     MMA = "mma"  # tensor cores: mma, wmma.mma, wgmma; HMMA, IMMA, DMMA, HGMMA
@@ -43,7 +43,7 @@ class InstructionClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where the compiler says an instruction came from (`.loc`, or nvdisasm's line table)."""
+    """The source line of an instruction, according to the compiler (`.loc`, or the cubin's line table)."""
 
     file: str
     line: int
@@ -57,16 +57,16 @@ class Instruction:
         index: Position in `Function.instructions`.
         line: Line of the listing that was read, from 1.
         opcode: With every modifier: ``fma.rn.f32``, ``LDS.128``.
-        operands: Split at top-level commas, white space removed at both ends: ``[%rd1+16]``, ``{%f1, %f2}``.
-            Registers of a nested PTX scope carry the reader's unique name.
+        operands: Split at top-level commas, without white space at either end: ``[%rd1+16]``, ``{%f1, %f2}``.
+            Registers of a nested PTX scope have the reader's unique names.
         predicate: Guard register without ``@`` and ``!``, or None.
-        negated: The guard is negated.
-        cls: From the one table in `lab.isa.classes`.
-        targets: Indices an instruction can branch to, resolved; empty for calls, returns and exits.
-        falls_through: Control can reach ``index + 1`` from here.
-        source: Source line, where the listing carries one.
-        address: Byte offset in the function (SASS), or None.
-        live_registers: Live general-purpose registers (SASS, where the disassembler counted), or None.
+        negated: Whether the guard is negated.
+        cls: Its class, from the table in `lab.isa.classes`.
+        targets: Indices to which it can branch; empty for calls, returns and exits.
+        falls_through: Whether control can go on to ``index + 1``.
+        source: Source line, or None where it is unknown.
+        address: SASS: byte offset in the function; None in PTX.
+        live_registers: SASS: live general-purpose registers, where the disassembler counted them; None in PTX.
     """
 
     index: int
@@ -85,18 +85,18 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A PTX variable, parameter or register declaration.
+    """A declaration of a PTX variable, parameter or register.
 
     Attributes:
         name: Unique within the function (nested scopes renamed), or within the module.
         space: ``reg``, ``param``, ``shared``, ``local``, ``global``, ``const`` or ``tex``.
         type: PTX type without the dot: ``f32``, ``b8``, ``pred``.
-        count: Number of elements: ``.b8 s[4224]`` has 4224, ``%r<39>`` has 39, an unsized array None.
-        align: Alignment in bytes; the type's own size where the listing does not say.
-        vector: Elements of a vector type (``.v4`` has 4), else 1.
-        initial: Initialiser elements as written, for module and constant arrays; numbers or symbol names.
-        parameterised: Registers only: declared as ``%r<n>``, so the names are ``%r0`` … ``%r(n-1)``.
-        external: Declared ``.extern`` (dynamic shared memory when the space is shared).
+        count: Number of elements: 4224 for ``.b8 s[4224]``, 39 for ``%r<39>``, None for an unsized array.
+        align: Alignment in bytes; by default, the size of the type.
+        vector: Elements of a vector type (4 for ``.v4``), else 1.
+        initial: Elements of the initialiser as written, for module and constant arrays: numbers or symbol names.
+        parameterised: Registers only: declared as ``%r<n>``, which names ``%r0`` … ``%r(n-1)``.
+        external: Declared ``.extern`` (in shared space: dynamic shared memory).
     """
 
     name: str
@@ -115,16 +115,16 @@ class Function:
     """A kernel or a device function.
 
     Attributes:
-        name: Symbol, mangled as the compiler wrote it.
+        name: Symbol, as the compiler mangled it.
         entry: True for a kernel.
-        instructions: In listing order.
-        labels: Label to index of the instruction that follows it (``len(instructions)`` at the end). In PTX,
-            labels of nested scopes carry the reader's unique name.
+        instructions: Its instructions in listing order.
+        labels: Maps a label to the index of the instruction behind it (``len(instructions)`` at the end). In PTX,
+            labels of nested scopes have the reader's unique names.
         parameters: PTX: declared parameters in order. SASS: empty.
         results: PTX device functions: return parameters.
-        variables: PTX: registers, shared and local variables declared inside.
-        directives: PTX performance directives, such as ``{"maxntid": (256, 1, 1)}``.
-        tables: PTX: `.branchtargets` and `.calltargets`, label to names.
+        variables: PTX: registers, shared and local variables that it declares.
+        directives: PTX: performance directives, such as ``{"maxntid": (256, 1, 1)}``.
+        tables: PTX: maps the label of a `.branchtargets` or `.calltargets` list to its names.
     """
 
     name: str
@@ -140,15 +140,15 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Everything that a reader took from one listing.
+    """The contents of one listing.
 
     Attributes:
         isa: ``ptx`` or ``sass``.
-        version: PTX ISA version (``9.0``) or nvdisasm's producer line.
+        version: PTX ISA version (``9.0``), or ``nvdisasm`` with its version.
         target: ``sm_90``.
         functions: Kernels and device functions in listing order.
-        variables: Module-scope PTX variables.
-        files: PTX `.file` table: number to path.
+        variables: PTX: variables of module scope.
+        files: Maps the number of a source file to its path (PTX: the `.file` table; SASS: the line table).
     """
 
     isa: Isa

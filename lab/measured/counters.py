@@ -1,6 +1,7 @@
-"""What a GPU's hardware counters said of a variant: frozen values, one a launch, and what they say of all together.
+"""Hardware counters of a variant: one frozen value for each launch, and figures derived from all launches together.
 
-Figures are additive (bytes, cycles, instructions) or carry what weighs them, so that several launches have one answer.
+Figures are additive (bytes, cycles, instructions), or a weighted mean whose weights are counted too, so that several
+launches have one answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PIPES: Final = {
     "lsu": "loads, stores, shuffles and shared memory",
     "xu": "exponentials, reciprocals and conversions between types",
 }
-"""Execution pipes that are counted, and what they execute (Nsight Compute's documentation, pipelines)."""
+"""Execution pipes that are counted, with what they execute (Nsight Compute's documentation, "Pipelines")."""
 
 STALLS: Final = {
     "long_scoreboard": "waits for data from global or local memory",
@@ -37,31 +38,30 @@ STALLS: Final = {
     "not_selected": "could issue, another warp did",
     "selected": "issues",
 }
-"""States of a warp in a cycle, and what they mean (Nsight Compute's documentation, warp stall reasons)."""
+"""States of a warp in a cycle, with their meanings (Nsight Compute's documentation, "Warp Stall Reasons")."""
 
 _ISSUING: Final = ("selected", "not_selected")
-"""States of warps that could issue: they keep nothing waiting."""
+"""States of warps that could issue, which are no stalls."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchCounters:
-    """What was counted in one launch. None and absent keys: the profiler did not say.
+    """Counters of one launch. A figure that the profiler did not report is None, or absent from its mapping.
 
     Attributes:
         kernel: Its entry point.
-        dram_read_bytes: Bytes that DRAM delivered.
-        dram_write_bytes: Bytes that DRAM took.
+        dram_read_bytes: Bytes read from DRAM.
+        dram_write_bytes: Bytes written to DRAM.
         l2_read_sectors: Sectors read from L2.
         l2_write_sectors: Sectors written to L2.
-        duration_ns: Duration under the profiler, which lets clocks and queues settle otherwise than a timing does.
-        active_cycles: Cycles in which an SM held a warp, mean over the SMs.
-        occupancy: Resident warps over the most that an SM holds, mean over the active cycles; 0 to 1.
+        duration_ns: Duration under the profiler, in nanoseconds. Clocks and queues differ from those of a timing.
+        active_cycles: Cycles in which an SM held a warp; mean over the SMs.
+        occupancy: Resident warps over the most that an SM can hold, 0 to 1; mean over the active cycles.
         instructions: Warp instructions executed.
         issues: Cycles in which a scheduler issued, over all schedulers.
         issue_share: The same as a share of the active cycles, 0 to 1.
-        pipes: Use of a pipe (`PIPES`) as a share of its peak while an SM was active, 0 to 1.
-        stalls: Warps in each state (`STALLS`), mean over the cycles with an issue: cycles a warp spends in it for each
-            instruction that it issues.
+        pipes: Use of each pipe (`PIPES`) as a share of its peak while an SM was active, 0 to 1.
+        stalls: Cycles that a warp spends in each state (`STALLS`) for every instruction that it issues.
     """
 
     kernel: str
@@ -81,13 +81,13 @@ class LaunchCounters:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A variant under the profiler, each launch of its sequence once.
+    """Counters of a variant, whose sequence of launches ran once under the profiler.
 
     Attributes:
         profiler: `Nsight Compute 2025.3.1.0`.
         cache: State of the L2 cache when the sequence began: `cold` or `warm`.
         launches: In order.
-        notes: What a reader of the figures must know.
+        notes: Remarks that a reader of the figures needs.
     """
 
     profiler: str
@@ -97,18 +97,18 @@ class Profile:
 
     @property
     def dram_bytes(self) -> float | None:
-        """Bytes that went through DRAM, read and written."""
+        """Bytes read from and written to DRAM."""
         return _sum(self.launches, lambda one: _both(one.dram_read_bytes, one.dram_write_bytes))
 
     @property
     def l2_bytes(self) -> float | None:
-        """Bytes of the sectors that L2 was asked for, read and written."""
+        """Bytes of the sectors read from and written to L2."""
         sectors = _sum(self.launches, lambda one: _both(one.l2_read_sectors, one.l2_write_sectors))
         return None if sectors is None else sectors * SECTOR_BYTES
 
     @property
     def duration_ms(self) -> float | None:
-        """Milliseconds of all launches under the profiler, without what lies between them."""
+        """Milliseconds of all launches under the profiler, without the gaps between them."""
         total = _sum(self.launches, lambda one: one.duration_ns)
         return None if total is None else total / 1e6
 
@@ -119,7 +119,7 @@ class Profile:
 
     @property
     def occupancy(self) -> float | None:
-        """Achieved occupancy, 0 to 1: mean over the active cycles of all launches."""
+        """Achieved occupancy, 0 to 1; mean over the active cycles of all launches."""
         return _mean(self.launches, lambda one: one.occupancy, lambda one: one.active_cycles)
 
     @property
@@ -129,7 +129,7 @@ class Profile:
 
     @property
     def pipes(self) -> dict[str, float]:
-        """Use of each pipe over the active cycles of all launches, as a share of its peak."""
+        """Use of each pipe as a share of its peak, 0 to 1; mean over the active cycles of all launches."""
         used = {
             pipe: _mean(self.launches, lambda one, pipe=pipe: one.pipes.get(pipe), lambda one: one.active_cycles)  # type: ignore[misc]  # the default binds the loop's name
             for pipe in PIPES
@@ -138,7 +138,7 @@ class Profile:
 
     @property
     def stalls(self) -> dict[str, float]:
-        """Warps in each state, mean over the issues of all launches."""
+        """Cycles of a warp in each state for every instruction that it issues; mean over the issues of all launches."""
         found = {
             state: _mean(self.launches, lambda one, state=state: one.stalls.get(state), lambda one: one.issues)  # type: ignore[misc]  # as above
             for state in STALLS
@@ -147,17 +147,17 @@ class Profile:
 
     @property
     def waits(self) -> dict[str, float]:
-        """What warps that cannot issue wait for: the share of each reason, the largest first; they add up to 1."""
+        """Share of each reason for which warps cannot issue, the largest first. The shares add up to 1."""
         waiting = {state: warps for state, warps in self.stalls.items() if state not in _ISSUING and warps > 0}
         total = sum(waiting.values())
         return {state: warps / total for state, warps in sorted(waiting.items(), key=lambda item: -item[1])}
 
     @property
     def idle(self) -> dict[str, float]:
-        """Shares of the active cycles in which a scheduler issued nothing, by what its warps waited for.
+        """Shares of the active cycles in which a scheduler issued nothing, by the reason for which its warps waited.
 
-        Counters say how many warps wait for what over all cycles, not in the idle ones alone: the idle share is divided
-        as those are.
+        The counters give the reasons over all cycles and not over the idle ones alone, so the idle share is divided in
+        the proportions of `waits`.
         """
         if self.issue_share is None:
             return {}
@@ -169,7 +169,7 @@ def _both(first: float | None, second: float | None) -> float | None:
 
 
 def _sum(launches: Sequence[LaunchCounters], figure: Callable[[LaunchCounters], float | None]) -> float | None:
-    """Over all launches; None where one of them lacks it, since the rest would look like the whole."""
+    """Sum over all launches; None where a launch lacks the figure, since the sum of the others would mislead."""
     values = [figure(one) for one in launches]
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
@@ -180,7 +180,7 @@ def _mean(
     figure: Callable[[LaunchCounters], float | None],
     weight: Callable[[LaunchCounters], float | None],
 ) -> float | None:
-    """Weighted mean; of one launch its figure, whatever it weighs; None where a launch lacks figure or weight."""
+    """Weighted mean; None where a launch lacks figure or weight. A single launch needs no weight."""
     if len(launches) == 1:
         return figure(launches[0])
     pairs = [(figure(one), weight(one)) for one in launches]

@@ -1,7 +1,7 @@
 """Measured values: raw samples and the statistics derived from them.
 
-Frozen results keep what was observed; medians, quantiles and rates are derived. Times are in
-milliseconds, clocks in MHz, power in watts, temperature in degrees Celsius.
+Frozen results keep the observations; medians, quantiles and rates are derived. Times are in milliseconds, clocks in
+MHz, power in watts, temperatures in degrees Celsius.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """How a figure came to be. It travels with the figure to the page."""
+    """How a figure was obtained. The kind stays with the figure down to the page."""
 
     STATIC = "static"  # read off the program text
     PREDICTED = "predicted"  # computed from the text and the GPU's limits
@@ -21,13 +21,13 @@ class Kind(StrEnum):
 
 
 class Merit(StrEnum):
-    """Figure of merit: what an operator's throughput counts. The value is its unit."""
+    """Figure of merit: what an operator's throughput counts. The member's value is the unit."""
 
     TFLOPS = "TFLOP/s"  # 10^12 floating-point operations of the problem a second
     BANDWIDTH = "GB/s"  # 10^9 bytes of the problem's least traffic a second
 
     def rate(self, flops: int, bytes_moved: int, ms: float) -> float:
-        """Throughput of a problem that took `ms` milliseconds, in this unit."""
+        """Return the throughput of a problem that took `ms` milliseconds, in this unit."""
         return flops / ms / 1e9 if self is Merit.TFLOPS else bytes_moved / ms / 1e6
 
 
@@ -38,8 +38,8 @@ class Samples:
     Attributes:
         ms: Milliseconds per launch, in the order taken.
         batch: Launches timed together between two events; each entry of `ms` is their mean.
-        unused: Indices in `ms` of samples taken while the SM clock was well below the run's own; no statistic
-            counts them.
+        unused: Indices in `ms` of samples taken while the SM clock was well below the run's own. Statistics leave
+            them out.
     """
 
     ms: tuple[float, ...]
@@ -62,7 +62,7 @@ class Samples:
         return self.quantile(0.5)
 
     def quantile(self, q: float) -> float:
-        """Linear-interpolated quantile in ms, 0 ≤ q ≤ 1."""
+        """Return the linearly interpolated quantile in ms, for 0 ≤ q ≤ 1."""
         ordered = sorted(self.used)  # a report asks for some hundred thousand of these: NumPy takes ten times as long
         place = q * (len(ordered) - 1)
         below = int(place)
@@ -81,13 +81,13 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """(p80 - p20) / median, a fraction."""
+        """(p80 - p20) / median, as a fraction."""
         return (self.p80 - self.p20) / self.median
 
 
 @dataclass(frozen=True, slots=True)
 class CardState:
-    """What NVML said about the GPU around one measurement; None where it would not say.
+    """State of the GPU around one measurement, from NVML; None where NVML does not report it.
 
     Attributes:
         sm_clock_mhz: SM clock.
@@ -112,8 +112,8 @@ class Verification:
         passed: Every output element is within tolerance.
         max_error: Largest |output - reference| / tolerance-scale over all outputs; nan if any output is nan
             where the reference is not.
-        tolerance: The limit that `max_error` was held against.
-        worst: Where the largest error is: ``C[12, 7]: got 1.5, expected 1.25``; empty when passed.
+        tolerance: The limit for `max_error`.
+        worst: The element with the largest error: ``C[12, 7]: got 1.5, expected 1.25``; empty when passed.
         executed_on: The GPU's name, or ``emulator``.
     """
 
@@ -137,7 +137,7 @@ class Measurement:
         after: The card's state when they ended.
         remeasured: The winner's samples from a fresh process, else None.
         others: Further baselines, interleaved like the first, by name.
-        notes: Anything a reader must know: a kernel too short for events, a noisy spread.
+        notes: Remarks that a reader needs: a kernel too short for events, a noisy spread.
     """
 
     samples: Samples
@@ -151,7 +151,7 @@ class Measurement:
     others: Mapping[str, Samples] = field(default_factory=dict)
 
     def ratio_to(self, name: str) -> float | None:
-        """Throughput over a named baseline's: above 1 is faster. None where that one was not timed."""
+        """Return the throughput over that of a named baseline, above 1 if faster; None where that was not timed."""
         other = self.baseline if name == self.baseline_name else self.others.get(name)
         return None if other is None else other.median / self.samples.median
 

@@ -1,53 +1,47 @@
-"""Ceilings on a kernel's throughput, read off its SASS and the GPU's limits. All predicted.
+"""Ceilings on a kernel's throughput from its SASS and the GPU's limits. All of them are predicted.
 
-Each bound asks how fast the kernel could be if one thing alone held it back; the least is the ceiling. The loop's
-bounds look at the hot loop only: they take the problem's operations to be done there, every instruction of its text to
-be issued once an iteration (a path that a branch skips counts too, but not what one warp of a block does to ask for
-bulk copies), and nothing to wait. What surrounds the loop is left out. So a measured figure belongs below the ceiling,
-and one above it says that an assumption does not hold.
+Each bound is the throughput of a kernel that only one resource limits; the lowest is the ceiling. The loop's bounds
+consider the hot loop only. They assume that it does all of the problem's operations, that every instruction of its
+text is issued once an iteration (also on a path that a branch skips, but not the instructions with which one warp of a
+block requests bulk copies), and that nothing waits. Code around the loop is ignored. So a measured figure should lie
+below the ceiling, and one above it shows that an assumption does not hold.
 
-Per warp and iteration, with 32 lanes to a warp and four schedulers to an SM:
+Per warp and iteration, with 32 lanes in a warp and four schedulers in an SM:
 
 issue slots
     A scheduler issues one instruction a cycle (CUDA C++ Programming Guide, Compute Capabilities), and an instruction of
-    the arithmetic type keeps its pipe busy for ``32 x results / (lanes / 4)`` cycles. The dearer of both counts:
+    the arithmetic type keeps its pipe busy for ``32 x results / (lanes / 4)`` cycles. The larger of both counts:
     ``operations x 32 / (max(issue cycles, pipe cycles) / 4) x SMs x clock``.
 shared memory
     One wavefront of 128 bytes a cycle and SM: ``operations x 32 / wavefronts x SMs x clock``.
 memory pipe
-    A load or store of any space takes the load/store units ``32 / lsu_lanes`` cycles.
+    A load or store of any state space occupies the load/store units for ``32 / lsu_lanes`` cycles.
 DRAM
-    ``operations / bytes x bandwidth`` of the problem, whose data no cache holds beforehand.
+    ``operations / bytes x bandwidth`` of the problem, none of whose data is in a cache beforehand.
 roofline
     ``min(peak, DRAM)``: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 waves
-    ``peak x blocks / (SMs x ceil(blocks / SMs))``: the fullest SM computes that many blocks however many of them are
-    resident, so this holds where all blocks do equal work.
+    ``peak x blocks / (SMs x ceil(blocks / SMs))``. The busiest SM computes that many blocks, however many of them are
+    resident at once. This holds where all blocks do equal work.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from lab.base.warp import WARP_SIZE
-from lab.hardware.occupancy import occupancy
+from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
+from lab.hardware.gpus import Gpu
+from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.isa.classes import bytes_per_lane
+from lab.isa.mix import Counts, KernelMix
 from lab.isa.model import InstructionClass
 from lab.measured.timing import Merit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import DTypeLike
-
-    from lab.hardware.gpus import Gpu
-    from lab.hardware.occupancy import ResourceUse
-    from lab.isa.mix import Counts, KernelMix
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,7 @@ class Bound:
     Attributes:
         name: `issue slots`, `shared memory`, `memory pipe`, `DRAM`, `roofline`, `waves`.
         tflops: The ceiling in TFLOP/s.
-        explanation: One line with the numbers that made it: `64 FFMA of 68 issued`.
+        explanation: One line with the numbers behind it: `64 FFMA of 68 issued`.
         gb_s: The ceiling in GB/s of the problem's least traffic; None where throughput counts operations.
     """
 
@@ -68,23 +62,23 @@ class Bound:
 
     @property
     def rate(self) -> float:
-        """The ceiling in the unit that the operator's throughput has."""
+        """The ceiling in the unit of the operator's throughput."""
         return self.tflops if self.gb_s is None else self.gb_s
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Everything predicted for one variant on one GPU.
+    """All predictions for one variant on one GPU.
 
     Attributes:
-        gpu: The GPU that the figures are for (name in the table, or the driver's).
-        occupancy: Resident warps over the most the SM holds, 0 to 1.
+        gpu: Name of the GPU, in the table or by the driver.
+        occupancy: Resident warps over the most that the SM holds, 0 to 1.
         blocks_per_sm: Resident blocks; 0 where the kernel cannot be launched.
-        limited_by: What limits occupancy: `registers`, `shared memory`, `warps`, `blocks`, `barriers`, joined by
-            commas where several do; where the kernel cannot be launched, the reason.
-        peak_tflops: The GPU's peak for the kernel's arithmetic type, tensor cores not counted.
+        limited_by: The resources that limit occupancy, separated by commas: `registers`, `shared memory`, `warps`,
+            `blocks`, `barriers`; where the kernel cannot be launched, the reason.
+        peak_tflops: The GPU's peak for the kernel's arithmetic type without tensor cores, in TFLOP/s.
         bounds: Every ceiling; `ceiling` is the least of them.
-        peak_gb_s: The GPU's memory bandwidth where throughput counts bytes, else None.
+        peak_gb_s: The GPU's memory bandwidth in GB/s where throughput counts bytes, else None.
     """
 
     gpu: str
@@ -97,23 +91,23 @@ class Prediction:
 
     @property
     def ceiling(self) -> Bound | None:
-        """The lowest bound, or None where no bound applies (a kernel without arithmetic)."""
+        """The lowest bound, or None where none applies (a kernel without arithmetic)."""
         return min(self.bounds, key=lambda bound: bound.rate, default=None)
 
     @property
     def peak(self) -> float:
-        """The GPU's peak in the unit that the operator's throughput has."""
+        """The GPU's peak in the unit of the operator's throughput."""
         return self.peak_tflops if self.peak_gb_s is None else self.peak_gb_s
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What the limits need to know of a launch.
+    """Facts of a launch that its limits depend on.
 
     Attributes:
         threads_per_block: Threads in a block.
-        dynamic_shared_bytes: Dynamic shared memory per block.
-        blocks: Blocks of the grid; None leaves out the `waves` bound.
+        dynamic_shared_bytes: Bytes of dynamic shared memory per block.
+        blocks: Blocks of the grid; None omits the bound `waves`.
     """
 
     threads_per_block: int
@@ -122,15 +116,15 @@ class LaunchFacts:
 
 
 LEAST_WAVEFRONTS: Mapping[int, float] = MappingProxyType({4: 1.0, 8: 1.0, 16: 1.0})
-"""Wavefronts of a warp's shared-memory access by bytes per lane, at the least: all lanes at one address.
+"""Fewest wavefronts of a warp's shared-memory access, with all lanes at one address, by bytes per lane.
 
-The text does not show which lanes share addresses, and a ceiling must assume the best. Lanes with addresses of their
-own take 1, 2 and 4; counted values, from an emulation or a profiler, can be passed to `predict` instead.
+The text does not show which lanes share addresses, and a ceiling must assume the best case. Lanes with different
+addresses take 1, 2 and 4. Counted values, from an emulation or a profiler, can be passed to `predict` instead.
 """
 
 _FMA = 2  # floating-point operations of a fused multiply-add
 
-# Opcode root to (results per lane, operations per result), by arithmetic type.
+# For each arithmetic type: opcode root to (results per lane, operations per result).
 _ARITHMETIC: dict[str, dict[str, tuple[int, int]]] = {
     "float32": {
         "FFMA": (1, 2), "FFMA32I": (1, 2), "FADD": (1, 1), "FADD32I": (1, 1), "FMUL": (1, 1), "FMUL32I": (1, 1),
@@ -152,13 +146,13 @@ _LOAD_STORE = (
 
 @dataclass(frozen=True, slots=True)
 class _Arithmetic:
-    """Arithmetic of one pass over the loop's text, per lane.
+    """Arithmetic of a lane in one pass over the loop's text.
 
     Attributes:
         results: Results that leave the pipe.
-        operations: Floating-point operations, an fma being two.
+        operations: Floating-point operations; an fma counts as two.
         fused: Fused multiply-add instructions.
-        label: The same with their names: `64 FFMA`.
+        label: Their number and names: `64 FFMA`.
     """
 
     results: int
@@ -179,31 +173,30 @@ def predict(
     merit: Merit = Merit.TFLOPS,
     wavefronts_per_access: Mapping[int, float] = LEAST_WAVEFRONTS,
 ) -> Prediction:
-    """Occupancy and ceilings of one kernel on one GPU.
+    """Predict occupancy and ceilings of one kernel on one GPU.
 
     Args:
-        gpu: Where it would run.
-        mix: Static mix of its SASS.
+        gpu: The GPU.
+        mix: Static mix of the kernel's SASS.
         use: Registers, static shared memory and barriers (`lab.toolchain.base.Resources`).
         launch: Threads and dynamic shared memory of a block, blocks of the grid.
-        flops: Floating-point operations of the problem, an fma being two. With 0 there are no bounds.
+        flops: Floating-point operations of the problem; an fma counts as two. With 0, there are no bounds.
         bytes_moved: Least bytes of the problem through DRAM.
-        dtype: Arithmetic type that decides the peak: float32, float64 or float16.
-        merit: What throughput counts. Where that is bytes, the one bound is `DRAM`, in GB/s: the others ask how fast
-            the problem's operations could be done.
+        dtype: Arithmetic type of the peak: float32, float64 or float16.
+        merit: What throughput counts. If bytes, the only bound is `DRAM`, in GB/s, since the others limit operations.
         wavefronts_per_access: Wavefronts of a warp's shared-memory access by bytes per lane (4, 8, 16).
 
     Returns:
-        The bounds that apply: the loop's own only where the hot loop (in a kernel without loops: its whole text) has
-        fused multiply-adds of `dtype`, none but `DRAM` where it uses tensor cores, none at all where the kernel cannot
-        be launched.
+        The bounds that apply: those of the loop only where the hot loop (in a kernel without loops, its whole text) has
+        fused multiply-adds of `dtype`; only `DRAM` where it uses tensor cores; none where the kernel cannot be
+        launched.
 
     Raises:
         UserError: `dtype` has no known peak on this GPU.
-        ValueError: `mix` is not of SASS.
+        ValueError: `mix` is not a mix of SASS.
     """
     if mix.isa != "sass":
-        raise ValueError(f"bounds are read off SASS, not {mix.isa}")
+        raise ValueError(f"bounds need the mix of SASS, not of {mix.isa}")
     held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes)
     counts, issued = _hot(mix)
     peak = gpu.peak_tflops(dtype)
@@ -212,7 +205,7 @@ def predict(
         bounds += _bandwidth_bound(gpu, flops, bytes_moved) if held.blocks_per_sm else []
     elif flops > 0 and held.blocks_per_sm:
         if counts.by_class.get(InstructionClass.MMA, 0):
-            # The peak is that of the ordinary cores; a kernel on the tensor cores can exceed it.
+            # The peak is without tensor cores; a kernel that uses them can exceed it.
             bounds += _problem_bounds(gpu, math.inf, flops, bytes_moved)
         else:
             bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access, issued=issued)
@@ -232,23 +225,22 @@ def predict(
 def predict_sequence(
     gpu: Gpu, parts: Sequence[Prediction], *, flops: int, bytes_needed: int, bytes_moved: int | None, merit: Merit
 ) -> Prediction:
-    """Ceiling of kernels that run one after the other, together doing the problem once.
+    """Predict the ceiling of kernels that run one after the other and together solve the problem once.
 
-    Times add up, and with them the traffic: every launch takes the data that it reads from DRAM and leaves there what
-    it writes. A sequence whose intermediate data stays in L2 can exceed this ceiling.
+    Their times add up, and so does their traffic: every launch reads its data from DRAM and writes its results there. A
+    sequence whose intermediate data stays in L2 can exceed this ceiling.
 
     Args:
-        gpu: Where they would run.
-        parts: What was predicted of each launch.
+        gpu: The GPU.
+        parts: The prediction of each launch.
         flops: Floating-point operations of the problem.
         bytes_needed: Least bytes of the problem through DRAM.
-        bytes_moved: Bytes that the launches together move at least; None where that is not known, in which case the
-            problem's own are taken.
+        bytes_moved: Least bytes that the launches together move; None if unknown, which means `bytes_needed`.
         merit: What throughput counts.
 
     Returns:
-        The lowest occupancy of the parts with what limits it, and the bounds of the whole: those of the problem with
-        the sequence's traffic. None of the bounds that a loop's text gives: no part does all of the operations.
+        The lowest occupancy of the parts with its limits, and the problem's bounds with the sequence's traffic. There
+        are no bounds of a loop, since no part does all of the operations.
     """
     least = min(parts, key=lambda part: part.occupancy)
     moved = bytes_needed if bytes_moved is None else bytes_moved
@@ -266,10 +258,10 @@ def predict_sequence(
 
 
 def delayed(prediction: Prediction, flops: int, seconds: float) -> Prediction:
-    """The ceiling of a kernel with other launches before it that do none of the operations.
+    """Return the prediction of a kernel after other launches that do none of the problem's operations.
 
     Args:
-        prediction: Of the kernel alone.
+        prediction: The prediction of the kernel alone.
         flops: Floating-point operations of the problem.
         seconds: Least time of the other launches.
     """
@@ -281,7 +273,7 @@ def delayed(prediction: Prediction, flops: int, seconds: float) -> Prediction:
 
 
 def _hot(mix: KernelMix) -> tuple[Counts, int]:
-    """Counts of the hot loop, or of the whole kernel without loops, and how many of them every warp issues."""
+    """Return the counts of the hot loop, or of a kernel without loops, and the instructions that every warp issues."""
     hot = mix.hot_loop
     return (mix.counts, mix.counts.instructions) if hot is None else (hot.counts, hot.counts.instructions - hot.aside)
 
@@ -294,14 +286,14 @@ def _loop_bounds(
     *,
     issued: int,
 ) -> Iterator[Bound]:
-    """The bounds that the text of the loop gives."""
+    """Yield the bounds from the loop's text."""
     work = _arithmetic(counts, dtype)
     if work is None:
         return
     yield _issue_bound(gpu, issued, work, dtype)
     accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
     if wavefronts:
-        cycles = wavefronts * 128 / gpu.architecture.shared_bytes_per_cycle
+        cycles = wavefronts * BANKS * BANK_BYTES / gpu.architecture.shared_bytes_per_cycle
         text = f"{work.label} per {wavefronts:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
         yield Bound("shared memory", _tflops(gpu, work.operations, cycles), text)
     accessing = _memory_instructions(counts)
@@ -312,7 +304,7 @@ def _loop_bounds(
 
 
 def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.generic]) -> Bound:
-    """Written as a share of the peak, so that it never rounds above it."""
+    """Return the bound of issue slots, computed as a share of the peak so that rounding never exceeds the peak."""
     sm = gpu.architecture
     pipe = work.results * WARP_SIZE * sm.sub_partitions / sm.lanes(dtype)
     cycles = max(pipe, issued)
@@ -324,7 +316,7 @@ def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.ge
 
 
 def _problem_bounds(gpu: Gpu, peak: float, flops: int, bytes_moved: int) -> Iterator[Bound]:
-    """The bounds that the problem gives, whatever the code; `peak` is infinite where it does not bound."""
+    """Yield the bounds of the problem, which hold for any code; `peak` is infinite where it is no bound."""
     dram = math.inf
     if bytes_moved > 0 and gpu.dram_gb_s is not None:
         intensity = flops / bytes_moved
@@ -336,14 +328,14 @@ def _problem_bounds(gpu: Gpu, peak: float, flops: int, bytes_moved: int) -> Iter
 
 
 def _bandwidth_bound(gpu: Gpu, flops: int, bytes_moved: int) -> Iterator[Bound]:
-    """Every byte of the problem through DRAM once, at the bandwidth of the data sheet."""
+    """Yield the bound of moving every byte once through DRAM at the datasheet's bandwidth."""
     if bytes_moved > 0 and gpu.dram_gb_s is not None:
         text = f"{bytes_moved / 1e6:.4g} MB at {gpu.dram_gb_s:g} GB/s"
         yield Bound("DRAM", flops / bytes_moved * gpu.dram_gb_s / 1e3, text, gpu.dram_gb_s)
 
 
 def _wave_bound(gpu: Gpu, peak: float, grid_blocks: int) -> Bound:
-    """How far the fullest SM's blocks exceed the mean."""
+    """Return the bound from the SM with the most blocks."""
     fullest = -(-grid_blocks // gpu.sms)
     share = grid_blocks / (fullest * gpu.sms)
     text = f"{grid_blocks} blocks on {gpu.sms} SMs, {fullest} on the fullest: {100 * share:.1f} % of the peak"
@@ -351,7 +343,7 @@ def _wave_bound(gpu: Gpu, peak: float, grid_blocks: int) -> Bound:
 
 
 def _arithmetic(counts: Counts, dtype: np.dtype[np.generic]) -> _Arithmetic | None:
-    """The loop's arithmetic of a type, or None where none of it is fused."""
+    """Return the loop's arithmetic of a type, or None where none of it is fused."""
     rates = _ARITHMETIC[dtype.name]
     found = [(_root(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in rates]
     fused = [(root, n) for root, n in found if rates[root][1] == _FMA]
@@ -368,7 +360,7 @@ def _arithmetic(counts: Counts, dtype: np.dtype[np.generic]) -> _Arithmetic | No
 
 
 def _wavefronts(counts: Counts, wavefronts_per_access: Mapping[int, float]) -> tuple[int, float]:
-    """Shared-memory accesses of one pass over the text, and the wavefronts that they take."""
+    """Return the shared-memory accesses of one pass over the text, and their wavefronts."""
     accesses = [
         (bytes_per_lane(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS
     ]
@@ -376,7 +368,7 @@ def _wavefronts(counts: Counts, wavefronts_per_access: Mapping[int, float]) -> t
 
 
 def _memory_instructions(counts: Counts) -> int:
-    """Instructions for the load/store units; LDGSTS is the asynchronous copy that runs through them."""
+    """Return the number of instructions for the load/store units, among them LDGSTS, the asynchronous copy."""
     copies = sum(n for opcode, n in counts.by_opcode.items() if _root(opcode) == "LDGSTS")
     return copies + sum(counts.by_class.get(cls, 0) for cls in _LOAD_STORE)
 
@@ -386,5 +378,5 @@ def _root(opcode: str) -> str:
 
 
 def _tflops(gpu: Gpu, operations: int, cycles: float) -> float:
-    """Throughput where every SM does one warp's iteration, `operations` a lane, in `cycles`."""
+    """Return the throughput if every SM does a warp's iteration, of `operations` for each lane, in `cycles`."""
     return operations * WARP_SIZE / cycles * gpu.sms * gpu.clock_mhz * 1e6 / 1e12

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lab.experiment.load import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.variants import Planned
-from lab.gpu.counters.profile import Order
+from lab.gpu.counters.profile import ProfileOrder
 from lab.gpu.process.line import GpuLine
 from lab.runs.flow import job_of
 from lab.runs.recorder import Recorder
@@ -105,7 +105,7 @@ def count(
     line.ask(lambda session: session.close())  # its memory may be needed; it starts again when it is asked for more
     places = {one.variant: one for one in planned}
     orders = [
-        Order(
+        ProfileOrder(
             job_of(experiment, places[variant], store.read_file(variant, "kernel.cubin")),
             record.measurement.cache if record.measurement else "cold",
         )

@@ -7,16 +7,18 @@ decide.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from lab.base.executor import WorkerLostError
+from lab.base.expressions import Scalar
 from lab.experiment.load import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import Flush, Job, JobResult, Policy
+from lab.gpu.process.job import Job, JobResult, Policy
+from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.schedule import Task
@@ -25,7 +27,7 @@ from lab.stages.build import BuildFailure, Built
 from lab.stages.emulate import EmulationTask, not_executed
 from lab.stages.estimate import EstimateTask, execute
 from lab.store.model import EmulationRecord, VariantRecord
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -125,9 +127,9 @@ def _runs_here(gpu: GpuDescription, variant: InspectedVariant) -> bool:
 def emulation_task(context: FlowContext, variant: InspectedVariant) -> EmulationTask:
     """What the emulator is asked to do with a variant whose next step is `Step.EMULATE`."""
     point = variant.planned.point
-    small = point.problem.emulate or {}
+    small: Mapping[str, Scalar] = point.problem.emulate or {}
     return EmulationTask(
-        launches=launches(point.kernel.template, point.parameters, small),
+        launches=Instance(point.kernel.template, point.parameters, small).launches,
         operator=context.experiment.operator_reference,
         problem=dict(small),
         seed=context.experiment.seed,

@@ -345,4 +345,4 @@ def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
     if work.not_measured:
         facts = replace(facts, gpu=None, not_measured=work.not_measured)
     notes = (*facts.notes, *work.recorder.notes)
-    return replace(facts, baselines=work.baselines.found, notes=notes)
+    return replace(facts, baselines=dict(work.baselines.found), notes=notes)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lab.base import workers
 from lab.base.executor import Executor, ProcessExecutor
-from lab.gpu.counters.profile import Counted, Order, profiles
+from lab.gpu.counters.profile import Counted, ProfileOrder, profiles
 from lab.gpu.device import describe
 from lab.gpu.process.session import GpuSession
 from lab.measured.timing import GpuDescription
@@ -28,7 +28,7 @@ class FindGpu(Protocol):
 class ReadCounters(Protocol):
     """Reads hardware counters."""
 
-    def __call__(self, orders: Sequence[Order], *, seconds: float) -> Iterable[Counted]:
+    def __call__(self, orders: Sequence[ProfileOrder], *, seconds: float) -> Iterable[Counted]:
         """What was counted, as it comes, in at most `seconds`; see `lab.gpu.counters.profile.profiles`."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lab.base.errors import CompileError, ReaderError
 from lab.experiment.variants import Planned
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Function, Module
 from lab.isa.ptx.module import read_ptx
@@ -110,7 +110,7 @@ def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFail
 def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
     """Main loops, where there is a model for the architecture; none of a kernel whose code is not there."""
     found: dict[str, MainLoop] = {}
-    for function in functions if machine_of(made.arch) else ():
+    for function in functions if latencies_of(made.arch) else ():
         with suppress(ValueError):
             found[function.name] = main_loop(function, code(made.cubin, function.name), mixes[function.name])
     return found

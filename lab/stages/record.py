@@ -10,17 +10,16 @@ from lab.base.errors import UserError
 from lab.base.warp import WARP_SIZE
 from lab.experiment.load import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import JobResult, Stage
+from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.gpus import Gpu, from_description, gpu_for
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
-from lab.templates import front_matter
-from lab.templates.launches import Launch, Launches, predictions
+from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import Resources, title
 
 
@@ -79,8 +78,8 @@ def inspected(
         launch=_geometry(main) if main else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
         round=searched,
-        mappings=front_matter.mappings(planned.point.kernel.template),
-        accesses=predictions(planned.point.kernel.template, planned.point.parameters, problem),
+        mappings=planned.instance.template.mappings,
+        accesses=planned.instance.predictions,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
@@ -142,7 +141,7 @@ def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
 
 def _before_seconds(launches: Launches, gpu: Gpu) -> float:
     """Time of the launches beside the main one as the model has it: their traffic, and what a launch costs."""
-    machine = machine_of(gpu.architecture.arch)
+    machine = latencies_of(gpu.architecture.arch)
     if machine is None:
         return 0.0
     zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own
@@ -225,11 +224,11 @@ def runs_on(built_for: str, gpu: str) -> bool:
 
 
 _STATUS = {
-    Stage.PREPARE: Status.LAUNCH_FAILED,
-    Stage.LAUNCH: Status.LAUNCH_FAILED,
-    Stage.CRASH: Status.LAUNCH_FAILED,
-    Stage.VERIFY: Status.VERIFICATION_FAILED,
-    Stage.TIMEOUT: Status.TIMED_OUT,
+    JobStage.PREPARE: Status.LAUNCH_FAILED,
+    JobStage.LAUNCH: Status.LAUNCH_FAILED,
+    JobStage.CRASH: Status.LAUNCH_FAILED,
+    JobStage.VERIFY: Status.VERIFICATION_FAILED,
+    JobStage.TIMEOUT: Status.TIMED_OUT,
 }
 
 

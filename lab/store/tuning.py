@@ -63,8 +63,8 @@ FACTS = TypeAdapter(TuningFacts)
 """A tuning run's facts as JSON, and back; `provenance.json` of a published run holds the same fields."""
 
 _TIMED, _KERNEL = TypeAdapter(Timed), TypeAdapter(KernelFacts)
-_STEPS = TypeAdapter(dict[str, tuple[ProtocolStep, ...]])
-_CUTS: TypeAdapter[dict[str, tuple[Cut, ...]]] = TypeAdapter(
+STEPS = TypeAdapter(dict[str, tuple[ProtocolStep, ...]])
+CUTS: TypeAdapter[dict[str, tuple[Cut, ...]]] = TypeAdapter(
     dict[str, tuple[Annotated[Cut, BeforeValidator(_with_kind)], ...]]
 )
 
@@ -105,8 +105,8 @@ class TuningStore(Journal):
     def write_steps(self, steps: Mapping[str, Sequence[ProtocolStep]], cuts: Mapping[str, Sequence[Cut]]) -> None:
         """Store what the steps did and what step 7 left out, each by the problem type's label."""
         self._commit(
-            self._noting("steps", _STEPS.dump_json({label: tuple(own) for label, own in steps.items()}).decode()),
-            self._noting("cuts", _CUTS.dump_json({label: tuple(own) for label, own in cuts.items()}).decode()),
+            self._noting("steps", STEPS.dump_json({label: tuple(own) for label, own in steps.items()}).decode()),
+            self._noting("cuts", CUTS.dump_json({label: tuple(own) for label, own in cuts.items()}).decode()),
         )
 
     def write_facts(self, facts: TuningFacts) -> None:
@@ -158,7 +158,7 @@ class TuningStore(Journal):
         Raises:
             StoreError: it cannot be read.
         """
-        return self._fact(_STEPS, "steps") or {}, self._fact(_CUTS, "cuts") or {}
+        return self._fact(STEPS, "steps") or {}, self._fact(CUTS, "cuts") or {}
 
     def _fact(self, adapter: TypeAdapter[T], key: str) -> T | None:
         text = self._noted_text(key)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.base.sizes import Size
-from lab.gpu.process.job import Flush
 from lab.gpu.process.line import GpuLine
-from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Point, Survey, SurveyPolicy, room
+from lab.gpu.timing.cache import Flush
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
@@ -172,7 +172,7 @@ class MeasuredBench:
         )
         wanted = list(tasks)
         ground = ground_of(of, wanted, self.seed)
-        waiting: deque[tuple[Size, Future[tuple[Point, ...]]]] = deque()
+        waiting: deque[tuple[Size, Future[tuple[SurveyPoint, ...]]]] = deque()
         for task in wanted:
             missing = _missing(self.ledger, stage, task)
             failed = _not_built(missing, self.kind)
@@ -197,7 +197,7 @@ class MeasuredBench:
         while waiting:
             self._take(stage, of, *waiting.popleft())
 
-    def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[Point, ...]]) -> None:
+    def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[SurveyPoint, ...]]) -> None:
         found = {}
         for point in future.result():
             name = baseline_id(of.label) if point.kernel == BASELINE else point.kernel

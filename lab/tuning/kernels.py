@@ -15,8 +15,8 @@ from lab.hardware.occupancy import occupancy
 from lab.stages.batches import BatchSizes, BuildFunction, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 from lab.store.tuning_model import KernelFacts
-from lab.templates import front_matter
-from lab.templates.launches import Launch, Launches, launches
+from lab.templates.instance import Instance
+from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import CompileRequest, Toolchain
 from lab.toolchain.cubin import image
 from lab.tuning.choose.census import census
@@ -48,7 +48,7 @@ class Kernel:
     def launches(self, size: Size) -> Launches:
         """Return what is launched at a size."""
         one = self.candidate
-        return launches(one.group.template, one.parameters, one.group.type.problem(size))
+        return Instance(one.group.template, one.parameters, one.group.type.problem(size)).launches
 
     def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
         """Return the time in ms that the model predicts; None where no entry point that is launched multiplies."""
@@ -132,7 +132,7 @@ class Workshop:
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
         problem = one.group.type.problem((1, 1, 1))
-        source = front_matter.render(one.group.template, one.parameters, problem)
+        source = Instance(one.group.template, one.parameters, problem).source
         request = CompileRequest(source, SOURCE_NAME, self.arch, ())
         return request, self._id(one, request)
 
@@ -161,7 +161,7 @@ class Workshop:
             arch=self.arch,
         )
         words: dict[str, Scalar] = {"dtype": group.type.dtype, "layout": group.type.layout}
-        names = front_matter.compile_time_names(group.template, one.parameters, words)
+        names = Instance(group.template, one.parameters, words).names
         if isinstance(outcome, BuildFailure):
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
         loops: dict[str, ProductLoop] = {}
@@ -194,4 +194,6 @@ def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) 
 def _probes(one: Candidate) -> tuple[Launch, ...]:
     """Return everything that is launched at the sizes of `_PROBES`, in their order."""
     template, kind = one.group.template, one.group.type
-    return tuple(step for size in _PROBES for step in launches(template, one.parameters, kind.problem(size)).steps)
+    return tuple(
+        step for size in _PROBES for step in Instance(template, one.parameters, kind.problem(size)).launches.steps
+    )

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from lab.base.sizes import Size
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.isa.mix import KernelMix
 from lab.predict.bounds import LaunchFacts, predict
@@ -95,7 +95,7 @@ def product_ms(
         adds: Results are added to C, each by a read and a write in L2.
     """
     m, n, k = size
-    machine = machine_of(gpu.architecture.arch) or machine_of(_USUAL)
+    machine = latencies_of(gpu.architecture.arch) or latencies_of(_USUAL)
     assert machine is not None  # noqa: S101 - there is one for the usual architecture
     clock = gpu.clock_mhz * 1e6
     blocks, threads = math.prod(launch.grid), math.prod(launch.block)

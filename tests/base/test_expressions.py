@@ -90,6 +90,6 @@ def test_undefined_names_of_a_template_are_errors():
 
 
 @pytest.mark.parametrize("expression", ["1e999", "unroll < 1e999 * 0"])
-def test_a_number_beyond_all_numbers_is_an_error_in_words(expression):
-    with pytest.raises(UserError, match="the expression fails"):
+def test_a_number_beyond_all_numbers_is_an_error(expression):
+    with pytest.raises(UserError, match="the expression cannot be evaluated"):
         evaluate(expression, {"unroll": 1}, at=Location("e.yaml", 1), key="constraints[0]")

@@ -5,10 +5,9 @@ import contextlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
 
 from lab.base.errors import UserError
-from lab.base.yamlfile import dotted, parse, read_text, validate
+from lab.base.yamlfile import dotted, parse, read_text
 
 
 def test_values_are_plain_and_lines_are_known():
@@ -25,20 +24,20 @@ def test_values_are_plain_and_lines_are_known():
     ("text", "line", "words"),
     [
         ("a: 1\nb: 2\na: 3\n", 3, "duplicate key"),
-        ("a: &x 1\nb: *x\nc: &x 2\n", 3, "an anchor is there twice"),
+        ("a: &x 1\nb: *x\nc: &x 2\n", 3, "an anchor is defined twice"),
         ("a: [1\nb: 2\n", 2, "not YAML"),
-        ("a: 1\n---\nb: 2\n", None, "not one YAML document"),
-        ("a: 1\n2: x\n", None, "no string"),
-        ("a: !!python/object/apply:os.system [ls]\n", 1, "not used here"),
-        ("a: !thing x\n", 1, "not used here"),
-        ("a: 2001-01-01\n", 1, "not used here"),
+        ("a: 1\n---\nb: 2\n", None, "exactly one YAML document"),
+        ("a: 1\n2: x\n", None, "a key must be a string"),
+        ("a: !!python/object/apply:os.system [ls]\n", 1, "not supported"),
+        ("a: !thing x\n", 1, "not supported"),
+        ("a: 2001-01-01\n", 1, "not supported"),
         ("a: \x00\n", None, "not YAML"),
-        ("", None, "not one YAML document"),
+        ("", None, "exactly one YAML document"),
     ],
 )
 def test_errors_name_the_line(text, line, words):
     with pytest.raises(UserError, match=words) as caught:
-        validate(BaseModel, parse(text, "f.yaml"))
+        parse(text, "f.yaml")
     assert caught.value.at.file == "f.yaml"
     if line:
         assert caught.value.at.line == line
@@ -58,32 +57,6 @@ def test_no_text_escapes_as_another_exception(text):
         parse(text, "f.yaml")
 
 
-class Inner(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    width: int
-
-
-class Outer(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    inner: list[Inner]
-
-
-def test_schema_errors_name_line_key_and_suggestion():
-    document = parse("inner:\n  - width: 1\n  - widht: 2\n", "f.yaml")
-    with pytest.raises(UserError) as caught:
-        validate(Outer, document)
-    assert caught.value.at.line == 3
-    document = parse("inner:\n  - width: 1\n  - width: 2\n    widht: 2\n", "f.yaml")
-    with pytest.raises(UserError) as caught:
-        validate(Outer, document)
-    assert (caught.value.key, caught.value.at.line) == ("inner[1].widht", 4)
-    assert caught.value.suggestion == "did you mean 'width'?"
-    document = parse("inner:\n  - width: wide\n", "f.yaml")
-    with pytest.raises(UserError) as caught:
-        validate(Outer, document)
-    assert (caught.value.found, caught.value.accepted) == ("wide", "a valid integer")
-
-
 def test_a_missing_file_names_its_neighbours(tmp_path):
     (tmp_path / "gemm.yaml").write_text("a: 1")
     with pytest.raises(UserError, match=r"did you mean 'gemm.yaml'"):
@@ -91,7 +64,7 @@ def test_a_missing_file_names_its_neighbours(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff\n")
     with pytest.raises(UserError, match="UTF-8"):
         read_text(tmp_path / "latin.yaml")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot read the file"):
         read_text(tmp_path)
 
 

@@ -1,15 +1,19 @@
-"""`benchmarks/publish.py`: what is too large to commit gets smaller, and what was left out is said."""
+"""`benchmarks/publish.py`: a small page, its pictures, and records from which the whole page is drawn again."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import shutil
 
 import pytest
+from typer.testing import CliRunner
 
+from lab.base.errors import StoreError
+from lab.cli.main import app
 from lab.report.render import render
+from lab.store import published
+from lab.store.database import Store
 
 
 @pytest.fixture(scope="module")
@@ -20,20 +24,68 @@ def run(tmp_path_factory, make_at):
 
 
 def embedded(page):
+    """Variants whose listings a whole page embeds, with the ids of their texts."""
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
     return json.loads(data.group(1))["variants"]
 
 
-def size(folder):
-    return sum(file.stat().st_size for file in folder.iterdir() if file.name != "provenance.json")
+def links(page):
+    return re.findall(r'(?:href|src)="([^"#]*)"', page.read_text())
 
 
-def test_a_small_run_is_copied_as_it_is(script, run, tmp_path):
+def test_what_is_published(script, run, tmp_path):
     assert script.publish(run, tmp_path / "out") == ()
-    for name in ("index.html", "records.csv", "records.json", "sweep.png"):
+    pictures = {file.name for file in run.glob("*.png")}
+    wanted = {"index.html", "provenance.json", published.RECORDS, published.TABLE, published.LISTINGS}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == wanted | pictures
+    for name in pictures:
         assert (tmp_path / "out" / name).read_bytes() == (run / name).read_bytes()
     facts = json.loads((tmp_path / "out" / "provenance.json").read_text())
     assert (facts["experiment"], facts["published"]) == ("gemm_unroll", [])
+
+
+def test_the_small_page_links_only_to_files_beside_it(script, run, tmp_path):
+    script.publish(run, tmp_path / "out")
+    found = [link for link in links(tmp_path / "out" / "index.html") if link != "data:,"]
+    assert len(found) > 5
+    assert all((tmp_path / "out" / link).is_file() for link in found)
+    assert (tmp_path / "out" / "index.html").stat().st_size < 30_000
+
+
+def test_the_whole_page_is_drawn_from_what_was_published(script, run, tmp_path):
+    script.publish(run, tmp_path / "out")
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    full = tmp_path / "out" / published.FULL
+    assert str(full / "index.html") in done.stdout.splitlines()
+    assert (full / "records.csv").read_bytes() == (run / "records.csv").read_bytes()
+    assert (full / "records.json").read_bytes() == (run / "records.json").read_bytes()
+    assert embedded(full / "index.html") == embedded(run / "index.html")
+
+
+def test_the_whole_page_goes_where_it_is_asked_for(script, run, tmp_path):
+    script.publish(run, tmp_path / "out")
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--output", str(tmp_path / "there")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "there" / "index.html").is_file()
+    assert not (tmp_path / "out" / published.FULL).exists()
+
+
+def test_a_run_directory_is_drawn_in_its_place(run, tmp_path):
+    done = CliRunner().invoke(app, ["report", str(run), "--output", str(tmp_path / "there")])
+    assert done.exit_code != 0
+    assert "--output is for committed results" in str(done.exception)
+    assert not (tmp_path / "there").exists()
+
+
+def test_publishing_again_from_what_was_published_changes_nothing(script, run, tmp_path):
+    script.publish(run, tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    (tmp_path / "out" / "page_of_an_earlier_version.html").touch()
+    (tmp_path / "out" / published.FULL).mkdir()
+    script.publish(tmp_path / "out", tmp_path / "out")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir() if file.is_file()} == before
+    assert (tmp_path / "out" / published.FULL).is_dir()
 
 
 def test_a_report_that_was_never_drawn_is_drawn(script, run, tmp_path):
@@ -41,71 +93,44 @@ def test_a_report_that_was_never_drawn_is_drawn(script, run, tmp_path):
     for file in (*bare.glob("*.png"), *bare.glob("*.html"), bare / "records.csv", bare / "records.json"):
         file.unlink()
     script.publish(bare, tmp_path / "out")
-    assert (tmp_path / "out" / "index.html").read_bytes() == (run / "index.html").read_bytes()
+    assert (bare / "index.html").read_bytes() == (run / "index.html").read_bytes()
 
 
-def test_records_are_compressed_first(script, run, tmp_path):
-    script.publish(run, tmp_path / "out")
-    limit = size(tmp_path / "out") - 1
+def test_listings_of_the_best_variants_are_kept_as_far_as_they_fit(script, run, tmp_path):
+    script.publish(run, tmp_path / "all")
+    limit = (tmp_path / "all" / published.LISTINGS).stat().st_size * 3 // 4
     said = script.publish(run, tmp_path / "out", limit)
-    assert said == ("records.json is compressed.",)
-    assert not (tmp_path / "out" / "records.json").exists()
-    assert gzip.decompress((tmp_path / "out" / "records.json.gz").read_bytes()) == (run / "records.json").read_bytes()
-    assert 'href="records.json.gz"' in (tmp_path / "out" / "index.html").read_text()
-    assert len(embedded(tmp_path / "out" / "index.html")) == len(embedded(run / "index.html"))
-
-
-def test_then_the_records_lose_what_was_counted_a_line(script, run, tmp_path):
-    counted = shutil.copytree(run, tmp_path / "counted")
-    given = json.loads((run / "records.json").read_bytes())
-    for place, record in enumerate(given["records"]):
-        record["emulation"] = {"lines": [{"cls": "fma", "threads": place, "lines": list(range(place, 900))}]}
-    given["records"][0]["emulation"] = None  # it failed before
-    (counted / "records.json").write_text(json.dumps(given))
-    limit = sizes_at(run) + len(gzip.compress((run / "records.json").read_bytes())) + 500
-    said = script.publish(counted, tmp_path / "out", limit)
-    assert [sentence.split()[:2] for sentence in said] == [["records.json", "is"], ["The", "records"]]
-    left = json.loads(gzip.decompress((tmp_path / "out" / "records.json.gz").read_bytes()))
-    for record in given["records"][1:]:
-        record["emulation"]["lines"] = []
-    assert left == given
-
-
-def sizes_at(run, *more):
-    """Bytes of the files that every published report has."""
-    files = ("index.html", "records.csv", *(file.name for file in run.glob("*.png")), *more)
-    return sum((run / name).stat().st_size for name in files)
-
-
-def test_then_the_page_has_fewer_listings(script, run, tmp_path):
-    before = {
-        file.name: file.read_bytes() for file in run.glob("*.*") if file.suffix in (".html", ".csv", ".json", ".png")
-    }
-    limit = sizes_at(run)  # with the compressed records it is too much
-    said = script.publish(run, tmp_path / "out", limit)
-    assert [sentence.split()[0] for sentence in said] == ["records.json", "The", "Of"]
-    assert size(tmp_path / "out") <= limit
-    page = tmp_path / "out" / "index.html"
-    assert 0 < len(embedded(page)) < len(embedded(run / "index.html"))
-    assert 'href="records.json.gz"' in page.read_text()
+    kept = published.read_listings(tmp_path / "out")
+    assert 0 < len(kept) < 24
+    assert said == (f"Listings are kept of {len(kept)} of 24 variants, the best ones.",)
+    assert (tmp_path / "out" / published.LISTINGS).stat().st_size <= limit
+    with Store(run) as store:
+        rates = {record.variant: record.throughput for record in store.records()}
+    assert set(kept) == set(sorted(rates, key=lambda name: -rates[name])[: len(kept)])
+    more = {**{name: published.read_listings(tmp_path / "all")[name] for name in kept}}
+    more |= {name: texts for name, texts in published.read_listings(tmp_path / "all").items() if name not in kept}
+    assert len(published.archive(dict(list(more.items())[: len(kept) + 1]))) > limit, "one more would fit"
     assert json.loads((tmp_path / "out" / "provenance.json").read_text())["published"] == list(said)
-    assert {name: (run / name).read_bytes() for name in before} == before
+    assert said[0] in (tmp_path / "out" / "index.html").read_text()
 
 
-def test_at_last_the_records_are_left_out(script, run, tmp_path):
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    with script.Store(run) as store:
-        render(store, listing_budget=0, folder=bare)
-    limit = sizes_at(bare) + 500
-    said = script.publish(run, tmp_path / "out", limit)
-    assert any("no room for records.json" in sentence for sentence in said)
-    assert size(tmp_path / "out") <= limit
-    assert not list((tmp_path / "out").glob("records.json*"))
-    assert "records.json<" not in (tmp_path / "out" / "index.html").read_text()
+def test_no_room_for_any_listing(script, run, tmp_path):
+    assert script.publish(run, tmp_path / "out", 10) == ("Listings are kept of no variant.",)
+    assert not (tmp_path / "out" / published.LISTINGS).exists()
+    assert published.LISTINGS not in (tmp_path / "out" / "index.html").read_text()
 
 
-def test_what_does_not_fit_at_all_is_refused(script, run, tmp_path):
-    with pytest.raises(SystemExit, match="too many to commit"):
-        script.publish(run, tmp_path / "out", 1000)
+def test_what_records_lack_is_said_again(script, run, tmp_path):
+    lines = "The records do not say how often each PTX line was executed."
+    copy = shutil.copytree(run, tmp_path / "copy")
+    with Store(copy, create=True) as store:
+        store.note(published.LEFT_OUT, [lines])
+    assert script.publish(copy, tmp_path / "out", 10) == (lines, "Listings are kept of no variant.")
+    assert published.read_records(tmp_path / "out").left_out == (lines,)
+    assert script.publish(tmp_path / "out", tmp_path / "again", 10) == (lines, "Listings are kept of no variant.")
+
+
+def test_a_folder_without_a_run_is_refused(script, tmp_path):
+    with pytest.raises(StoreError, match="holds no run"):
+        script.publish(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -377,7 +377,7 @@ def test_unsupported_instruction_names_its_line():
         ([1], "number of arguments"),
         ([np.zeros(4), 1.5], "does not fit"),
         ([np.zeros(4), np.int64(1)], "does not fit"),
-        ([1, np.zeros(4)], "no pointer"),
+        ([1, np.zeros(4)], "not a pointer"),
         ([np.zeros((4, 4))[:, ::2], 1], "not contiguous"),
         ([np.zeros(4), 2**40], "out of range"),
     ],

@@ -50,3 +50,31 @@ def test_sectors(stride, expected):
 def test_sectors_of_an_offset_and_of_vectors():
     assert traffic.global_sectors((LANES * 4 + 4).reshape(1, 32), 4, ALL)[0] == 5
     assert traffic.global_sectors((LANES * 16).reshape(1, 32), 16, ALL)[0] == 16
+
+
+def test_a_copy_by_warps_has_a_row_for_each():
+    flat = np.arange(64)
+    copy = traffic.Copy(flat, flat + 1000, 4, flat >= 0, flat < 40).by_warp()
+    assert copy.targets.shape == copy.sources.shape == copy.active.shape == copy.fetched.shape == (2, 32)
+    assert copy.sources[1, 0] == 1032
+    assert copy.fetched.sum(axis=1).tolist() == [32, 8]
+    assert copy.width == 4
+
+
+def test_values_of_some_threads_are_spread_over_all():
+    values = np.array([5, 6], np.uint16)
+    assert traffic.spread(values, None, 2) is values
+    found = traffic.spread(values, np.array([3, 0]), 4)
+    assert found.tolist() == [6, 0, 0, 5]
+    assert found.dtype == np.uint16
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_no_request_takes_fewer_passes_than_without_conflicts(width):
+    rng = np.random.default_rng(7)
+    addresses = rng.integers(0, 128, (200, 32)) * width
+    active = rng.random((200, 32)) < 0.7
+    for loads in (True, False):
+        passes = traffic.shared_wavefronts(addresses, width, active, loads=loads)
+        assert (passes >= traffic.ideal_wavefronts(addresses, width, active, loads=loads)).all()
+        assert (passes <= active.sum(axis=1) * max(1, width // 4)).all()

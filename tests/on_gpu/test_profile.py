@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from gpu_support import axpy_job
 
-from lab.gpu.counters.profile import NOT_FLUSHED, REPLAYED, Order, profiles
+from lab.gpu.counters.profile import NOT_FLUSHED, REPLAYED, ProfileOrder, profiles
 from lab.measured.counters import PIPES, STALLS
 from lab.templates.launches import Launches
 from lab.toolchain import locate
@@ -21,7 +21,11 @@ def counted(gpu):
         pytest.skip("Nsight Compute (ncu) is not here")
     job = axpy_job(gpu.arch, n=N)
     twice = replace(job, variant="twice", launches=Launches(job.launches.steps * 2))
-    orders = [Order(job, "cold"), Order(twice, "cold"), Order(replace(job, variant="warm"), "warm")]
+    orders = [
+        ProfileOrder(job, "cold"),
+        ProfileOrder(twice, "cold"),
+        ProfileOrder(replace(job, variant="warm"), "warm"),
+    ]
     found = list(profiles(orders, seconds=300.0))
     notes = [note for part in found for note in part.notes]
     if any("ERR_NVGPUCTRPERM" in note for note in notes):

@@ -8,7 +8,7 @@ import threading
 import pytest
 from gpu_support import CHECK, QUICK, axpy_job
 
-from lab.gpu.process.job import Policy, Stage
+from lab.gpu.process.job import JobStage, Policy
 from lab.templates.launches import Workspace
 
 pytestmark = pytest.mark.gpu
@@ -51,7 +51,7 @@ def test_a_wrong_kernel_fails_verification_and_the_worker_stays(gpu, session, ke
     pid = session.process_id
     result = session.run(axpy_job(gpu.arch, kernel), CHECK)
     assert result.failure is not None
-    assert result.failure.stage is Stage.VERIFY
+    assert result.failure.stage is JobStage.VERIFY
     assert re.match(worst, result.verification.worst), result.verification
     assert session.process_id == pid
 
@@ -60,7 +60,7 @@ def test_what_one_kernel_wrote_does_not_help_the_next(gpu, session):
     assert session.run(axpy_job(gpu.arch), CHECK).failure is None
     result = session.run(axpy_job(gpu.arch, "forgets_the_last"), CHECK)
     assert result.failure is not None
-    assert result.failure.stage is Stage.VERIFY
+    assert result.failure.stage is JobStage.VERIFY
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_one_kernel_wrote_does_not_help_the_next(gpu, session):
 def test_a_faulting_kernel_costs_only_its_own_job(gpu, session, kernel, words):
     result = session.run(axpy_job(gpu.arch, kernel), CHECK)
     assert result.failure is not None
-    assert result.failure.stage is Stage.LAUNCH, result.failure
+    assert result.failure.stage is JobStage.LAUNCH, result.failure
     assert result.failure.reason.startswith(words), result.failure
     after = session.run(axpy_job(gpu.arch), CHECK)
     assert after.failure is None, after.failure
@@ -86,7 +86,7 @@ def test_two_hundred_gigabytes_are_refused_without_losing_the_worker(gpu, sessio
     pid = session.process_id
     result = session.run(axpy_job(gpu.arch, workspace=[Workspace("big", "float32", 50 * 10**9)]), CHECK)
     assert result.failure is not None
-    assert result.failure.stage is Stage.LAUNCH
+    assert result.failure.stage is JobStage.LAUNCH
     assert result.failure.reason.startswith("200000000000 bytes of workspace do not fit"), result.failure
     assert session.run(axpy_job(gpu.arch), CHECK).failure is None
     assert session.process_id == pid
@@ -110,7 +110,7 @@ def test_an_endless_kernel_times_out_and_the_next_job_succeeds(gpu, session):
     session.start()
     result = session.run(axpy_job(gpu.arch, "endless"), Policy(measure=False, baseline=None, timeout_s=5.0))
     assert result.failure is not None
-    assert result.failure.stage is Stage.TIMEOUT, result.failure
+    assert result.failure.stage is JobStage.TIMEOUT, result.failure
     assert result.failure.reason == "timed out after 5 s (launch)"
     after = session.run(axpy_job(gpu.arch), CHECK)
     assert after.failure is None, after.failure
@@ -131,7 +131,7 @@ def test_a_launch_that_cannot_be_is_refused_without_losing_the_worker(gpu, sessi
     pid = session.process_id
     result = session.run(axpy_job(gpu.arch, **changes), CHECK)
     assert result.failure is not None
-    assert result.failure.stage is Stage.LAUNCH
+    assert result.failure.stage is JobStage.LAUNCH
     assert re.fullmatch(words, result.failure.reason), result.failure
     assert session.run(axpy_job(gpu.arch), CHECK).failure is None
     assert session.process_id == pid

@@ -3,8 +3,9 @@
 import pytest
 from gpu_support import QUICK, axpy_job
 
-from lab.gpu.process.job import Flush, Policy
+from lab.gpu.process.job import Policy
 from lab.gpu.process.session import remeasure
+from lab.gpu.timing.cache import Flush
 
 pytestmark = pytest.mark.gpu
 

@@ -196,9 +196,9 @@ def test_dynamic_shared_memory_counts():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="SASS, not ptx"):
+    with pytest.raises(ValueError, match="SASS, not of ptx"):
         _predict(replace(_mix(GEMM_STEP), isa="ptx"))
-    with pytest.raises(UserError, match="no peak"):
+    with pytest.raises(UserError, match="no known peak"):
         _predict(GEMM_STEP, dtype="int32")
 
 

@@ -12,7 +12,7 @@ from run_support import H200, InProcess, with_a_gpu, without_a_gpu
 
 from lab.base.errors import MissingToolError, UserError
 from lab.gpu.counters.profile import Counted
-from lab.gpu.process.job import BaselineResult, Failure, JobResult, Stage
+from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.runs.pipeline import RunOptions, run
@@ -208,7 +208,7 @@ class PlayedSession:
             Samples((ms, ms, ms)), Samples((1.0, 1.0)), "cublas", "cold", CardState(1980), CardState(1980)
         )
         if source_depth == 2:
-            failure = Failure(Stage.VERIFY, "C[0, 0]: got 1, expected 2")
+            failure = Failure(JobStage.VERIFY, "C[0, 0]: got 1, expected 2")
             return JobResult(job.variant, verification=None, measurement=None, failure=failure)
         return JobResult(job.variant, verification, measurement, None, BaselineResult("cublas", "libcublas 13", "kern"))
 

@@ -7,7 +7,7 @@ import pytest
 
 from lab.emulator.results import MemoryCount
 from lab.hardware.gpus import gpu_for
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
 from lab.predict.schedulers.estimate import Edges, Pace
@@ -16,7 +16,7 @@ from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute, main_memory, memory_of, one_warp_asks, traffic_of, trips_of
 from lab.store.model import ExecutedLines
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -27,9 +27,9 @@ SMALL = {"m": 128, "n": 128, "k": 64}
 
 def built(template, given, **problem):
     gemm, declared = operator("gemm"), kernels.load(template, ROOTS)
-    parameters, problem = kernels.complete(declared, given), gemm.problem({**SMALL, **problem})
-    steps = launches(declared, parameters, problem)
-    request = CompileRequest(kernels.render(declared, parameters, problem), "kernel.cu", "sm_90")
+    parameters, problem = declared.completed(given), gemm.problem({**SMALL, **problem})
+    steps = Instance(declared, parameters, problem).launches
+    request = CompileRequest(Instance(declared, parameters, problem).source, "kernel.cu", "sm_90")
     [made] = build([BuildTask(toolchain("nvrtc"), request, steps.entries)])
     assert isinstance(made, Built)
     return made, steps, problem
@@ -81,7 +81,7 @@ def test_traffic_is_that_of_the_loop_which_fetches():
 
 
 FLOPS = 2 * 8192**3
-PACE = Pace(GPU, machine_of("sm_90"), {1: 400.0, 2: 440.0}, 8, Edges(), 1000.0, {"fma": 1.0})
+PACE = Pace(GPU, latencies_of("sm_90"), {1: 400.0, 2: 440.0}, 8, Edges(), 1000.0, {"fma": 1.0})
 FIXED = PACE.machine.launch_s
 CYCLE = 1 / (GPU.clock_mhz * 1e6)
 

@@ -1,13 +1,13 @@
-"""A backend without a GPU: the first entry launched names what the "kernel" does, `Job.cubin` holds its time in ms."""
+"""A backend without a GPU: the first entry point names what the "kernel" does, the cubin holds its time in ms."""
 
 import os
 import signal
-import time
+import threading
 from pathlib import Path
 
 import numpy as np
 
-from lab.gpu.device.backend import Baseline, BaselineMissingError, RefusedError, Timing
+from lab.gpu.device.backend import Baseline, BaselineMissingError, BatchTiming, RefusedError
 from lab.measured.timing import CardState, GpuDescription
 
 MEMSET_MS = 0.04
@@ -39,17 +39,17 @@ class FakeDevice:
         self.calls.append("upload")
         self.buffers = {name: array.copy() for name, array in self.inputs.arrays.items()}
 
-    def kernel(self, job):
-        name = job.launches.steps[0].entry
+    def kernel(self, cubin, launches):
+        name = launches.steps[0].entry
         if name == "refused":
             raise RefusedError("300000 bytes of shared memory per block; this GPU has 232448")
         behaviour = getattr(self, f"_{name}")
 
         def launch():
             behaviour()
-            self._tell(job.launches.steps)
+            self._tell(launches.steps)
 
-        self.durations[launch] = float(job.cubin or b"1")
+        self.durations[launch] = float(cubin or b"1")
         return launch
 
     @staticmethod
@@ -95,7 +95,7 @@ class FakeDevice:
 
     def time(self, launch, *, batch, lead_ms, rewarm):
         self.calls.append(f"time {self.durations[launch]:g} batch={batch} rewarm={rewarm}")
-        return Timing(self.durations[launch], self.enqueue_ms, self.starved)
+        return BatchTiming(self.durations[launch], self.enqueue_ms, self.starved)
 
     def field(self, dtype, elements, workspace_bytes, seed):
         self.calls.append("field")
@@ -125,7 +125,7 @@ class FakeDevice:
         self.buffers["overrun"] = np.ones(1)
 
     def _hangs(self):
-        time.sleep(600)
+        threading.Event().wait()
 
     def _aborts(self):
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -141,6 +141,12 @@ class FakeDevice:
         else:
             mark.touch()
             self._killed()
+
+    def _interrupts(self):
+        """Press Ctrl-C as a terminal does, which sends SIGINT to the parent and to the worker; then hang."""
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getppid(), signal.SIGINT)
+        self._hangs()
 
     def _exits(self):
         os._exit(7)
@@ -163,7 +169,7 @@ class AbsentDevice:
 
 class SlowToOpen:
     def __init__(self):
-        time.sleep(600)
+        threading.Event().wait()
 
 
 class FakeField:

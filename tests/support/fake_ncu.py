@@ -1,14 +1,14 @@
-"""Stands in for Nsight Compute: runs the program, and prints a table of what that says it launched.
+"""Stands in for Nsight Compute: runs the program, and prints a table of the launches that the program logs.
 
 FAKE_NCU says how it behaves: `knows not METRIC`, `silent METRIC`, `forbidden`, `hangs`, `loses one`, `N passes`.
 """
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 VALUES = {
@@ -44,7 +44,7 @@ def main(arguments):
         with Path(log).open("a") as file:
             file.write(f"{options['--cache-control']} {options['--metrics'].count(',') + 1}\n")
     if how == "hangs":
-        time.sleep(600)
+        signal.pause()
     metrics = options["--metrics"].split(",")
     unknown = how.removeprefix("knows not ")
     if how.startswith("knows not") and unknown in metrics:

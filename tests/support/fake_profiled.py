@@ -1,4 +1,4 @@
-"""`lab.gpu.counters.profiled` on the device that is none."""
+"""`lab.gpu.counters.profiled` on the fake device."""
 
 import sys
 

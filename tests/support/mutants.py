@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cases
@@ -18,7 +19,7 @@ UNWRITTEN = ("never-written",)
 class Mutant:
     name: str
     kernel: str
-    case: object
+    case: Callable[[str], cases.Outcome]
     old: str
     new: str
     kinds: tuple[str, ...]

@@ -5,38 +5,35 @@ The bytes are copied at once; the shadow remembers that they may not be read bef
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from lab.emulator import operands
-from lab.emulator.operations.base import Array, Opcode, UnknownForm, system
+from lab.emulator.arrays import Addresses, Bits, Indices
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.bulk import bulk_copy
+from lab.emulator.operations.system import Run, Site, system
 from lab.hardware.memory import Copy
+from lab.isa.ptx.constants import integer
 
-if TYPE_CHECKING:
-    from lab.emulator.machine import Machine
-
-Run = Callable[[Array | None], None]
+_WIDEST_ELEMENT = 8  # bytes of the widest integer
 
 
 @system("cp")
-def copy(machine: Machine, position: int, op: Opcode) -> Run:
+def copy(site: Site, op: Opcode) -> Run:
     """Build cp.async and its groups, and bulk copies."""
     op.one_of(("async",))
     if op.flag("bulk"):
-        return bulk_copy(machine, position, op)
-    texts = machine.program.code[position][1].operands
+        return bulk_copy(site, op)
     if op.flag("commit_group"):
         op.finish()
-        return _commit(machine)
+        return _commit(site.memory)
     if op.flag("wait_all"):
         op.finish()
-        return _wait(machine, 0, commit=True)
+        return _wait(site.memory, 0, commit=True)
     if op.flag("wait_group"):
         op.finish()
-        return _wait(machine, operands.integer(texts[0]), commit=False)
+        return _wait(site.memory, integer(site.texts[0]), commit=False)
     op.one_of(("ca", "cg"))
     if not (op.flag("shared") or op.flag("shared::cta")):
         raise UnknownForm("a destination that is not .shared")
@@ -44,76 +41,72 @@ def copy(machine: Machine, position: int, op: Opcode) -> Run:
     for hint in ("L2::64B", "L2::128B", "L2::256B"):
         op.flag(hint)
     op.finish()
-    return _copy(machine, position, texts)
+    return _copy(site)
 
 
-def _commit(machine: Machine) -> Run:
-    groups = machine.memory.groups
-
-    def run(chosen: Array | None) -> None:
-        groups[slice(None) if chosen is None else chosen] += 1
+def _commit(memory: MemoryUnit) -> Run:
+    def run(lanes: Lanes) -> None:
+        memory.groups[lanes.rows] += 1
 
     return run
 
 
-def _wait(machine: Machine, still: int, *, commit: bool) -> Run:
-    memory = machine.memory
+def _wait(memory: MemoryUnit, still: int, *, commit: bool) -> Run:
+    """Build the wait until all but the latest `still` groups of a thread are complete."""
 
-    def run(chosen: Array | None) -> None:
-        rows = slice(None) if chosen is None else chosen
+    def run(lanes: Lanes) -> None:
         if commit:
-            memory.groups[rows] += 1
-        shadow = memory.shared_shadow
-        if shadow is not None:
-            shadow.completed[rows] = np.maximum(shadow.completed[rows], memory.groups[rows] - still)
+            memory.groups[lanes.rows] += 1
+        if memory.watch.shadow is not None:
+            memory.watch.shadow.wait_groups(lanes.rows, memory.groups[lanes.rows] - np.int32(still))
 
     return run
 
 
-def _copy(machine: Machine, position: int, texts: tuple[str, ...]) -> Run:
-    if len(texts) not in (3, 4) or (len(texts) == 4 and texts[3].lstrip("!").startswith("%p")):  # noqa: PLR2004  operands
+def _copy(site: Site) -> Run:
+    """Build one copy. A fourth operand says how many bytes are read; the others arrive as zeros."""
+    texts = site.texts
+    sized = len(texts) == 4  # noqa: PLR2004  destination, source, size, bytes to read
+    if len(texts) not in (3, 4) or (sized and texts[3].lstrip("!").startswith("%p")):
         raise UnknownForm("operands")
-    size = operands.integer(texts[2])
-    to = machine.memory.address(position, texts[0], "shared")
-    of = machine.memory.address(position, texts[1], "global")
-    read_size = machine.binder.source(position, texts[3], "u32") if len(texts) == 4 else None  # noqa: PLR2004  operands
-    memory = machine.memory
-    width = min(size, 8)
+    size = integer(texts[2])
+    to, of = site.operands.address(texts[0], "shared"), site.operands.address(texts[1], "global")
+    read_size = site.operands.source(texts[3], "u32") if sized else None
+    memory, position = site.memory, site.position
+    width = min(size, _WIDEST_ELEMENT)
     elements = size // width
 
-    def run(chosen: Array | None) -> None:
-        targets, sources = to(chosen), of(chosen)
-        values = [np.zeros(len(targets), f"u{width}") for _ in range(elements)]
+    def run(lanes: Lanes) -> None:
+        targets, sources = to(lanes), of(lanes)
         if read_size is None:
-            values = memory.load(position, "global", sources, chosen, width=width, vector=elements, counted=False)
-            fetched = np.ones(len(targets), bool)
+            values = memory.load(position, "global", sources, lanes, width=width, vector=elements, counted=False)
+            fetched = np.ones(lanes.count, np.bool_)
         else:
-            wanted = np.broadcast_to(read_size(chosen), targets.shape)
+            wanted = lanes.fill(read_size(lanes))
             fetched = wanted > 0
-            threads = machine.members(chosen)
-            for amount in np.unique(wanted):
+            values = [np.zeros(lanes.count, f"u{width}") for _ in range(elements)]
+            for amount in np.unique(wanted).tolist():
                 at = np.flatnonzero(wanted == amount)
-                _fetch(machine, position, sources[at], threads[at], values, amount=min(int(amount), size), at=at)
-        everyone = np.ones(len(targets), bool)
-        memory.count_copy(position, Copy(targets, sources, size, everyone, fetched), chosen)
-        group = memory.groups[slice(None) if chosen is None else chosen] + 1
-        memory.store(position, "shared", targets, values, chosen, group=group)
+                _fetch(site, sources[at], lanes.take(at), values, amount=min(amount, size), at=at)
+        everyone = np.ones(lanes.count, np.bool_)
+        memory.count_copy(position, Copy(targets, sources, size, everyone, fetched), lanes)
+        group = memory.groups[lanes.rows] + np.int32(1)
+        memory.store(position, "shared", targets, values, lanes, group=group)
 
     return run
 
 
-def _fetch(
-    machine: Machine, position: int, sources: Array, threads: Array, values: list[Array], *, amount: int, at: Array
-) -> None:
-    """Read the first `amount` bytes of each source; the rest stays zero."""
+def _fetch(site: Site, sources: Addresses, lanes: Lanes, values: list[Bits], *, amount: int, at: Indices) -> None:
+    """Read the first `amount` bytes of each source into `values` at some positions; the rest stays zero."""
     if amount == 0:
         return
     width, elements = values[0].itemsize, len(values)
+    memory, position = site.memory, site.position
     if amount == width * elements:
-        loaded = machine.memory.load(position, "global", sources, threads, width=width, vector=elements, counted=False)
+        loaded = memory.load(position, "global", sources, lanes, width=width, vector=elements, counted=False)
         for value, part in zip(values, loaded, strict=True):
             value[at] = part
         return
     for byte in range(amount):
-        part = machine.memory.load(position, "global", sources + byte, threads, width=1, counted=False)[0]
+        part = memory.load(position, "global", sources + byte, lanes, width=1, counted=False)[0]
         values[byte // width].view(np.uint8).reshape(-1, width)[at, byte % width] = part

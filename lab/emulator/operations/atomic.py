@@ -1,32 +1,37 @@
-"""Atomic read-modify-write operations, carried out one after another in thread order."""
+"""Atomic read-modify-write operations, carried out one after another in the order of threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.emulator import floats
-from lab.emulator.operations.base import ALU, DTYPES, Array, Opcode, UnknownForm, system
-from lab.emulator.operations.memory import take_space
+from lab.emulator.arrays import Indices
+from lab.emulator.binding import SINK
+from lab.emulator.lanes import Lanes
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.floating import add_sub
+from lab.emulator.operations.spaces import take_space
+from lab.emulator.operations.system import Run, Site, system
 
-if TYPE_CHECKING:
-    from lab.emulator.machine import Machine
+Update = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], NDArray[Any]]
+"""Returns the new values from the old ones and the operands, (n,) each, all in the instruction's type.
 
-Run = Callable[[Array | None], None]
-Update = Callable[[Array, Array, Array | None], Array]
+The second operand is that of `cas`."""
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _ORDERS = ("relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz")
 
 
 def _update(name: str, t: str) -> Update:
-    """Return the new value from the old one and the operands."""
+    """Return the function that an operation applies to memory."""
     if name == "add" and t in ("f16", "f16x2", "bf16", "bf16x2"):
-        alu = ALU["add"](Opcode(f"add.rn.{t}"), 3)
+        alu = add_sub(Opcode(f"add.rn.{t}"), 3)
 
-        def add_halves(old: Array, b: Array, _c: Array | None) -> Array:
+        def add_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
             result = np.empty_like(old)
             alu.compute(result, old, b)
             return result
@@ -62,7 +67,7 @@ _TYPES = {
 
 
 @system("atom", "red")
-def atomic(machine: Machine, position: int, op: Opcode) -> Run:
+def atomic(site: Site, op: Opcode) -> Run:
     """Build atom and red. Single-precision sums in global memory flush subnormals (PTX ISA, atom)."""
     for word in _ORDERS:
         op.flag(word)
@@ -70,37 +75,45 @@ def atomic(machine: Machine, position: int, op: Opcode) -> Run:
     name = op.one_of(_OPERATIONS)
     t = op.one_of(_TYPES[name])
     op.finish()
-    texts = list(machine.program.code[position][1].operands)
-    result = texts.pop(0) if op.family == "atom" else "_"
+    texts = list(site.texts)
+    result = texts.pop(0) if op.family == "atom" else SINK
     if len(texts) != (3 if name == "cas" else 2):
         raise UnknownForm("operands")
-    address = machine.memory.address(position, texts[0], space)
-    reads = [machine.binder.source(position, text, t) for text in texts[1:]]
-    write = machine.binder.target(position, result, t)
+    address = site.operands.address(texts[0], space)
+    reads = [site.operands.source(text, t) for text in texts[1:]]
+    write = site.operands.target(result, t)
     dtype, update = DTYPES[t], _update(name, t)
-    memory = machine.memory
-    shadow_load = op.family == "atom" or name != "exch"
+    memory, position, width = site.memory, site.position, dtype.itemsize
+    reads_memory = op.family == "atom" or name != "exch"
 
-    def run(chosen: Array | None) -> None:
-        addresses = address(chosen)
-        values = [np.broadcast_to(read(chosen), addresses.shape) for read in reads]
-        old = np.zeros(len(addresses), dtype)
-        for part in memory.reach(position, space, addresses, dtype.itemsize, chosen, verb="atomic"):
-            memory.count(position, part, dtype.itemsize, "atomic")
-            memory.watch_atomic(position, part, dtype.itemsize, reads=shadow_load)
-            mine = values if part.select is None else [value[part.select] for value in values]
-            flush = t == "f32" and part.region.space == "global"
-            seen = _in_order(
-                part.region.view(dtype.itemsize).view(dtype), part.places // dtype.itemsize, mine, update, flush=flush
-            )
-            old[slice(None) if part.select is None else part.select] = seen
-        write(chosen, old)
+    def run(lanes: Lanes) -> None:
+        addresses = address(lanes)
+        values = [lanes.fill(read(lanes)) for read in reads]
+        old = np.zeros(lanes.count, dtype)
+        for reach in memory.reach(position, space, addresses, width, lanes, verb="atomic"):
+            memory.count(position, reach, width, "atomic")
+            memory.watch.atomic(position, reach, width, reads=reads_memory)
+            mine = [reach.part.select(value) for value in values]
+            flush = t == "f32" and reach.region.space == "global"
+            data = reach.region.view(width).view(dtype)
+            old[reach.part.rows] = _in_order(data, reach.places // width, mine, update, flush=flush)
+        write(lanes, old)
 
     return run
 
 
-def _in_order(memory: Array, index: Array, values: list[Array], update: Update, *, flush: bool) -> Array:
-    """Apply updates as if one thread after another did; return what each thread found."""
+def _in_order(
+    memory: NDArray[Any], index: Indices, values: Sequence[NDArray[Any]], update: Update, *, flush: bool
+) -> NDArray[Any]:
+    """Apply updates one thread after another; return what each thread found, (count,).
+
+    Args:
+        memory: The region's data in the instruction's type; changed in place.
+        index: (count,) element that each thread updates.
+        values: (count,) operands of each thread: one, or two for `cas`.
+        update: What is applied.
+        flush: Flush subnormal numbers to zero.
+    """
     found = np.empty(len(index), memory.dtype)
     order = np.argsort(index, kind="stable")
     ordered = index[order]

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.arrays import Integers
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
@@ -45,7 +47,7 @@ def lop3(op: Opcode, _n: int) -> Alu:
     if boolean:
         raise UnknownForm("the predicate form")
 
-    def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Integers, table: Integers) -> Integers:
         bits = int(table.flat[0])
         result = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
         for case in range(8):
@@ -56,21 +58,21 @@ def lop3(op: Opcode, _n: int) -> Alu:
     return Alu(assign(compute), (t,), (t, t, t, "u32"))
 
 
-def shift_left(a: Array, amount: Array) -> Array:
+def shift_left(a: Integers, amount: Integers) -> Integers:
     """Shift left; amounts from the width on give zero."""
     width = 8 * a.dtype.itemsize
     shifted = np.left_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
-    result: Array = np.where(amount < width, shifted, a.dtype.type(0)) if amount.max(initial=0) >= width else shifted
+    result: Integers = np.where(amount < width, shifted, a.dtype.type(0)) if amount.max(initial=0) >= width else shifted
     return result
 
 
-def shift_right(a: Array, amount: Array) -> Array:
+def shift_right(a: Integers, amount: Integers) -> Integers:
     """Shift right; amounts from the width on give zero, or the sign."""
     width = 8 * a.dtype.itemsize
     shifted = np.right_shift(a, np.minimum(amount, np.uint32(width - 1)).astype(a.dtype))
     if a.dtype.kind == "u" and amount.max(initial=0) >= width:
         shifted = np.where(amount < width, shifted, a.dtype.type(0))
-    result: Array = shifted
+    result: Integers = shifted
     return result
 
 
@@ -90,7 +92,7 @@ def funnel(op: Opcode, _n: int) -> Alu:
     t = op.one_of(("b32",))
     op.finish()
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Integers) -> Integers:
         n = (c & np.uint32(31) if wrap else np.minimum(c, np.uint32(32))).astype(np.uint64)
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
         if left:
@@ -108,7 +110,7 @@ def popc(op: Opcode, _n: int) -> Alu:
     return Alu(assign(np.bitwise_count), ("u32",), (t,))
 
 
-def highest_bit(a: Array) -> Array:
+def highest_bit(a: Integers) -> Integers:
     """Return the position of the highest set bit of unsigned values, -1 for zero."""
     wide = a.astype(np.uint64)
     top = np.full(wide.shape, -1, np.int32)
@@ -136,7 +138,7 @@ def bfind(op: Opcode, _n: int) -> Alu:
     op.finish()
     top = int(t[1:]) - 1
 
-    def compute(a: Array) -> Array:
+    def compute(a: Integers) -> Integers:
         bits = np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a
         found = highest_bit(bits.astype(a.dtype).view(f"u{a.dtype.itemsize}"))
         return np.where(found < 0, found, top - found) if amount else found
@@ -150,7 +152,7 @@ def brev(op: Opcode, _n: int) -> Alu:
     t = op.one_of(("b32", "b64"))
     op.finish()
 
-    def compute(a: Array) -> Array:
+    def compute(a: Integers) -> Integers:
         x = np.ascontiguousarray(a).byteswap()
         for mask, step in ((0x0F, 4), (0x33, 2), (0x55, 1)):
             m = x.dtype.type(int.from_bytes(bytes([mask]) * x.dtype.itemsize))
@@ -169,7 +171,7 @@ def bfe(op: Opcode, _n: int) -> Alu:
     width = int(t[1:])
     unsigned, signed = DTYPES["u" + t[1:]], DTYPES["s" + t[1:]]
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Integers) -> Integers:
         position, length = b & np.uint32(255), c & np.uint32(255)
         field = shift_right(a.view(unsigned), position)
         keep = ~shift_left(np.full(1, -1, signed).view(unsigned), length)
@@ -197,7 +199,7 @@ def bfi(op: Opcode, _n: int) -> Alu:
     op.finish()
     ones = np.full(1, -1, DTYPES["s" + t[1:]]).view(DTYPES[t])
 
-    def compute(a: Array, b: Array, c: Array, d: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Integers, d: Integers) -> Integers:
         position, length = c & np.uint32(255), d & np.uint32(255)
         mask = shift_left(np.broadcast_to(~shift_left(ones, length), np.broadcast(a, length).shape), position)
         return (shift_left(a, position) & mask) | (b & ~mask)
@@ -213,7 +215,7 @@ def bmsk(op: Opcode, _n: int) -> Alu:
     op.finish()
     ones = np.full(1, 0xFFFFFFFF, np.uint32)
 
-    def compute(a: Array, b: Array) -> Array:
+    def compute(a: Integers, b: Integers) -> Integers:
         if wrap:
             a, b = a & np.uint32(31), b & np.uint32(31)
         return shift_left(np.broadcast_to(~shift_left(ones, b), np.broadcast(a, b).shape), a)
@@ -228,7 +230,7 @@ def szext(op: Opcode, _n: int) -> Alu:
     t = op.one_of(("u32", "s32"))
     op.finish()
 
-    def compute(a: Array, b: Array) -> Array:
+    def compute(a: Integers, b: Integers) -> Integers:
         n = b & np.uint32(31) if wrap else np.minimum(b, np.uint32(32))
         gap = np.uint32(32) - n
         return shift_right(shift_left(a, gap), gap)
@@ -249,17 +251,16 @@ _PRMT_MODES: dict[str, Callable[[int], tuple[int, ...]]] = {
 @operation("prmt")
 def prmt(op: Opcode, _n: int) -> Alu:
     """Build byte permutation of the pair (b, a)."""
-    mode = op.one_of(("f4e", "b4e", "rc8", "ecl", "ecr", "rc16", "b32"))
-    if mode != "b32":
-        op.one_of(("b32",))
+    op.one_of(("b32",))
+    mode = op.one_of(tuple(_PRMT_MODES), "")
     op.finish()
     table = None
-    if mode != "b32":
+    if mode:
         lanes = 8 if mode in ("f4e", "b4e") else 4
         rows = [_PRMT_MODES[mode](a % lanes) for a in range(4)]
         table = np.array([sum((byte & 7) << (4 * i) for i, byte in enumerate(row)) for row in rows], np.uint32)
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Integers) -> Integers:
         selectors = c if table is None else table[c & np.uint32(3)]
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
         result = np.zeros(np.broadcast(pair, selectors).shape, np.uint32)
@@ -273,7 +274,7 @@ def prmt(op: Opcode, _n: int) -> Alu:
     return Alu(assign(compute), ("b32",), ("b32", "b32", "b32"))
 
 
-def _pieces(x: Array, bits: int, count: int, signed: bool) -> list[Array]:
+def _pieces(x: Integers, bits: int, count: int, signed: bool) -> list[Integers]:
     shifts = [np.uint32(bits * i) for i in range(count)]
     narrow = np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
     return [(x >> s).astype(f"u{bits // 8}").view(narrow).astype(np.int64) for s in shifts]
@@ -287,7 +288,7 @@ def dot_product(op: Opcode, _n: int) -> Alu:
     op.finish()
     result = "s32" if "s32" in (ta, tb) else "u32"
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Integers) -> Integers:
         bytes_b = _pieces(b, 8, 4, tb == "s32")
         if half:
             parts_a = _pieces(a, 16, 2, ta == "s32")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from lab.emulator import floats
-from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.arrays import Mask, Numbers
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
-_COMPARE: dict[str, Callable[..., Array]] = {
+Comparison = Callable[[Numbers, Numbers], Mask]
+"""The predicate of two operands, (count,) or (1,) each."""
+
+_COMPARE: dict[str, Callable[..., Mask]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -23,8 +29,12 @@ _TESTS = (*_COMPARE, *_UNSIGNED, *_UNORDERED, "num", "nan")
 _BOOLEAN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
-def comparison(test: str, t: str) -> Callable[[Array, Array], Array]:
-    """Return the predicate of two operands: ordered tests are false for NaN, unordered ones true."""
+def comparison(test: str, t: str) -> Comparison:
+    """Return the predicate of two operands of PTX type t: ordered tests are false for NaN, unordered ones true.
+
+    Raises:
+        UnknownForm: the type has no such test.
+    """
     if t in ("f16", "bf16", "f32", "f64"):
         return _float_comparison(test)
     if test in _UNORDERED or test in ("num", "nan"):
@@ -32,10 +42,10 @@ def comparison(test: str, t: str) -> Callable[[Array, Array], Array]:
     return _COMPARE[_UNSIGNED.get(test, test)]
 
 
-def _float_comparison(test: str) -> Callable[[Array, Array], Array]:
+def _float_comparison(test: str) -> Comparison:
     if test in _UNSIGNED:
         raise UnknownForm(f".{test} on floats")
-    special: dict[str, Callable[[Array, Array], Array]] = {
+    special: dict[str, Comparison] = {
         "ne": lambda a, b: (a < b) | (a > b),
         "equ": lambda a, b: ~((a < b) | (a > b)),
         "neu": np.not_equal,
@@ -49,7 +59,8 @@ def _float_comparison(test: str) -> Callable[[Array, Array], Array]:
     return lambda a, b: ~opposite(a, b)
 
 
-def _prepared(t: str, ftz: bool, compare: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+def _prepared(t: str, ftz: bool, compare: Comparison) -> Callable[[Any, Any], Mask]:
+    """Return a comparison of operands in PTX type t: bf16 bits are widened, `.ftz` flushes singles."""
     if t == "bf16":
         return lambda a, b: compare(floats.bf16_to_32(a), floats.bf16_to_32(b))
     if ftz:
@@ -76,7 +87,7 @@ def setp(op: Opcode, n: int) -> Alu:
             return Alu(from_ufunc(compare), ("pred",), (t, t))
         return Alu(assign(compare), ("pred",), (t, t))
 
-    def compute(*arrays: Array) -> None:
+    def compute(*arrays: Numbers) -> None:
         outs, ins = arrays[: 1 + two], arrays[1 + two :]
         hit = compare(ins[0], ins[1])
         results = (hit, ~hit)
@@ -100,11 +111,11 @@ def set_(op: Opcode, _n: int) -> Alu:
     compare = _prepared(t, ftz, comparison(test, t))
     true = DTYPES[result].type(1.0) if result == "f32" else np.int32(-1).astype(DTYPES[result])
 
-    def compute(a: Array, b: Array, c: Array | None = None) -> Array:
+    def compute(a: Numbers, b: Numbers, c: Numbers | None = None) -> Numbers:
         hit = compare(a, b)
         if c is not None:
             hit = _BOOLEAN[boolean](hit, c)
-        written: Array = np.where(hit, true, DTYPES[result].type(0))
+        written: Numbers = np.where(hit, true, DTYPES[result].type(0))
         return written
 
     return Alu(assign(compute), (result,), (t, t) + (("pred",) if boolean else ()))
@@ -130,7 +141,7 @@ def slct(op: Opcode, _n: int) -> Alu:
     t = op.type()
     op.finish()
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
+    def compute(a: Numbers, b: Numbers, c: Any) -> Numbers:  # noqa: ANN401  int32 or float32, by the control's type
         return np.where((floats.flush32(c) if ftz else c) >= 0, a, b)
 
     return Alu(assign(compute), (t,), (t, t, control))

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 
 from lab.emulator import floats
-from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, operation
+from lab.emulator.arrays import Doubles, Floats, Integers, Numbers, Singles, Words
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, operation
 
 _INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
 _FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
-_ROUND_TO_INTEGER: dict[str, Callable[[Array], Array]] = {
+Conversion = Callable[[Any], Numbers]
+"""From (count,) or (1,) numbers of the source type to the destination type."""
+
+_ROUND_TO_INTEGER: dict[str, Callable[[Floats], Floats]] = {
     "rni": np.rint,
     "rzi": np.trunc,
     "rmi": np.floor,
@@ -43,8 +48,10 @@ def cvt(op: Opcode, n: int) -> Alu:
     return Alu(assign(compute), (to,), (of,))
 
 
-def _clamped(compute: Callable[[Array], Array], to: str) -> Callable[[Array], Array]:
-    def clamp(a: Array) -> Array:
+def _clamped(compute: Conversion, to: str) -> Conversion:
+    """Return a conversion to f16 or bf16 whose negative results become +0 (`.relu`)."""
+
+    def clamp(a: Numbers) -> Numbers:
         bits = compute(a).view(np.uint16)
         nan = 0x7F80 if to == "bf16" else 0x7C00
         negative = (bits & 0x8000 != 0) & (bits & 0x7FFF <= nan)
@@ -53,7 +60,7 @@ def _clamped(compute: Callable[[Array], Array], to: str) -> Callable[[Array], Ar
     return clamp
 
 
-def _conversion(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+def _conversion(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
     if of in _INTEGERS:
         if ftz:
             raise UnknownForm(".ftz on an integer")
@@ -65,8 +72,8 @@ def _conversion(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callabl
     if of == "tf32":
         raise UnknownForm("from .tf32")
 
-    def widen(a: Array) -> Array:
-        """Bring the source to float32, or leave a double alone."""
+    def widen(a: Any) -> Floats:  # noqa: ANN401  bits or floats, by the source type
+        """Bring the source to float32; a double stays as it is."""
         if of == "bf16":
             return floats.bf16_to_32(a)
         x = a.astype(np.float32) if of == "f16" else a
@@ -80,21 +87,28 @@ def _conversion(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callabl
     return lambda a: narrow(widen(a))
 
 
-def _integers(to: str, *, sat: bool) -> Callable[[Array], Array]:
+def _integers(to: str, *, sat: bool) -> Conversion:
     dtype = DTYPES[to]
     if not sat:
         return lambda a: a.astype(dtype)
     info = np.iinfo(dtype)
 
-    def compute(a: Array) -> Array:
+    def compute(a: Integers) -> Integers:
         source = np.iinfo(a.dtype)
         return np.clip(a, max(info.min, source.min), min(info.max, source.max)).astype(dtype)
 
     return compute
 
 
-def float_to_integer(x: Array, to: str, mode: str, *, from_double: bool) -> Array:
-    """Round and clamp; PTX always saturates here, and says what NaN becomes (PTX ISA, cvt)."""
+def float_to_integer(x: Floats, to: str, mode: str, *, from_double: bool) -> Integers:
+    """Round and clamp: PTX always saturates here, and says what NaN becomes (PTX ISA, cvt).
+
+    Args:
+        x: (count,) or (1,) numbers.
+        to: The integer type.
+        mode: `rni`, `rzi`, `rmi` or `rpi`.
+        from_double: The source type is f64.
+    """
     dtype = DTYPES[to]
     info = np.iinfo(dtype)
     whole = _ROUND_TO_INTEGER[mode](x.astype(np.float64))
@@ -110,13 +124,13 @@ def float_to_integer(x: Array, to: str, mode: str, *, from_double: bool) -> Arra
     return result
 
 
-def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Callable[[Array], Array]:
+def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Conversion:
     if mode not in ("rn", "rz", "rm", "rp") or to in ("tf32", "bf16"):
         raise UnknownForm(f".{mode}.{to}.{of}" if mode else "an integer to a float without a rounding")
     exact_in_double = int(of[1:]) < 64  # noqa: PLR2004  bits
     dtype = DTYPES[to]
 
-    def compute(a: Array) -> Array:
+    def compute(a: Integers) -> Floats:
         if mode == "rn" and to != "f16":
             result = a.astype(dtype)
         else:
@@ -131,7 +145,8 @@ def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Callable[[Array]
     return compute
 
 
-def _round_sum(to: str, s: Array, e: Array, mode: str) -> Array:
+def _round_sum(to: str, s: Doubles, e: Doubles, mode: str) -> Floats:
+    """Round the exact sum s + e, with s = fl(s + e), to a float type."""
     if to == "f64":
         return s.copy() if mode == "rn" else floats.directed(s, e, mode)
     if to == "f32":
@@ -144,7 +159,7 @@ def _round_sum(to: str, s: Array, e: Array, mode: str) -> Array:
 _RANK = {"f64": 3, "f32": 2, "f16": 1, "bf16": 1, "tf32": 1}
 
 
-def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
     """Return the step from float32 (or float64) to a float type."""
     if mode in _ROUND_TO_INTEGER:
         return _integral(to, of, mode, ftz=ftz, sat=sat)
@@ -159,14 +174,14 @@ def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Calla
     return _narrowing(to, of, mode, ftz=ftz, sat=sat)
 
 
-def _integral(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+def _integral(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
     if to != of or to == "bf16":
         raise UnknownForm(f".{mode}.{to}.{of}")
     rounding, dtype = _ROUND_TO_INTEGER[mode], DTYPES[to]
     return lambda x: _finish(rounding(x).astype(dtype), ftz=ftz, sat=sat)
 
 
-def _widening(to: str, of: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+def _widening(to: str, of: str, *, ftz: bool, sat: bool) -> Conversion:
     if to in ("f16", "bf16") and to != of:
         raise UnknownForm(f".{to}.{of}")
     if to == "bf16":
@@ -175,12 +190,13 @@ def _widening(to: str, of: str, *, ftz: bool, sat: bool) -> Callable[[Array], Ar
     return lambda x: _finish(x.astype(dtype), ftz=ftz, sat=sat)
 
 
-def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable[[Array], Array]:
+def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
     zero = np.zeros(1)
 
-    def narrow(x: Array) -> Array:
+    def narrow(x: Any) -> Numbers:  # noqa: ANN401  float32 or float64
         if to == "f32":
-            return _finish(floats.round32(x, zero, mode), ftz=ftz, sat=sat)
+            rounded: Singles = _finish(floats.round32(x, zero, mode), ftz=ftz, sat=sat)
+            return rounded
         # A double goes through a single rounded to odd, which leaves the second rounding the only one.
         single = floats.round32(x, zero, "odd") if of == "f64" else x.copy()
         if sat:
@@ -190,7 +206,8 @@ def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Callable
     return narrow
 
 
-def _finish(result: Array, *, ftz: bool, sat: bool) -> Array:
+def _finish(result: Any, *, ftz: bool, sat: bool) -> Any:  # noqa: ANN401  float16, float32 or float64
+    """Apply `.ftz`, `.sat` and the canonical NaN."""
     if ftz and result.dtype == np.float32:
         result = floats.flush32(result).copy()
     if sat:
@@ -202,12 +219,12 @@ def _finish(result: Array, *, ftz: bool, sat: bool) -> Array:
     return result
 
 
-def _tf32(mode: str) -> Callable[[Array], Array]:
+def _tf32(mode: str) -> Callable[[Singles], Words]:
     """Return the rounding to 10 fraction bits: ties away (rna), to even (rn) or cut (rz)."""
     if mode not in ("rna", "rn", "rz"):
         raise UnknownForm(f".{mode}.tf32")
 
-    def compute(x: Array) -> Array:
+    def compute(x: Singles) -> Words:
         bits = x.view(np.uint32)
         add: Any = {"rna": np.uint32(0x1000), "rz": np.uint32(0)}.get(mode)
         if add is None:
@@ -223,7 +240,7 @@ def _pair(to: str, mode: str, *, relu: bool) -> Alu:
     if mode not in ("rn", "rz"):
         raise UnknownForm(f".{mode}.{to}")
 
-    def narrow(x: Array) -> Array:
+    def narrow(x: Singles) -> Words:
         half = (floats.f32_to_bf16(x, mode) if to == "bf16x2" else floats.f32_to_f16(x, mode).view(np.uint16)).astype(
             np.uint32
         )
@@ -248,8 +265,8 @@ def _pack(op: Opcode) -> Alu:
     bits = int(to[1:])
     info = np.iinfo(DTYPES[to])
 
-    def compute(a: Array, b: Array, c: Array | None = None) -> Array:
-        def clamp(x: Array) -> Array:
+    def compute(a: Integers, b: Integers, c: Words | None = None) -> Words:
+        def clamp(x: Integers) -> Words:
             return np.clip(x, info.min, info.max).astype(np.uint32) & np.uint32(2**bits - 1)
 
         packed = (clamp(a) << np.uint32(bits)) | clamp(b)

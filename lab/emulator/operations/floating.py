@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.emulator import floats
+from lab.emulator.arrays import Bits, Doubles, Floats, Halves, Mask, Numbers, Singles
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations import integer
-from lab.emulator.operations.base import Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
+
+_Floating = TypeVar("_Floating", bound=np.floating[Any])
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
@@ -16,7 +22,7 @@ _FLOATS = ("f32", "f64", *_HALVES)
 
 
 def _modifiers(op: Opcode, t: str) -> tuple[str, bool, bool]:
-    """Rounding, and whether ftz and sat stand there, of an operation on floats; nothing else may stand there."""
+    """Take the rounding (nearest by default), `.ftz` and `.sat` of an operation on floats; nothing else may be left."""
     mode, ftz, sat = op.one_of(ROUNDINGS, "rn"), op.flag("ftz"), op.flag("sat")
     op.parts.remove(t)
     op.finish()
@@ -24,10 +30,12 @@ def _modifiers(op: Opcode, t: str) -> tuple[str, bool, bool]:
 
 
 def _float_type(op: Opcode) -> str | None:
+    """Return the floating-point type among the parts; None for an integer operation."""
     return next((part for part in op.parts if part in _FLOATS), None)
 
 
-def _finish32(result: Array, *, ftz: bool, sat: bool) -> Array:
+def _finish32(result: Singles, *, ftz: bool, sat: bool) -> Singles:
+    """Apply `.ftz`, `.sat` and the canonical NaN."""
     if ftz:
         result = floats.flush32(result)
     if sat:
@@ -36,10 +44,10 @@ def _finish32(result: Array, *, ftz: bool, sat: bool) -> Array:
     return result
 
 
-def _single(compute: Callable[..., Array], *, ftz: bool, sat: bool) -> Callable[..., None]:
+def _single(compute: Callable[..., Singles], *, ftz: bool, sat: bool) -> Callable[..., None]:
     """Wrap a function of float32 arrays with `.ftz`, `.sat` and the canonical NaN."""
 
-    def write(out: Array, *ins: Array) -> None:
+    def write(out: Singles, *ins: Singles) -> None:
         if ftz:
             ins = tuple(floats.flush32(x) for x in ins)
         out[...] = _finish32(np.asarray(compute(*ins), np.float32), ftz=ftz, sat=sat)
@@ -47,8 +55,10 @@ def _single(compute: Callable[..., Array], *, ftz: bool, sat: bool) -> Callable[
     return write
 
 
-def _double(compute: Callable[..., Array]) -> Callable[..., None]:
-    def write(out: Array, *ins: Array) -> None:
+def _double(compute: Callable[..., Doubles]) -> Callable[..., None]:
+    """Wrap a function of float64 arrays with the canonical NaN."""
+
+    def write(out: Doubles, *ins: Doubles) -> None:
         np.copyto(out, compute(*ins))
         floats.canonical64(out)
 
@@ -56,15 +66,22 @@ def _double(compute: Callable[..., Array]) -> Callable[..., None]:
 
 
 def half_operation(
-    t: str, compute: Callable[..., Array], *, sat: bool = False, relu: bool = False, ftz: bool = False
+    t: str, compute: Callable[..., Singles], *, sat: bool = False, relu: bool = False, ftz: bool = False
 ) -> Callable[..., None]:
     """Wrap a function that takes float32 arrays and returns float32 rounded to odd, for f16 and bf16.
 
     Packed types run on both halves.
+
+    Args:
+        t: `f16`, `bf16`, or a packed pair of them.
+        compute: The function.
+        sat: Clamp to [0, 1].
+        relu: Clamp negative results to 0.
+        ftz: Flush subnormal sources and results to zero.
     """
     bf16, packed = t.startswith("bf16"), t.endswith("x2")
 
-    def one(*ins: Array) -> Array:
+    def one(*ins: Halves) -> Halves:
         wide = [floats.bf16_to_32(x) if bf16 else x.view(np.float16).astype(np.float32) for x in ins]
         if ftz:
             wide = [np.where(np.abs(x) < 2.0**-14, np.copysign(np.float32(0), x), x) for x in wide]
@@ -80,7 +97,7 @@ def half_operation(
             narrow = np.where(np.abs(narrow) < np.float16(2.0**-14), np.copysign(np.float16(0), narrow), narrow)
         return narrow.view(np.uint16)
 
-    def write(out: Array, *ins: Array) -> None:
+    def write(out: Numbers, *ins: Bits) -> None:
         if not packed:
             out[...] = one(*(np.ascontiguousarray(x).view(np.uint16) for x in ins)).view(out.dtype)
             return
@@ -91,7 +108,8 @@ def half_operation(
     return write
 
 
-def _half(op: Opcode, t: str, compute: Callable[..., Array], inputs: int) -> Alu:
+def _half(op: Opcode, t: str, compute: Callable[..., Singles], inputs: int) -> Alu:
+    """Build an operation on halves; `compute` as in `half_operation`."""
     op.one_of(("rn",), "rn")
     ftz, sat, relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
     op.parts.remove(t)
@@ -101,11 +119,11 @@ def _half(op: Opcode, t: str, compute: Callable[..., Array], inputs: int) -> Alu
     return Alu(half_operation(t, compute, sat=sat, relu=relu, ftz=ftz), (t,), (t,) * inputs)
 
 
-def _odd_add(a: Array, b: Array) -> Array:
+def _odd_add(a: Singles, b: Singles) -> Singles:
     return floats.fma32_directed(a, np.ones(1, np.float32), b, "odd")
 
 
-def _odd_mul(a: Array, b: Array) -> Array:
+def _odd_mul(a: Singles, b: Singles) -> Singles:
     return floats.mul32_directed(a, b, "odd")
 
 
@@ -164,7 +182,7 @@ def fma(op: Opcode, _n: int) -> Alu:
     if mode == "rn" and not ftz and not sat:
         return Alu(floats.fma32, (t,), (t, t, t))
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
+    def compute(a: Singles, b: Singles, c: Singles) -> Singles:
         if mode != "rn":
             return floats.fma32_directed(a, b, c, mode)
         result = np.empty(np.broadcast(a, b, c).shape, np.float32)
@@ -174,7 +192,7 @@ def fma(op: Opcode, _n: int) -> Alu:
     return Alu(_single(compute, ftz=ftz, sat=sat), (t,), (t, t, t))
 
 
-def _approximate_division(a: Array, b: Array) -> Array:
+def _approximate_division(a: Singles, b: Singles) -> Singles:
     """Return div.approx.f32: for |b| above 2^126 the quotient is 0, or NaN where a is infinite."""
     result = np.divide(a, b)
     big = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
@@ -194,7 +212,7 @@ def div(op: Opcode, _n: int) -> Alu:
     if t == "f64":
         compute = np.divide if mode == "rn" else lambda a, b: floats.each64("div", mode, a, b)
         return Alu(_double(compute), (t,), (t, t))
-    forms: dict[str, Callable[..., Array]] = {"rn": np.divide, "full": np.divide, "approx": _approximate_division}
+    forms: dict[str, Callable[..., Singles]] = {"rn": np.divide, "full": np.divide, "approx": _approximate_division}
     single = forms.get(mode) or (lambda a, b: floats.div32_directed(a, b, mode))
     return Alu(_single(single, ftz=ftz, sat=False), (t,), (t, t))
 
@@ -226,21 +244,18 @@ def rcp_sqrt(op: Opcode, _n: int) -> Alu:
     return Alu(_single(other, ftz=ftz, sat=False), (t,), (t,))
 
 
-def _upper_word(x: Array) -> Array:
+def _upper_word(x: Doubles) -> Doubles:
+    """Return doubles with the lower 32 bits cleared."""
     return (np.asarray(x, np.float64).view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
 
 
-def _tanh(a: Array) -> Array:
-    return np.tanh(a)
-
-
-_SPECIAL: dict[str, Callable[[Array], Array]] = {
+_SPECIAL: dict[str, Callable[[Doubles], Doubles]] = {
     "rsqrt": lambda a: np.divide(1.0, np.sqrt(a)),
     "sin": np.sin,
     "cos": np.cos,
     "lg2": np.log2,
     "ex2": np.exp2,
-    "tanh": _tanh,
+    "tanh": np.tanh,
 }
 
 
@@ -256,7 +271,7 @@ def special(op: Opcode, _n: int) -> Alu:
         if op.family not in ("ex2", "tanh"):
             raise UnknownForm("half precision")
 
-        def wide(a: Array) -> Array:
+        def wide(a: Singles) -> Singles:
             return function(a.astype(np.float64)).astype(np.float32)
 
         return Alu(half_operation(t, wide), (t,), (t,))
@@ -301,10 +316,12 @@ def copysign(op: Opcode, _n: int) -> Alu:
     return Alu(assign(lambda a, b: np.copysign(b, a)), (t,), (t, t))
 
 
-def float_extremum(a: Array, b: Array, *, largest: bool, nan: bool = False) -> Array:
+def float_extremum(
+    a: NDArray[_Floating], b: NDArray[_Floating], *, largest: bool, nan: bool = False
+) -> NDArray[_Floating]:
     """Return min or max: -0 is less than +0; a NaN yields the other operand, or with `nan` a NaN."""
     propagating, ignoring = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
-    result = (propagating if nan else ignoring)(a, b)
+    result: NDArray[_Floating] = (propagating if nan else ignoring)(a, b)
     zeros = (a == b) & (result == 0)
     if zeros.any():
         negative = np.signbit(a) & np.signbit(b) if largest else np.signbit(a) | np.signbit(b)
@@ -331,7 +348,7 @@ def extremum(op: Opcode, n: int) -> Alu:
     if n != 3:  # noqa: PLR2004  destination and two sources
         raise UnknownForm("three sources")
 
-    def compute(a: Array, b: Array) -> Array:
+    def compute(a: NDArray[_Floating], b: NDArray[_Floating]) -> NDArray[_Floating]:
         return float_extremum(a, b, largest=largest, nan=nan)
 
     if t == "f64":
@@ -350,7 +367,7 @@ def testp(op: Opcode, _n: int) -> Alu:
     t = op.one_of(("f32", "f64"))
     op.finish()
     least = 2.0**-126 if t == "f32" else 2.0**-1022
-    tests: dict[str, Callable[[Array], Array]] = {
+    tests: dict[str, Callable[[Floats], Mask]] = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda a: ~np.isnan(a),

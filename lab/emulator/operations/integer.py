@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lab.emulator.operations.base import DTYPES, Alu, Array, Opcode, UnknownForm, assign, from_ufunc, operation
+from lab.emulator.arrays import Integers
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -31,7 +33,7 @@ def add_sub(op: Opcode) -> Alu:
     if saturating:
         ufunc = np.subtract if subtract else np.add
 
-        def saturated(a: Array, b: Array) -> Array:
+        def saturated(a: Integers, b: Integers) -> Integers:
             return np.clip(ufunc(a, b, dtype=np.int64), -(2**31), 2**31 - 1).astype(np.int32)
 
         return Alu(assign(saturated), (t,), (t, t))
@@ -39,10 +41,10 @@ def add_sub(op: Opcode) -> Alu:
 
 
 def _with_carry(t: str, *, subtract: bool, carry_in: bool, carry_out: bool) -> Alu:
-    """Build arithmetic on the carry flag; the decoder adds the flag to the operands as `CC`."""
+    """Build arithmetic on the carry flag, which the binder adds to the operands."""
     unsigned = "u" + t[1:]
 
-    def compute(*arrays: Array) -> None:
+    def compute(*arrays: Integers) -> None:
         outs, ins = arrays[: 1 + carry_out], arrays[1 + carry_out :]
         a, b = ins[0], ins[1]
         extra = ins[2].astype(a.dtype) if carry_in else a.dtype.type(0)
@@ -61,7 +63,7 @@ def _with_carry(t: str, *, subtract: bool, carry_in: bool, carry_out: bool) -> A
     return Alu(compute, (unsigned, "pred")[: 1 + carry_out], (unsigned, unsigned) + (("pred",) if carry_in else ()))
 
 
-def high_product(a: Array, b: Array) -> Array:
+def high_product(a: Integers, b: Integers) -> Integers:
     """Return the upper half of the product, for 16 to 64 bits, signed or unsigned."""
     bits = 8 * a.dtype.itemsize
     if bits < 64:  # noqa: PLR2004  the widest type
@@ -75,7 +77,7 @@ def high_product(a: Array, b: Array) -> Array:
     high = ah * bh + (middle >> half) + (other >> half)
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
-    result: Array = high.view(a.dtype)
+    result: Integers = high.view(a.dtype)
     return result
 
 
@@ -90,7 +92,7 @@ def mul(op: Opcode) -> Alu:
         return Alu(assign(high_product), (t,), (t, t))
     wide = _WIDER[t]
 
-    def compute(out: Array, a: Array, b: Array) -> None:
+    def compute(out: Integers, a: Integers, b: Integers) -> None:
         np.multiply(a, b, out=out, dtype=out.dtype)
 
     return Alu(compute, (wide,), (t, t))
@@ -110,13 +112,13 @@ def mad(op: Opcode) -> Alu:
     if part == "wide":
         wide = DTYPES[_WIDER[t]]
 
-        def widened(out: Array, a: Array, b: Array, c: Array) -> None:
+        def widened(out: Integers, a: Integers, b: Integers, c: Integers) -> None:
             np.add(np.multiply(a, b, dtype=wide), c, out=out)
 
         return Alu(widened, (_WIDER[t],), (t, t, _WIDER[t]))
-    multiply: Callable[[Array, Array], Array] = np.multiply if part == "lo" else high_product
+    multiply: Callable[[Integers, Integers], Integers] = np.multiply if part == "lo" else high_product
 
-    def compute(out: Array, a: Array, b: Array, c: Array) -> None:
+    def compute(out: Integers, a: Integers, b: Integers, c: Integers) -> None:
         np.add(multiply(a, b), c, out=out)
 
     return Alu(compute, (t,), (t, t, t))
@@ -128,7 +130,7 @@ def _mad_with_carry(t: str, part: str, *, carry_in: bool, carry_out: bool) -> Al
     adder = _with_carry(t, subtract=False, carry_in=carry_in, carry_out=carry_out)
     dtype = DTYPES[t]
 
-    def compute(*arrays: Array) -> None:
+    def compute(*arrays: Integers) -> None:
         outs, (a, b, *rest) = arrays[: 1 + carry_out], arrays[1 + carry_out :]
         product = np.multiply(a, b) if part == "lo" else high_product(a.view(dtype), b.view(dtype))
         adder.compute(*outs, np.atleast_1d(product).view(a.dtype), *rest)
@@ -148,9 +150,9 @@ def mul24(op: Opcode, _n: int) -> Alu:
     op.finish()
     wide = np.int64 if t == "s32" else np.uint64
 
-    def product(a: Array, b: Array) -> Array:
+    def product(a: Integers, b: Integers) -> Integers:
         full = np.multiply((a << 8) >> 8, (b << 8) >> 8, dtype=wide)
-        result: Array = (full if part == "lo" else full >> wide(16)).astype(a.dtype)
+        result: Integers = (full if part == "lo" else full >> wide(16)).astype(a.dtype)
         return result
 
     if op.family == "mul24":
@@ -158,8 +160,8 @@ def mul24(op: Opcode, _n: int) -> Alu:
     return Alu(assign(lambda a, b, c: product(a, b) + c), (t,), (t, t, t))
 
 
-def quotient(a: Array, b: Array) -> Array:
-    """Return the quotient cut towards zero; all ones where the divisor is zero, as the hardware does."""
+def quotient(a: Integers, b: Integers) -> Integers:
+    """Return the quotient, rounded towards zero; all ones where the divisor is zero, as on hardware."""
     zero = b == 0
     safe = np.where(zero, b.dtype.type(1), b)
     if a.dtype.kind == "u":
@@ -185,7 +187,7 @@ def rem(op: Opcode, _n: int) -> Alu:
     t = integer_type(op)
     op.finish()
 
-    def compute(a: Array, b: Array) -> Array:
+    def compute(a: Integers, b: Integers) -> Integers:
         return np.where(b == 0, a, a - quotient(a, np.where(b == 0, b.dtype.type(1), b)) * b)
 
     return Alu(assign(compute), (t,), (t, t))

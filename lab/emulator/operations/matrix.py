@@ -10,20 +10,21 @@ Fragment layouts of mma.sync: PTX ISA, Matrix Fragments for mma.m16n8k4, m16n8k8
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from lab.base.warp import WARP_SIZE
 from lab.emulator import floats, operands
-from lab.emulator.operations.base import Array, Opcode, UnknownForm, system
-from lab.emulator.operations.memory import take_space
+from lab.emulator.arrays import Addresses, Bits, Doubles, Indices
+from lab.emulator.binding import Read, Write
+from lab.emulator.lanes import Lanes
+from lab.emulator.opcodes import Opcode, UnknownForm
+from lab.emulator.operations.spaces import take_space
+from lab.emulator.operations.system import Run, Site, system
 
-if TYPE_CHECKING:
-    from lab.emulator.machine import Machine
-
-Run = Callable[[Array | None], None]
 _SHAPE = re.compile(r"^m(\d+)n(\d+)k(\d+)$")
+_REGISTER_BITS = 32
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s8": 8, "u8": 8, "s32": 32}
 
 
@@ -40,34 +41,33 @@ def take_shape(op: Opcode) -> tuple[int, int, int]:
 # --- fragments in registers -------------------------------------------------------------------------------------
 
 
-def _elements(machine: Machine, position: int, text: str, t: str) -> Callable[[], Array]:
-    """Return a function that reads a fragment: (warps, 32, elements of a lane), as float64."""
-    bits = _BITS[t]
-    container = "b64" if bits == 64 else "b32"  # noqa: PLR2004  bits
-    reads = [machine.binder.source(position, name, container) for name in operands.elements(text)]
+def _elements(site: Site, text: str, t: str) -> Callable[[], Doubles]:
+    """Return a function that reads a fragment: (warps, 32, elements of a lane)."""
+    container = "b64" if _BITS[t] == 64 else "b32"  # noqa: PLR2004  bits
+    reads: list[Read[np.unsignedinteger]] = [site.operands.source(name, container) for name in operands.elements(text)]
+    everyone, warps = site.batch.everyone, site.batch.warps
 
-    def read() -> Array:
-        columns = [np.broadcast_to(one(None), (machine.threads,)) for one in reads]
-        raw = np.stack(columns, axis=1)
-        return _decode(raw, t).reshape(machine.threads // 32, 32, -1)
+    def read() -> Doubles:
+        raw = np.stack([everyone.fill(one(everyone)) for one in reads], axis=1)
+        return _decode(raw, t).reshape(warps, WARP_SIZE, -1)
 
     return read
 
 
-def _decode(raw: Array, t: str) -> Array:
+def _decode(raw: Bits, t: str) -> Doubles:
+    """Return the elements of (threads, registers) bits, each register's side by side."""
     if t == "f16":
         return raw.view(np.float16).astype(np.float64)
     if t == "bf16":
         return floats.bf16_to_32(raw.view(np.uint16)).astype(np.float64)
     if t == "tf32":  # the hardware reads sign, exponent and 10 fraction bits
         return (raw & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
-    return raw.view({"f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8, "s32": np.int32}[t]).astype(
-        np.float64
-    )
+    dtype = {"f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8, "s32": np.int32}[t]
+    return raw.view(np.dtype(dtype)).astype(np.float64)
 
 
-def _encode(values: Array, t: str) -> Array:
-    """Round float64 (threads, elements) to registers (threads, registers)."""
+def _encode(values: Doubles, t: str) -> Bits:
+    """Round (threads, elements) to the bits of (threads, registers)."""
     if t == "f16":
         return floats.f32_to_f16(floats.round32(values, np.zeros(1), "odd")).view(np.uint32)
     if t == "f64":
@@ -80,15 +80,16 @@ def _encode(values: Array, t: str) -> Array:
     return bits
 
 
-def _writer(machine: Machine, position: int, text: str, t: str) -> Callable[[Array | None, Array], None]:
+def _writer(site: Site, text: str, t: str) -> Callable[[Lanes, Doubles], None]:
+    """Return a function that writes (warps, 32, elements of a lane) to a fragment."""
     container = "b64" if t == "f64" else "b32"
-    writes = [machine.binder.target(position, name, container) for name in operands.elements(text)]
+    writes = [site.operands.target(name, container) for name in operands.elements(text)]
+    threads = site.batch.threads
 
-    def write(chosen: Array | None, values: Array) -> None:
-        registers = _encode(np.ascontiguousarray(values.reshape(machine.threads, -1)), t)
+    def write(lanes: Lanes, values: Doubles) -> None:
+        registers = _encode(np.ascontiguousarray(values.reshape(threads, -1)), t)
         for i, put in enumerate(writes):
-            column = np.ascontiguousarray(registers[:, i])
-            put(chosen, column if chosen is None else column[chosen])
+            put(lanes, lanes.select(np.ascontiguousarray(registers[:, i])))
 
     return write
 
@@ -96,17 +97,17 @@ def _writer(machine: Machine, position: int, text: str, t: str) -> Callable[[Arr
 # --- mma.sync ---------------------------------------------------------------------------------------------------
 
 
-def _layout(shape: tuple[int, int, int], which: str, bits: int) -> tuple[Array, Array]:
-    """Return the row and the column of each (lane, element) of an mma.sync fragment."""
+def _layout(shape: tuple[int, int, int], which: str, bits: int) -> tuple[Indices, Indices]:
+    """Return the row and the column of each (32 lanes, elements) of an mma.sync fragment."""
     m, n, k = shape
-    lane = np.arange(32)[:, None]
+    lane = np.arange(WARP_SIZE)[:, None]
     group, within = lane >> 2, lane & 3
     if which == "c":
-        i = np.arange(m * n // 32)[None, :]
+        i = np.arange(m * n // WARP_SIZE)[None, :]
         return group + 8 * (i >> 1), within * 2 + (i & 1)
-    per = max(1, 32 // bits)  # elements of a register
+    per = max(1, _REGISTER_BITS // bits)  # elements of a register
     rows_eight = m // 8 if which == "a" else 1
-    total = (m * k if which == "a" else n * k) // 32
+    total = (m * k if which == "a" else n * k) // WARP_SIZE
     i = np.arange(total)[None, :]
     register, inside = i // per, i % per
     along_k = within * per + inside + 4 * per * (register // rows_eight)
@@ -125,7 +126,7 @@ _MMA_SHAPES = {
 
 
 @system("mma")
-def mma(machine: Machine, position: int, op: Opcode) -> Run:
+def mma(site: Site, op: Opcode) -> Run:
     """Build mma.sync for row-major A and column-major B."""
     op.one_of(("sync",))
     op.one_of(("aligned",))
@@ -143,22 +144,22 @@ def mma(machine: Machine, position: int, op: Opcode) -> Run:
         or tc not in accumulators
     ):
         raise UnknownForm(f"types .{td}.{ta}.{tb}.{tc} with this shape")
-    texts = machine.program.code[position][1].operands
-    reads = [_elements(machine, position, text, t) for text, t in zip(texts[1:], (ta, tb, tc), strict=True)]
-    write = _writer(machine, position, texts[0], td)
+    reads = [_elements(site, text, t) for text, t in zip(site.texts[1:], (ta, tb, tc), strict=True)]
+    write = _writer(site, site.texts[0], td)
     m, n, k = shape
-    layouts = [_layout(shape, "a", _BITS[ta]), _layout(shape, "b", _BITS[tb]), _layout(shape, "c", 32)]
+    layouts = [_layout(shape, "a", _BITS[ta]), _layout(shape, "b", _BITS[tb]), _layout(shape, "c", _BITS["f32"])]
     sizes = ((m, k), (k, n), (m, n))
+    warps = site.batch.warps
 
-    def run(chosen: Array | None) -> None:
+    def run(lanes: Lanes) -> None:
         tiles = []
         for read, (rows, cols), size in zip(reads, layouts, sizes, strict=True):
-            tile = np.zeros((machine.threads // 32, *size))
+            tile = np.zeros((warps, *size))
             tile[:, rows, cols] = read()
             tiles.append(tile)
         result = tiles[0] @ tiles[1] + tiles[2]
         rows, cols = layouts[2]
-        write(chosen, result[:, rows, cols])
+        write(lanes, result[:, rows, cols])
 
     return run
 
@@ -166,7 +167,8 @@ def mma(machine: Machine, position: int, op: Opcode) -> Run:
 # --- ldmatrix, stmatrix -------------------------------------------------------------------------------------------
 
 
-def _matrix_form(machine: Machine, position: int, op: Opcode) -> tuple[int, bool, str]:
+def _matrix_form(op: Opcode) -> tuple[int, bool, str]:
+    """Take the words of ldmatrix and stmatrix; return matrices, whether they are transposed, and the space."""
     op.one_of(("sync",))
     op.one_of(("aligned",))
     op.one_of(("m8n8",))
@@ -175,59 +177,70 @@ def _matrix_form(machine: Machine, position: int, op: Opcode) -> tuple[int, bool
     space = take_space(op)
     op.one_of(("b16",))
     op.finish()
-    del machine, position
     return count, trans, space
 
 
-_PAIRS = np.arange(32) // 4, 2 * (np.arange(32) % 4)
-"""Row of an 8 x 8 matrix, and first of two columns, that each lane holds (PTX ISA, "ldmatrix")."""
+_EDGE = 8
+"""Rows and columns of a matrix; as many lanes give the addresses of its rows."""
+
+_MOST_MATRICES = WARP_SIZE // _EDGE
+
+_PAIRS = np.arange(WARP_SIZE) // 4, 2 * (np.arange(WARP_SIZE) % 4)
+"""Row of an 8 x 8 matrix, and first of two columns, that each lane holds (PTX ISA, ldmatrix)."""
+
+
+def _addressing(lanes: Lanes, count: int) -> Indices:
+    """Return the positions of the lanes whose addresses count for some number of matrices."""
+    return np.flatnonzero(lanes.indices() % WARP_SIZE < _EDGE * count)
 
 
 @system("ldmatrix")
-def ldmatrix(machine: Machine, position: int, op: Opcode) -> Run:
+def ldmatrix(site: Site, op: Opcode) -> Run:
     """Build the load of 8 x 8 matrices of 16-bit elements: lanes 8 i to 8 i + 7 give the rows of matrix i."""
-    count, trans, space = _matrix_form(machine, position, op)
-    destination, source = machine.program.code[position][1].operands
-    address = machine.memory.address(position, source, space)
-    writes = [machine.binder.target(position, name, "b32") for name in operands.elements(destination)]
+    count, trans, space = _matrix_form(op)
+    destination, source = site.texts
+    address = site.operands.address(source, space)
+    writes = [site.operands.target(name, "b32") for name in operands.elements(destination)]
+    memory, position, threads = site.memory, site.position, site.batch.threads
     row, col = _PAIRS
 
-    def run(chosen: Array | None) -> None:
-        threads = machine.members(chosen)
-        at = np.flatnonzero(threads % 32 < 8 * count)
-        loaded = machine.memory.load(position, space, address(chosen)[at], threads[at], width=2, vector=8)
-        tiles = np.zeros((machine.threads, 8), np.uint16)
-        tiles[threads[at]] = np.stack(loaded, axis=1)
-        matrices = tiles.reshape(-1, 4, 8, 8)
+    def run(lanes: Lanes) -> None:
+        at = _addressing(lanes, count)
+        givers = lanes.take(at)
+        loaded = memory.load(position, space, address(lanes)[at], givers, width=2, vector=_EDGE)
+        tiles = np.zeros((threads, _EDGE), np.uint16)
+        tiles[givers.rows] = np.stack(loaded, axis=1)
+        matrices = tiles.reshape(-1, _MOST_MATRICES, _EDGE, _EDGE)
         for i, write in enumerate(writes):
             matrix = matrices[:, i].swapaxes(1, 2) if trans else matrices[:, i]
             low, high = matrix[:, row, col].astype(np.uint32), matrix[:, row, col + 1].astype(np.uint32)
-            flat = (low | (high << np.uint32(16))).reshape(-1)
-            write(chosen, flat if chosen is None else flat[chosen])
+            write(lanes, lanes.select((low | (high << np.uint32(16))).reshape(-1)))
 
     return run
 
 
 @system("stmatrix")
-def stmatrix(machine: Machine, position: int, op: Opcode) -> Run:
+def stmatrix(site: Site, op: Opcode) -> Run:
     """Build the store of 8 x 8 matrices, the reverse of `ldmatrix`."""
-    count, trans, space = _matrix_form(machine, position, op)
-    destination, source = machine.program.code[position][1].operands
-    address = machine.memory.address(position, destination, space)
-    reads = [machine.binder.source(position, name, "b32") for name in operands.elements(source)]
+    count, trans, space = _matrix_form(op)
+    destination, source = site.texts
+    address = site.operands.address(destination, space)
+    reads = [site.operands.source(name, "b32") for name in operands.elements(source)]
+    memory, position, warps = site.memory, site.position, site.batch.warps
+    everyone = site.batch.everyone
     row, col = _PAIRS
 
-    def run(chosen: Array | None) -> None:
-        matrices = np.zeros((machine.threads // 32, 4, 8, 8), np.uint16)
+    def run(lanes: Lanes) -> None:
+        matrices = np.zeros((warps, _MOST_MATRICES, _EDGE, _EDGE), np.uint16)
         for i, read in enumerate(reads):
-            values = np.broadcast_to(read(None), (machine.threads,)).reshape(-1, 32)
+            values = everyone.fill(read(everyone)).reshape(-1, WARP_SIZE)
             matrix = matrices[:, i].swapaxes(1, 2) if trans else matrices[:, i]
             matrix[:, row, col] = values.astype(np.uint16)
             matrix[:, row, col + 1] = (values >> np.uint32(16)).astype(np.uint16)
-        threads = machine.members(chosen)
-        at = np.flatnonzero(threads % 32 < 8 * count)
-        rows = matrices.reshape(-1, 8)[threads[at]]
-        machine.memory.store(position, space, address(chosen)[at], [rows[:, i] for i in range(8)], threads[at])
+        at = _addressing(lanes, count)
+        givers = lanes.take(at)
+        rows = matrices.reshape(-1, _EDGE)[givers.indices()]
+        memory.store(position, space, address(lanes)[at], [rows[:, i] for i in range(_EDGE)], givers)
 
     return run
 
@@ -236,11 +249,11 @@ def stmatrix(machine: Machine, position: int, op: Opcode) -> Run:
 
 
 @system("wmma")
-def wmma(machine: Machine, position: int, op: Opcode) -> Run:
+def wmma(site: Site, op: Opcode) -> Run:
     """Build wmma.load, wmma.store and wmma.mma."""
     what = op.one_of(("load", "store", "mma"))
     if what == "mma":
-        return _wmma_mma(machine, position, op)
+        return _wmma_mma(site, op)
     which = op.one_of(("a", "b", "c", "d"))
     op.one_of(("sync",))
     op.one_of(("aligned",))
@@ -250,79 +263,72 @@ def wmma(machine: Machine, position: int, op: Opcode) -> Run:
     t = op.one_of(("f16", "bf16", "tf32", "f32", "s8", "u8", "s32", "f64"))
     op.finish()
     rows, cols = {"a": (m, k), "b": (k, n)}.get(which, (m, n))
-    texts = list(machine.program.code[position][1].operands)
-    fragment, place = (texts[1], texts[0]) if what == "store" else (texts[0], texts[1])
-    stride = machine.binder.source(position, texts[2] if len(texts) > 2 else str(cols if by_row else rows), "u32")  # noqa: PLR2004  operands
-    address = machine.memory.address(position, place, space)
+    fragment, place, *more = (site.texts[1], site.texts[0], *site.texts[2:]) if what == "store" else site.texts
+    stride = site.operands.source(more[0] if more else str(cols if by_row else rows), "u32")
     names = operands.elements(fragment)
     width = max(1, _BITS[t] // 8)
-    per = max(1, 4 // width)
-    each = len(names) * per
-    lane = np.arange(machine.threads) % 32
+    each = len(names) * _elements_of_register(width)
+    lane = np.arange(site.batch.threads) % WARP_SIZE
 
-    def offsets(chosen: Array | None, e: int) -> Array:
-        mine = lane if chosen is None else lane[chosen]
-        row, col = np.divmod((mine * each + e) % (rows * cols), cols)
-        step = np.broadcast_to(stride(chosen), mine.shape).astype(np.int64)
-        return width * (row * step + col if by_row else col * step + row)
+    def offsets(lanes: Lanes, e: int) -> Addresses:
+        """Return the byte offsets of element e of each lane, (count,)."""
+        row, col = np.divmod((lanes.select(lane) * each + e) % (rows * cols), cols)
+        step = stride(lanes).astype(np.int64)
+        return np.asarray(width * (row * step + col if by_row else col * step + row))
 
     container = "b64" if t == "f64" else "b32"
     if what == "load":
-        writes = [machine.binder.target(position, name, container) for name in names]
-        return _wmma_load(machine, position, space, address, offsets, writes=writes, width=width)
-    reads = [machine.binder.source(position, name, container) for name in names]
-    return _wmma_store(machine, position, space, address, offsets, reads=reads, width=width)
+        writes = [site.operands.target(name, container) for name in names]
+        return _wmma_load(site, space, place, offsets, writes=writes, width=width)
+    reads: list[Read[np.unsignedinteger]] = [site.operands.source(name, container) for name in names]
+    return _wmma_store(site, space, place, offsets, reads=reads, width=width)
 
 
-def _wmma_load(
-    machine: Machine,
-    position: int,
-    space: str,
-    address: Callable[[Array | None], Array],
-    offsets: Callable[[Array | None, int], Array],
-    *,
-    writes: list[Callable[[Array | None, Array], None]],
-    width: int,
-) -> Run:
-    per = max(1, 4 // width)
+Offsets = Callable[[Lanes, int], Addresses]
 
-    def run(chosen: Array | None) -> None:
-        start = address(chosen)
+
+def _elements_of_register(width: int) -> int:
+    return max(1, _REGISTER_BITS // 8 // width)
+
+
+def _wmma_load(site: Site, space: str, place: str, offsets: Offsets, *, writes: Sequence[Write], width: int) -> Run:
+    """Build the load of a fragment from an address, element by element."""
+    per = _elements_of_register(width)
+    address, memory, position = site.operands.address(place, space), site.memory, site.position
+
+    def run(lanes: Lanes) -> None:
+        start = address(lanes)
         for i, write in enumerate(writes):
             total = np.zeros(len(start), f"u{max(4, width)}")
             for j in range(per):
-                places = start + offsets(chosen, i * per + j)
-                value = machine.memory.load(position, space, places, chosen, width=width)[0]
+                places = start + offsets(lanes, i * per + j)
+                value = memory.load(position, space, places, lanes, width=width)[0]
                 total |= value.astype(total.dtype) << total.dtype.type(8 * width * j)
-            write(chosen, total)
+            write(lanes, total)
 
     return run
 
 
 def _wmma_store(
-    machine: Machine,
-    position: int,
-    space: str,
-    address: Callable[[Array | None], Array],
-    offsets: Callable[[Array | None, int], Array],
-    *,
-    reads: list[Callable[[Array | None], Array]],
-    width: int,
+    site: Site, space: str, place: str, offsets: Offsets, *, reads: Sequence[Read[np.unsignedinteger]], width: int
 ) -> Run:
-    per = max(1, 4 // width)
+    """Build the store of a fragment to an address, element by element."""
+    per = _elements_of_register(width)
+    address, memory, position = site.operands.address(place, space), site.memory, site.position
 
-    def run(chosen: Array | None) -> None:
-        start = address(chosen)
+    def run(lanes: Lanes) -> None:
+        start = address(lanes)
         for i, read in enumerate(reads):
-            value = np.broadcast_to(read(chosen), start.shape)
+            value = lanes.fill(read(lanes))
             for j in range(per):
                 piece = (value >> value.dtype.type(8 * width * j)).astype(f"u{width}")
-                machine.memory.store(position, space, start + offsets(chosen, i * per + j), [piece], chosen)
+                memory.store(position, space, start + offsets(lanes, i * per + j), [piece], lanes)
 
     return run
 
 
-def _wmma_mma(machine: Machine, position: int, op: Opcode) -> Run:
+def _wmma_mma(site: Site, op: Opcode) -> Run:
+    """Build the product of fragments."""
     op.one_of(("sync",))
     op.one_of(("aligned",))
     for _ in range(2):
@@ -335,24 +341,18 @@ def _wmma_mma(machine: Machine, position: int, op: Opcode) -> Run:
         td, ta, tb, tc = types
     else:
         raise UnknownForm(f".{'.'.join(types)}")
-    if (
-        ta != tb
-        or ta not in ("f16", "bf16", "tf32", "s8", "u8", "f64")
-        or td not in ("f16", "f32", "s32", "f64")
-        or tc not in ("f16", "f32", "s32", "f64")
-    ):
+    sums = ("f16", "f32", "s32", "f64")
+    if ta != tb or ta not in ("f16", "bf16", "tf32", "s8", "u8", "f64") or td not in sums or tc not in sums:
         raise UnknownForm(f"types .{td}.{ta}.{tb}.{tc}")
-    texts = machine.program.code[position][1].operands
-    reads = [_elements(machine, position, text, t) for text, t in zip(texts[1:], (ta, tb, tc), strict=True)]
-    write = _writer(machine, position, texts[0], td)
-    warps = machine.threads // 32
+    reads = [_elements(site, text, t) for text, t in zip(site.texts[1:], (ta, tb, tc), strict=True)]
+    write = _writer(site, site.texts[0], td)
+    warps = site.batch.warps
 
-    def tile(values: Array, rows: int, cols: int) -> Array:
+    def tile(values: Doubles, rows: int, cols: int) -> Doubles:
         return values.reshape(warps, -1)[:, : rows * cols].reshape(warps, rows, cols)
 
-    def run(chosen: Array | None) -> None:
+    def run(lanes: Lanes) -> None:
         a, b, c = (read() for read in reads)
-        result = tile(a, m, k) @ tile(b, k, n) + tile(c, m, n)
-        write(chosen, result)
+        write(lanes, np.asarray(tile(a, m, k) @ tile(b, k, n) + tile(c, m, n)))
 
     return run

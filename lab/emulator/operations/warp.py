@@ -2,76 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from numpy.typing import NDArray
 
-from lab.emulator.operations.base import DTYPES, Array, Opcode, UnknownForm, system
+from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Mask, Scalar, Words
+from lab.emulator.binding import Write
+from lab.emulator.lanes import Lanes
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.system import Run, Site, system
 
-if TYPE_CHECKING:
-    from lab.emulator.machine import Machine
-
-Run = Callable[[Array | None], None]
-_LANES = np.arange(32, dtype=np.uint32)
-
-
-def spread(machine: Machine, chosen: Array | None, values: Array) -> Array:
-    """Return values of the chosen threads as (warps, 32), zero elsewhere."""
-    if chosen is None:
-        return np.broadcast_to(values, (machine.threads,)).reshape(-1, 32)
-    full = np.zeros(machine.threads, values.dtype)
-    full[chosen] = values
-    return full.reshape(-1, 32)
+_LANES = np.arange(WARP_SIZE, dtype=np.uint32)
+_LAST_LANE = WARP_SIZE - 1
 
 
-def present(machine: Machine, chosen: Array | None) -> Array:
-    """Return which lanes take part, (warps, 32)."""
-    full = np.ones(machine.threads, bool) if chosen is None else np.zeros(machine.threads, bool)
-    if chosen is not None:
-        full[chosen] = True
-    return full.reshape(-1, 32)
+def by_warp(lanes: Lanes, values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return (count,) or (1,) values of the chosen threads as (warps, 32), zero elsewhere."""
+    return lanes.spread(lanes.fill(values)).reshape(-1, WARP_SIZE)
 
 
-def pick(chosen: Array | None, by_warp: Array) -> Array:
-    """Return the chosen threads' part of a (warps, 32) array."""
-    flat = by_warp.reshape(-1)
-    return flat if chosen is None else flat[chosen]
+def pick(lanes: Lanes, values: NDArray[Scalar] | Scalar) -> NDArray[Scalar]:
+    """Return the chosen threads' part, (count,), of (warps, 32) values."""
+    return lanes.select(np.asarray(values).reshape(-1))
 
 
-def as_mask(bits: Array) -> Array:
-    """Pack booleans along the last axis of 32 into uint32."""
-    result: Array = (bits.astype(np.uint32) << _LANES).sum(axis=-1, dtype=np.uint32)
-    return result
+def as_mask(bits: Mask) -> Words:
+    """Pack booleans along the last axis, of 32, into the bits of uint32: lane 0 is the lowest bit."""
+    return np.asarray((bits.astype(np.uint32) << _LANES).sum(axis=-1, dtype=np.uint32))
 
 
-def company(machine: Machine, chosen: Array | None, masks: Array) -> Array:
-    """Return, for each lane, the lanes that its mask names and that are present: (warps, 32, 32)."""
-    named = (spread(machine, chosen, masks)[:, :, None] >> _LANES) & np.uint32(1)
-    result: Array = (named != 0) & present(machine, chosen)[:, None, :]
-    return result
+def company(lanes: Lanes, masks: Words) -> Mask:
+    """Return, for each lane, the lanes that its mask names and that are present.
+
+    Args:
+        lanes: The threads that are present.
+        masks: (count,) or (1,) member masks.
+
+    Returns:
+        (warps, 32, 32): warp, lane, other lane.
+    """
+    named = (by_warp(lanes, masks)[:, :, None] >> _LANES) & np.uint32(1)
+    present = lanes.present().reshape(-1, WARP_SIZE)
+    return np.asarray((named != 0) & present[:, None, :])
+
+
+def _result_and_flag(site: Site) -> tuple[Write, Write | None]:
+    """Return what writes the first destination in ``d|p``, and the predicate behind it where there is one."""
+    names = [part.strip() for part in site.texts[0].split("|")]
+    flag = site.operands.target(names[1], "pred") if len(names) > 1 else None
+    return site.operands.target(names[0], "b32"), flag
 
 
 @system("shfl")
-def shuffle(machine: Machine, position: int, op: Opcode) -> Run:
+def shuffle(site: Site, op: Opcode) -> Run:
     """Build shfl: each lane reads a register of another lane."""
     op.flag("sync")
     mode = op.one_of(("up", "down", "bfly", "idx"))
     op.one_of(("b32",))
     op.finish()
-    destination, *texts = machine.program.code[position][1].operands
-    names = [part.strip() for part in destination.split("|")]
-    read_a, read_b, read_c = (machine.binder.source(position, text, "u32") for text in texts[:3])
-    write = machine.binder.target(position, names[0], "b32")
-    write_hit = machine.binder.target(position, names[1], "pred") if len(names) > 1 else None
-    lane = (np.arange(machine.threads) % 32).astype(np.int32)
-    base = np.arange(machine.threads) - lane
+    read_a, read_b, read_c = (site.operands.source(text, "u32") for text in site.texts[1:4])
+    write, write_hit = _result_and_flag(site)
+    everyone = site.batch.everyone
+    lane = (np.arange(site.batch.threads) % WARP_SIZE).astype(np.int32)
+    base = np.arange(site.batch.threads) - lane
 
-    def run(chosen: Array | None) -> None:
-        mine = lane if chosen is None else lane[chosen]
-        start = base if chosen is None else base[chosen]
-        b, c = read_b(chosen).astype(np.int32), read_c(chosen).astype(np.int32)
-        shift, clamp, segment = b & 31, c & 31, (c >> 8) & 31
+    def run(lanes: Lanes) -> None:
+        mine = lanes.select(lane)
+        b, c = read_b(lanes).astype(np.int32), read_c(lanes).astype(np.int32)
+        shift, clamp, segment = b & _LAST_LANE, c & _LAST_LANE, (c >> 8) & _LAST_LANE
         last = (mine & segment) | (clamp & ~segment)
         if mode == "up":
             other = mine - shift
@@ -82,137 +80,129 @@ def shuffle(machine: Machine, position: int, op: Opcode) -> Run:
             else:
                 other = mine + shift if mode == "down" else mine ^ shift
             hit = other <= last
-        values = np.broadcast_to(read_a(None), (machine.threads,))
-        write(chosen, values[start + np.where(hit, other, mine)])
+        values = everyone.fill(read_a(everyone))
+        write(lanes, values[lanes.select(base) + np.where(hit, other, mine)])
         if write_hit is not None:
-            write_hit(chosen, hit)
+            write_hit(lanes, hit)
 
     return run
 
 
 @system("vote")
-def vote(machine: Machine, position: int, op: Opcode) -> Run:
+def vote(site: Site, op: Opcode) -> Run:
     """Build vote.all, any, uni and ballot."""
     sync = op.flag("sync")
     mode = op.one_of(("all", "any", "uni", "ballot"))
     op.one_of(("b32",) if mode == "ballot" else ("pred",))
     op.finish()
-    texts = machine.program.code[position][1].operands
-    read = machine.binder.source(position, texts[1], "pred")
-    read_mask = machine.binder.source(position, texts[2] if sync else "0xffffffff", "b32")
-    write = machine.binder.target(position, texts[0], "b32" if mode == "ballot" else "pred")
+    destination, source, *mask = site.texts
+    read = site.operands.source(source, "pred")
+    read_mask = site.operands.source(mask[0] if sync else "0xffffffff", "b32")
+    write = site.operands.target(destination, "b32" if mode == "ballot" else "pred")
 
-    def run(chosen: Array | None) -> None:
-        count = machine.threads if chosen is None else len(chosen)
-        said = spread(machine, chosen, np.broadcast_to(read(chosen), (count,)))[:, None, :]
-        members = company(machine, chosen, read_mask(chosen))
-        yes, no = (members & said), (members & ~said)
-        result: Any
+    def run(lanes: Lanes) -> None:
+        said = by_warp(lanes, read(lanes))[:, None, :]
+        members = company(lanes, read_mask(lanes))
+        yes, no = members & said, members & ~said
         if mode == "ballot":
-            result = as_mask(yes)
+            write(lanes, pick(lanes, as_mask(yes)))
         elif mode == "any":
-            result = yes.any(axis=2)
+            write(lanes, pick(lanes, yes.any(axis=2)))
         elif mode == "all":
-            result = ~no.any(axis=2)
+            write(lanes, pick(lanes, ~no.any(axis=2)))
         else:
-            result = ~(yes.any(axis=2) & no.any(axis=2))
-        write(chosen, pick(chosen, result))
+            write(lanes, pick(lanes, ~(yes.any(axis=2) & no.any(axis=2))))
 
     return run
 
 
 @system("activemask")
-def activemask(machine: Machine, position: int, op: Opcode) -> Run:
+def activemask(site: Site, op: Opcode) -> Run:
     """Build activemask: the lanes that run together now."""
     op.one_of(("b32",))
     op.finish()
-    write = machine.binder.target(position, machine.program.code[position][1].operands[0], "b32")
+    write = site.operands.target(site.texts[0], "b32")
 
-    def run(chosen: Array | None) -> None:
-        masks = as_mask(present(machine, chosen))
-        write(chosen, pick(chosen, np.repeat(masks, 32)))
+    def run(lanes: Lanes) -> None:
+        masks = as_mask(lanes.present().reshape(-1, WARP_SIZE))
+        write(lanes, lanes.select(np.repeat(masks, WARP_SIZE)))
 
     return run
 
 
 @system("match")
-def match(machine: Machine, position: int, op: Opcode) -> Run:
+def match(site: Site, op: Opcode) -> Run:
     """Build match.any and match.all."""
     mode = op.one_of(("any", "all"))
     op.one_of(("sync",))
     t = op.one_of(("b32", "b64"))
     op.finish()
-    destination, source, mask = machine.program.code[position][1].operands
-    names = [part.strip() for part in destination.split("|")]
-    read = machine.binder.source(position, source, t)
-    read_mask = machine.binder.source(position, mask, "b32")
-    write = machine.binder.target(position, names[0], "b32")
-    write_hit = machine.binder.target(position, names[1], "pred") if len(names) > 1 else None
+    _, source, mask = site.texts
+    read = site.operands.source(source, t)
+    read_mask = site.operands.source(mask, "b32")
+    write, write_hit = _result_and_flag(site)
 
-    def run(chosen: Array | None) -> None:
-        values = spread(machine, chosen, read(chosen))
-        members = company(machine, chosen, read_mask(chosen))
+    def run(lanes: Lanes) -> None:
+        values = by_warp(lanes, read(lanes))
+        members = company(lanes, read_mask(lanes))
         equal = members & (values[:, None, :] == values[:, :, None])
         if mode == "any":
-            write(chosen, pick(chosen, as_mask(equal)))
+            write(lanes, pick(lanes, as_mask(equal)))
             return
         alike = (equal == members).all(axis=2)
-        write(chosen, pick(chosen, np.where(alike, as_mask(members), np.uint32(0))))
+        write(lanes, pick(lanes, np.where(alike, as_mask(members), np.uint32(0))))
         if write_hit is not None:
-            write_hit(chosen, pick(chosen, alike))
+            write_hit(lanes, pick(lanes, alike))
 
     return run
 
 
 @system("redux")
-def redux(machine: Machine, position: int, op: Opcode) -> Run:
-    """Build reductions of integers over lanes."""
+def redux(site: Site, op: Opcode) -> Run:
+    """Build reductions of integers over the lanes of a warp."""
     op.one_of(("sync",))
     mode = op.one_of(("add", "min", "max", "and", "or", "xor"))
     t = op.one_of(("b32",) if mode in ("and", "or", "xor") else ("u32", "s32"))
     op.finish()
-    destination, source, mask = machine.program.code[position][1].operands
-    read, write = machine.binder.source(position, source, t), machine.binder.target(position, destination, t)
-    read_mask = machine.binder.source(position, mask, "b32")
+    destination, source, mask = site.texts
+    read, write = site.operands.source(source, t), site.operands.target(destination, t)
+    read_mask = site.operands.source(mask, "b32")
     info = np.iinfo(DTYPES[t])
     ufunc, neutral = {
         "add": (np.add, 0), "min": (np.minimum, info.max), "max": (np.maximum, info.min),
         "and": (np.bitwise_and, info.max), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
     }[mode]  # fmt: skip
 
-    def run(chosen: Array | None) -> None:
-        values = spread(machine, chosen, read(chosen))
-        members = company(machine, chosen, read_mask(chosen))
-        operands = np.where(members, values[:, None, :], DTYPES[t].type(neutral))
-        write(chosen, pick(chosen, ufunc.reduce(operands, axis=2, dtype=DTYPES[t])))
+    def run(lanes: Lanes) -> None:
+        values = by_warp(lanes, read(lanes))
+        members = company(lanes, read_mask(lanes))
+        terms = np.where(members, values[:, None, :], DTYPES[t].type(neutral))
+        write(lanes, pick(lanes, ufunc.reduce(terms, axis=2, dtype=DTYPES[t])))
 
     return run
 
 
 @system("elect")
-def elect(machine: Machine, position: int, op: Opcode) -> Run:
+def elect(site: Site, op: Opcode) -> Run:
     """Build elect.sync: the lowest lane of the mask leads."""
     op.one_of(("sync",))
     op.finish()
-    destination, mask = machine.program.code[position][1].operands
-    names = [part.strip() for part in destination.split("|")]
-    read_mask = machine.binder.source(position, mask, "b32")
-    write, write_hit = (
-        machine.binder.target(position, names[0], "b32"),
-        machine.binder.target(position, names[1], "pred"),
-    )
+    read_mask = site.operands.source(site.texts[1], "b32")
+    write, write_hit = _result_and_flag(site)
+    if write_hit is None:
+        raise UnknownForm("no predicate")
 
-    def run(chosen: Array | None) -> None:
-        leader = company(machine, chosen, read_mask(chosen)).argmax(axis=2)
-        write(chosen, pick(chosen, leader.astype(np.uint32)))
-        write_hit(chosen, pick(chosen, leader == np.arange(32)))
+    def run(lanes: Lanes) -> None:
+        leader = company(lanes, read_mask(lanes)).argmax(axis=2)
+        write(lanes, pick(lanes, leader.astype(np.uint32)))
+        write_hit(lanes, pick(lanes, leader == _LANES))
 
     return run
 
 
 @system("bar", "barrier")
-def warp_barrier(_machine: Machine, _position: int, op: Opcode) -> Run:
+def warp_barrier(_site: Site, op: Opcode) -> Run:
     """Build bar.warp.sync: the lanes have met before it runs."""
     if op.parts != ["warp", "sync"]:
         raise UnknownForm("this form of barrier")
-    return lambda _chosen: None
+    return lambda _lanes: None

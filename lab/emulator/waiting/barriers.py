@@ -1,27 +1,22 @@
-"""Block-wide barriers: who waits where, when they go on, and what never will."""
+"""Block-wide barriers: which threads wait where, when they go on, and which waits can never end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lab.emulator.control import CodeBlock
-from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.program import text_of
-from lab.emulator.waiting.clusters import ClusterBarrier
+from lab.emulator.binding import Storage, unsupported
+from lab.emulator.findings import BatchFindings
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.watch import AccessWatch
+from lab.emulator.pool import Location, Pool, living
 
-if TYPE_CHECKING:
-    from lab.emulator.machine import Group, Machine, Stack
-
-Array = NDArray[Any]
 _ALL = 0  # no thread count: every thread of the block
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BarrierForm:
     """What one barrier instruction asks for.
 
     Attributes:
@@ -29,6 +24,8 @@ class Form:
         count: Operand with the number of threads, or None for all.
         waits: False for `arrive`.
         reduction: `popc`, `and`, `or`, or None.
+        result: Operand that receives the reduction.
+        predicate: Operand that is reduced.
     """
 
     barrier: str
@@ -39,170 +36,181 @@ class Form:
     predicate: str = ""
 
 
-def form_of(opcode: str, operands: tuple[str, ...]) -> Form | None:
-    """Read a barrier instruction; None where the form is not known."""
+def form_of(opcode: str, operands: tuple[str, ...]) -> BarrierForm | None:
+    """Read a barrier instruction; return None where the form is not known."""
     parts = [part for part in opcode.split(".")[1:] if part not in ("cta", "aligned")]
     if parts == ["sync"] and operands:
-        return Form(operands[0], operands[1] if len(operands) > 1 else None, waits=True)
+        return BarrierForm(operands[0], operands[1] if len(operands) > 1 else None, waits=True)
     if parts == ["arrive"] and len(operands) == 2:  # noqa: PLR2004  barrier and count
-        return Form(operands[0], operands[1], waits=False)
+        return BarrierForm(operands[0], operands[1], waits=False)
     if parts in (["red", "popc", "u32"], ["red", "and", "pred"], ["red", "or", "pred"]):
         count = operands[2] if len(operands) == 4 else None  # noqa: PLR2004  with a count
-        return Form(
-            operands[1],
-            count,
-            waits=True,
-            reduction=parts[1],
-            result=operands[0],
-            predicate=operands[-1],
+        return BarrierForm(
+            operands[1], count, waits=True, reduction=parts[1], result=operands[0], predicate=operands[-1]
         )
     return None
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Threads that reached one barrier instruction."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arrival:
+    """Threads of one block that reached one barrier instruction together.
+
+    Attributes:
+        position: Index of the instruction.
+        after: Where the threads go on.
+        lanes: The threads.
+        form: What the instruction asks for.
+    """
 
     position: int
-    go_on: Group
-    threads: Array
-    form: Form
+    after: Location
+    lanes: Lanes
+    form: BarrierForm
 
 
-@dataclass(slots=True)
-class _Barrier:
-    """One barrier of one block."""
+@dataclass(slots=True, eq=False)
+class _OpenBarrier:
+    """One barrier of one block, while threads wait at it.
+
+    Attributes:
+        expected: Threads that complete it; `_ALL` for every thread of the block.
+        arrivals: Those so far.
+    """
 
     expected: int
-    groups: list[_Waiting] = field(default_factory=list)
-    arrived: int = 0
+    arrivals: list[_Arrival] = field(default_factory=list)
+
+    @property
+    def arrived(self) -> int:
+        """Threads that have arrived."""
+        return sum(arrival.lanes.count for arrival in self.arrivals)
+
+    def complete(self, alive: int) -> bool:
+        """Return whether the barrier is complete, in a block of which some number of threads is alive."""
+        if self.expected == _ALL:
+            return self.arrived >= alive
+        return self.arrived >= self.expected
+
+    def covers(self, alive: int) -> bool:
+        """Return whether every living thread of the block takes part."""
+        return self.expected == _ALL or self.arrived >= alive
 
 
 class Barriers:
-    """The barriers of a batch."""
+    """The barriers of a batch's blocks."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._waiting: dict[tuple[int, int], _Barrier] = {}  # (block, barrier) to who waits
-        self._clusters = ClusterBarrier(machine)
+    def __init__(self, storage: Storage, pool: Pool, watch: AccessWatch, findings: BatchFindings) -> None:
+        """Begin with no thread waiting.
 
-    def arrive(
-        self, stack: Stack, block: CodeBlock, position: int, chosen: Array | None, pool: dict[Group, Array | None]
-    ) -> None:
-        """Let threads wait at a barrier, or pass it where they complete it."""
-        machine = self._machine
-        _, instruction = machine.program.code[position]
-        if instruction.opcode.startswith("barrier.cluster."):
-            self._clusters.reach(stack, block, position, chosen, pool)
-            return
-        form = form_of(instruction.opcode, instruction.operands)
+        Args:
+            storage: What operands can name.
+            pool: Where threads go on.
+            watch: Shared memory, whose accesses a barrier orders.
+            findings: Where faults are noted.
+        """
+        self._storage, self._batch = storage, storage.batch
+        self._pool, self._watch, self._findings = pool, watch, findings
+        self._open: dict[tuple[int, int], _OpenBarrier] = {}  # by block and name
+
+    def arrive(self, position: int, after: Location, lanes: Lanes) -> None:
+        """Let threads wait at a barrier, or pass it where they complete it.
+
+        Args:
+            position: Index of the instruction.
+            after: Where the threads go on.
+            lanes: The threads.
+
+        Raises:
+            UnsupportedInstruction: the form of the barrier is not known.
+        """
+        binder = self._storage.at(position)
+        form = form_of(binder.instruction.opcode, binder.instruction.operands)
         if form is None:
-            raise UnsupportedInstruction(instruction.line, text_of(instruction), "this form of barrier")
-        go_on = (stack, block.following)
-        if chosen is None and form.count is None and form.reduction is None and not self._waiting:
-            machine.memory.barrier(None, None)
-            machine.arrive(pool, go_on, None)
+            raise unsupported(binder.instruction, "this form of barrier")
+        if lanes.whole and form.count is None and form.reduction is None and not self._open:
+            self._watch.order_all()
+            self._pool.arrive(after, lanes)
             return
-        threads = machine.members(chosen)
-        names = np.broadcast_to(machine.binder.source(position, form.barrier, "u32")(chosen), threads.shape)
-        counts = np.zeros(len(threads), np.int64)
+        names = lanes.fill(binder.source(form.barrier, "u32")(lanes)).astype(np.int64)
+        counts = np.zeros(lanes.count, np.int64)
         if form.count is not None:
-            counts[:] = machine.binder.source(position, form.count, "u32")(chosen)
-        keys = np.stack([machine.block_of[threads], names.astype(np.int64)])
-        for row, name in np.unique(keys, axis=1).T:
-            mine = (keys[0] == row) & (keys[1] == name)
-            barrier = self._waiting.setdefault((int(row), int(name)), _Barrier(int(counts[mine][0])))
-            barrier.groups.append(_Waiting(position, go_on, threads[mine], form))
-            barrier.arrived += int(mine.sum())
+            counts[:] = binder.source(form.count, "u32")(lanes)
+        blocks = lanes.select(self._batch.block_of)
+        for row, name in np.unique(np.stack([blocks, names]), axis=1).T.tolist():
+            mine = np.flatnonzero((blocks == row) & (names == name))
+            barrier = self._open.setdefault((row, name), _OpenBarrier(int(counts[mine[0]])))
+            arrival = _Arrival(position, after, lanes.take(mine), form)
+            barrier.arrivals.append(arrival)
             if not form.waits:
-                machine.arrive(pool, go_on, machine.group(threads[mine]))
-        self._release(pool)
+                self._pool.arrive(after, arrival.lanes)
+        self._release()
 
-    def threads_left(self, pool: dict[Group, Array | None]) -> None:
+    def threads_left(self) -> None:
         """Look again after threads have ended: a barrier may now be complete."""
-        if self._waiting:
-            self._release(pool)
-        self._clusters.release(pool)
+        if self._open:
+            self._release()
 
-    def _release(self, pool: dict[Group, Array | None]) -> None:
-        machine = self._machine
-        living = np.bincount(machine.block_of[machine.alive], minlength=machine.blocks)
-        full_rows, ready = [], []
-        for (row, name), barrier in self._waiting.items():
-            everyone = barrier.expected in (_ALL, int(living[row])) and barrier.arrived >= living[row]
-            if everyone or (barrier.expected != _ALL and barrier.arrived >= barrier.expected):
-                ready.append((row, name))
-                whole = barrier.expected == _ALL or barrier.arrived >= int(living[row])
-                if whole:
-                    full_rows.append(row)
-                else:
-                    machine.memory.barrier(None, np.concatenate([group.threads for group in barrier.groups]))
-        if full_rows:
-            machine.memory.barrier(np.array(full_rows), None)
-        for key in ready:
-            self._let_go(key, pool)
-
-    def _let_go(self, key: tuple[int, int], pool: dict[Group, Array | None]) -> None:
-        machine = self._machine
-        barrier = self._waiting.pop(key)
-        first = barrier.groups[0]
-        block_size = machine.launch.block[0] * machine.launch.block[1] * machine.launch.block[2]
-        if barrier.expected == _ALL:
-            if barrier.arrived < block_size:
-                self._complain(
-                    first, f"only {barrier.arrived} of the block's {block_size} threads arrive; the others have ended"
-                )
-            elif len({group.position for group in barrier.groups}) > 1:
-                self._complain(first, "threads of one block wait at different barrier instructions")
-        for group in barrier.groups:
-            if not group.form.waits:
+    def _release(self) -> None:
+        """Let the threads of complete barriers go on."""
+        alive = living(self._batch, self._pool)
+        whole_blocks, ready = [], []
+        for (row, name), barrier in self._open.items():
+            if not barrier.complete(int(alive[row])):
                 continue
-            if group.form.reduction:
-                self._reduce(group, barrier)
-            machine.arrive(pool, group.go_on, machine.group(group.threads))
+            ready.append((row, name))
+            if barrier.covers(int(alive[row])):
+                whole_blocks.append(row)
+            else:
+                self._watch.order_threads(np.concatenate([one.lanes.indices() for one in barrier.arrivals]))
+        if whole_blocks:
+            self._watch.order_blocks(np.array(whole_blocks))
+        for key in ready:
+            self._let_go(self._open.pop(key))
 
-    def _complain(self, group: _Waiting, detail: str) -> None:
-        machine = self._machine
-        machine.launch.findings.add(
-            "barrier-divergence", group.position, detail, where=machine.where, threads=group.threads
-        )
+    def _let_go(self, barrier: _OpenBarrier) -> None:
+        first, size = barrier.arrivals[0], self._batch.block_size
+        if barrier.expected == _ALL:
+            if barrier.arrived < size:
+                detail = f"only {barrier.arrived} of the block's {size} threads arrive; the others have ended"
+                self._complain(first, detail)
+            elif len({arrival.position for arrival in barrier.arrivals}) > 1:
+                self._complain(first, "threads of one block wait at different barrier instructions")
+        for arrival in barrier.arrivals:
+            if not arrival.form.waits:
+                continue
+            if arrival.form.reduction:
+                self._reduce(arrival, barrier)
+            self._pool.arrive(arrival.after, arrival.lanes)
 
-    def _reduce(self, group: _Waiting, barrier: _Barrier) -> None:
-        binder = self._machine.binder
+    def _complain(self, arrival: _Arrival, detail: str) -> None:
+        self._findings.add("barrier-divergence", arrival.position, detail, arrival.lanes.indices())
+
+    def _reduce(self, arrival: _Arrival, barrier: _OpenBarrier) -> None:
+        """Write the reduction over all threads of a barrier to those of one arrival."""
         values = np.concatenate(
             [
-                np.broadcast_to(
-                    binder.source(other.position, other.form.predicate, "pred")(other.threads), other.threads.shape
-                )
-                for other in barrier.groups
+                one.lanes.fill(self._storage.at(one.position).source(one.form.predicate, "pred")(one.lanes))
+                for one in barrier.arrivals
             ]
         )
-        kind = group.form.reduction
+        kind = arrival.form.reduction
         total = {"popc": values.sum(), "and": values.all(), "or": values.any()}[kind or "or"]
-        write = binder.target(group.position, group.form.result, "u32" if kind == "popc" else "pred")
-        write(group.threads, np.full(len(group.threads), total))
+        write = self._storage.at(arrival.position).target(arrival.form.result, "u32" if kind == "popc" else "pred")
+        write(arrival.lanes, np.full(arrival.lanes.count, total))
 
     def abandon(self) -> None:
-        """End the threads that wait at any barrier, without a finding: one elsewhere says why they would for ever."""
-        for barrier in self._waiting.values():
-            for group in barrier.groups:
-                self._machine.alive[group.threads] = False
-        self._waiting.clear()
-        self._clusters.abandon()
+        """End the threads that wait, without a finding: another finding says why they would wait for ever."""
+        for barrier in self._open.values():
+            for arrival in barrier.arrivals:
+                self._pool.end(arrival.lanes.rows)
+        self._open.clear()
 
-    def break_deadlock(self, pool: dict[Group, Array | None]) -> bool:
-        """End the threads of barriers that can never complete; False where nobody waits."""
-        machine = self._machine
-        if self._clusters.break_deadlock() and not self._waiting:
-            return bool(pool)
-        if not self._waiting:
-            return False
-        for barrier in self._waiting.values():
-            waiting = [group for group in barrier.groups if group.form.waits]
-            for group in waiting:
-                self._complain(
-                    group, f"{barrier.arrived} threads wait here for ever: the others wait elsewhere or have ended"
-                )
-                machine.alive[group.threads] = False
-        self._waiting.clear()
-        return bool(pool)
+    def break_deadlock(self) -> None:
+        """End the threads of barriers that can never complete, each with a finding."""
+        for barrier in self._open.values():
+            for arrival in barrier.arrivals:
+                if arrival.form.waits:
+                    detail = f"{barrier.arrived} threads wait here for ever: the others wait elsewhere or have ended"
+                    self._complain(arrival, detail)
+                    self._pool.end(arrival.lanes.rows)
+        self._open.clear()

@@ -1,1 +1,1 @@
-"""What variants are compared with: cuBLAS, copies, PyTorch and Triton."""
+"""The baselines that variants are compared with: cuBLAS, copies, PyTorch and Triton."""

@@ -1,9 +1,10 @@
-"""cuBLAS as a baseline, called directly: a small binding of the few functions that a gemm takes.
+"""cuBLAS as a baseline, called directly: a small binding of the few functions that a gemm needs.
 
 The variant and the baseline share device buffers, stream and context, so that nothing but the kernels
-differs between them.
+differs between them. The binding is written by hand because PyCUDA has none, and CuPy and PyTorch bring their own
+contexts and memory pools.
 
-Arithmetic: CUBLAS_DEFAULT_MATH. It uses TF32 for FP32 only where asked (CUBLAS_TF32_TENSOR_OP_MATH, or
+Arithmetic: CUBLAS_DEFAULT_MATH. It uses TF32 for FP32 only if asked to (CUBLAS_TF32_TENSOR_OP_MATH, or
 NVIDIA_TF32_OVERRIDE=1 in the environment; cuBLAS documentation, cublasMath_t), so SGEMM is plain FP32.
 DGEMM may use FP64 tensor cores, which are full FP64. `PLAIN_ARITHMETIC` keeps the environment from changing that.
 """
@@ -13,37 +14,38 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lab.base.expressions import Scalar
-from lab.gpu.device.backend import BaselineMissingError, DeviceError, Launch
+from lab.gpu.device.backend import Baseline, BaselineMissingError, DeviceError, Enqueue
+from lab.gpu.device.driver import kernel_names
 from lab.operators.base import Inputs
 
-PLAIN_ARITHMETIC = {
+PLAIN_ARITHMETIC: Final = {
     "NVIDIA_TF32_OVERRIDE": "0",  # never TF32 for FP32
     "CUBLAS_EMULATE_SINGLE_PRECISION": "0",  # never FP32 emulated with BF16
     "CUBLAS_EMULATE_DOUBLE_PRECISION": "0",
 }
 """Set in the worker's environment before any CUDA library is loaded."""
 
-_DEFAULT_MATH = 0  # cublasMath_t, CUBLAS_DEFAULT_MATH
-_OPERATIONS = {"n": 0, "t": 1}  # cublasOperation_t, CUBLAS_OP_N and CUBLAS_OP_T
-_PROPERTIES = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+_DEFAULT_MATH: Final = 0  # cublasMath_t, CUBLAS_DEFAULT_MATH
+_OPERATIONS: Final = {"n": 0, "t": 1}  # cublasOperation_t, CUBLAS_OP_N and CUBLAS_OP_T
+_PROPERTIES: Final = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
 
 
 def operations(layout: str) -> tuple[int, int]:
-    """Map to cuBLAS's transa and transb of a layout: ``nt`` is (CUBLAS_OP_N, CUBLAS_OP_T)."""
+    """Return cuBLAS's transa and transb for a layout: ``nt`` is (CUBLAS_OP_N, CUBLAS_OP_T)."""
     return _OPERATIONS[layout[0]], _OPERATIONS[layout[1]]
 
 
 def find_cublas() -> Path | str:
-    """Where libcublas is.
+    """Find libcublas.
 
-    NVIDIA's own finder looks into the wheels in site-packages (those that PyTorch and CuPy bring along), a conda
-    environment, the system's library path and CUDA_HOME; the toolkit's customary folder comes last.
+    NVIDIA's own finder searches the wheels in site-packages (those that PyTorch and CuPy bring along), a conda
+    environment, the system's library path and CUDA_HOME; the toolkit's usual folder comes last.
 
     Returns:
-        The library, loaded; or the reason why there is none.
+        The library; or the reason why it was not found.
     """
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415 - loads libraries: not at import
@@ -54,7 +56,7 @@ def find_cublas() -> Path | str:
     except (ImportError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     else:
-        reason = "it is loaded, but from an unknown file"
+        reason = "it was loaded, but from an unknown file"
     for folder in (Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")):
         found = sorted(folder.glob("libcublas.so.[0-9]*"))
         if found:
@@ -72,7 +74,7 @@ class Cublas:
             stream: CUstream as an integer.
 
         Raises:
-            BaselineMissingError: the library is not there or cannot be loaded.
+            BaselineMissingError: The library was not found or cannot be loaded.
             DeviceError: cuBLAS cannot be initialised on this GPU.
         """
         found = find_cublas()
@@ -86,11 +88,11 @@ class Cublas:
         self._check("cublasCreate_v2", self._library.cublasCreate_v2(ctypes.byref(self._handle)))
         self._check("cublasSetMathMode", self._library.cublasSetMathMode(self._handle, _DEFAULT_MATH))
         self.use_stream(stream)
-        # the last folders tell a wheel from a toolkit; the rest would tell of the machine
+        # the last folders tell a wheel from a toolkit; the others say nothing of the library
         self.description = f"{found.name} {self._version()} (…/{'/'.join(found.parent.parts[-3:])})"
 
     def use_stream(self, stream: int) -> None:
-        """Queue further calls on this stream.
+        """Queue further calls on this stream, a CUstream as an integer.
 
         Raises:
             DeviceError: cuBLAS refuses it.
@@ -98,19 +100,19 @@ class Cublas:
         status = self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream))
         self._check("cublasSetStream_v2", status)
 
-    def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Launch:
-        """A call of SGEMM or DGEMM with everything resolved.
+    def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
+        """Prepare a call of SGEMM or DGEMM.
 
         Args:
-            problem: For the layout.
-            inputs: Scalars m, n, k, alpha, beta, lda, ldb, ldc; arrays A, B, C for their element type.
+            problem: The operator's problem, for the layout.
+            inputs: Scalars m, n, k, alpha, beta, lda, ldb and ldc; arrays A, B and C for their element type.
             pointers: Device addresses of A, B and C.
 
         Returns:
-            A function that queues the call and raises DeviceError where cuBLAS refuses it.
+            A function that queues the call and raises DeviceError if cuBLAS refuses it.
 
         Raises:
-            BaselineMissingError: the problem is none that SGEMM or DGEMM computes.
+            BaselineMissingError: SGEMM and DGEMM do not compute this problem.
         """
         scalars = inputs.scalars
         wanted = ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")
@@ -138,7 +140,7 @@ class Cublas:
     def _gemm_arguments(
         self, real: type[Any], problem: Mapping[str, Scalar], scalars: Mapping[str, Scalar], pointers: Mapping[str, int]
     ) -> tuple[Any, ...]:
-        """(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc), made once for all calls."""
+        """Return (handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc), made once for all calls."""
         transa, transb = operations(str(problem["layout"]))
         integer = {name: ctypes.c_int(int(scalars[name])) for name in ("m", "n", "k", "lda", "ldb", "ldc")}
         alpha, beta = (ctypes.pointer(real(float(scalars[name]))) for name in ("alpha", "beta"))
@@ -171,3 +173,33 @@ class Cublas:
             names = self._library.cublasGetStatusName
             names.restype = ctypes.c_char_p
             raise DeviceError(f"{function}: {(names(status) or b'unknown status').decode()}")
+
+
+def cublas_baseline(cublas: Cublas, launch: Enqueue, stream: int, synchronize: Callable[[], None]) -> Baseline:
+    """Make the baseline of the operator gemm, with the names of its kernels.
+
+    Args:
+        cublas: The library.
+        launch: A call that `Cublas.gemm` prepared.
+        stream: CUstream that calls are queued on, as an integer.
+        synchronize: Waits for that stream.
+    """
+    launch()  # loads the kernels, which is not allowed during a capture
+    synchronize()
+    kernel, note = _kernels_of(cublas, launch, stream)
+    return Baseline("cublas", cublas.description, kernel, note, launch)
+
+
+def _kernels_of(cublas: Cublas, launch: Enqueue, stream: int) -> tuple[str, str]:
+    """Return the names of the kernels that a call launches, or an empty name and the reason."""
+
+    def queue(capturing: int) -> None:
+        cublas.use_stream(capturing)
+        launch()
+
+    try:
+        return kernel_names(queue), ""
+    except (RuntimeError, AttributeError, TypeError, DeviceError) as error:
+        return "", f"the names of cuBLAS's kernels could not be read: {error}"
+    finally:
+        cublas.use_stream(stream)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from lab.base.expressions import Scalar
 from lab.gpu.baselines.torch import flat_tensor, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError
-from lab.operators.contraction import Layout, layouts
+from lab.operators.contraction import ContractionProblem, layouts
+from lab.operators.tensors import Layout
 
-NOTE = "its result stays in PyTorch's memory: no copy to C is timed"
+NOTE: Final = "its result stays in PyTorch's memory; the time includes no copy to C"
 
 
-def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
-    """``torch.einsum(equation, A, B)``, scaled and added to C where α and β ask for it, without TF32.
+def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
+    """Compute ``torch.einsum(equation, A, B)`` without TF32, scaled and added to C as α and β ask.
 
     Args:
-        problem: The operator contraction's, complete.
+        problem: The contraction.
         pointers: Device addresses of A, B and C.
         stream: CUstream as an integer.
 
     Raises:
-        BaselineMissingError: PyTorch is not there, finds no GPU, or cannot compute the contraction.
+        BaselineMissingError: PyTorch is not installed, finds no GPU, or cannot compute the contraction.
     """
     torch = torch_with_cuda()
     torch.set_float32_matmul_precision("highest")
-    dtype, equation = str(problem["dtype"]), str(problem["einsum"])
-    alpha, beta = float(problem["alpha"]), float(problem["beta"])
+    dtype, equation, alpha, beta = problem.dtype, problem.einsum, problem.alpha, problem.beta
 
     def tensor(name: str, layout: Layout) -> Any:  # noqa: ANN401 - a torch.Tensor
         return flat_tensor(torch, pointers[name], layout.elements, dtype).as_strided(layout.sizes, layout.strides)
@@ -53,7 +52,7 @@ def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], 
 
     try:
         launch()
-    except RuntimeError as error:  # out of memory is one too
+    except RuntimeError as error:  # includes running out of memory
         raise BaselineMissingError(f"torch.einsum fails: {error}") from error
     own.synchronize()
     return Baseline("torch", f"torch {torch.__version__}", "torch.einsum", NOTE, launch, check=check)

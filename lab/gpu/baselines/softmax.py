@@ -4,32 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
-from lab.base.expressions import Scalar
+from lab.base.warp import WARP_SIZE
 from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
-from lab.gpu.device.backend import Baseline, BaselineMissingError, Launch
+from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
+from lab.operators.softmax import SoftmaxProblem
 
-_WHOLE_ROW = 32768
-"""Columns up to which the Triton kernel keeps a row in registers: 1024 threads of 32 elements."""
-_BLOCK = 8192
+_WHOLE_ROW: Final = 32768
+"""Longest row, in columns, that the Triton kernel keeps in registers: 1024 threads of 32 elements."""
+
+_BLOCK: Final = 8192
 """Columns that it handles at a time in longer rows."""
 
+_WARPS: Final = (1, 2, 4, 8, 16, 32)
+"""Numbers of warps to choose from."""
 
-def _tensor(torch: ModuleType, address: int, problem: Mapping[str, Scalar], stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
-    """An m x n tensor on a buffer with rows `stride` elements apart."""
-    m, n = int(problem["m"]), int(problem["n"])
-    return flat_tensor(torch, address, m * stride, str(problem["dtype"])).as_strided((m, n), (stride, 1))
+_MOST_ELEMENTS: Final = 64
+"""Elements a thread may hold; more would spill."""
 
 
-def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
-    """``torch.softmax(X, -1, out=Y)``.
+def _tensor(torch: ModuleType, address: int, problem: SoftmaxProblem, stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
+    """Return a tensor of shape (m, n) on a buffer whose rows are `stride` elements apart."""
+    shape = (problem.m, problem.n)
+    return flat_tensor(torch, address, problem.m * stride, problem.dtype).as_strided(shape, (stride, 1))
+
+
+def torch_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
+    """Compute ``torch.softmax(X, -1, out=Y)``.
+
+    Args:
+        problem: The softmax.
+        pointers: Device addresses of X and Y.
+        stream: CUstream as an integer.
 
     Raises:
-        BaselineMissingError: PyTorch is not there, or has no such function.
+        BaselineMissingError: PyTorch is not installed, finds no GPU, or cannot compute it.
     """
     torch = torch_with_cuda()
-    x, y = (_tensor(torch, pointers[n], problem, int(problem[ld])) for n, ld in (("X", "ldx"), ("Y", "ldy")))
+    x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
     own = torch.cuda.ExternalStream(stream)
 
     def launch() -> None:
@@ -45,37 +58,37 @@ def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], s
 
 
 def triton_baseline(
-    problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int, timed: Callable[[Launch], float]
+    problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int, timed: Callable[[Enqueue], float]
 ) -> Baseline:
-    """A fused softmax in Triton: rows up to `_WHOLE_ROW` in registers, longer ones read twice.
+    """Compute a fused softmax in Triton: rows of up to 32768 columns in registers, longer rows read twice.
 
     The number of warps is the fastest of a few, as Triton's autotuner would choose it.
 
     Args:
-        problem: The operator's.
+        problem: The softmax.
         pointers: Device addresses of X and Y.
         stream: CUstream as an integer.
-        timed: Milliseconds of one launch, L2 flushed before.
+        timed: Times a launch with L2 flushed before it, in milliseconds.
 
     Raises:
-        BaselineMissingError: Triton or PyTorch is not there.
+        BaselineMissingError: Triton or PyTorch is not installed, or the kernel fails.
     """
     torch = module("torch")
     kernels = _triton_kernels()
-    m, n = int(problem["m"]), int(problem["n"])
-    x, y = (_tensor(torch, pointers[name], problem, int(problem[ld])) for name, ld in (("X", "ldx"), ("Y", "ldy")))
+    m, n = problem.m, problem.n
+    x, y = (
+        _tensor(torch, pointers[name], problem, stride) for name, stride in (("X", problem.ldx), ("Y", problem.ldy))
+    )
     own = torch.cuda.ExternalStream(stream)
     whole = n <= _WHOLE_ROW
     kernel = kernels.whole_row if whole else kernels.two_passes
-    block = max(32, 1 << (n - 1).bit_length()) if whole else _BLOCK
-    made: dict[int, tuple[Launch, Any]] = {}
-    for warps in (1, 2, 4, 8, 16, 32):
-        if not 1 <= block // (32 * warps) <= 64:  # noqa: PLR2004 - elements a thread holds; more would spill
-            continue
+    block = max(WARP_SIZE, 1 << (n - 1).bit_length()) if whole else _BLOCK
+    made: dict[int, tuple[Enqueue, Any]] = {}
+    for warps in warp_counts(block):
 
         def queue(warps: int = warps) -> Any:  # noqa: ANN401 - Triton's compiled kernel
             with torch.cuda.stream(own):
-                return kernel[(m,)](x, y, n, int(problem["ldx"]), int(problem["ldy"]), BLOCK=block, num_warps=warps)
+                return kernel[(m,)](x, y, n, problem.ldx, problem.ldy, BLOCK=block, num_warps=warps)
 
         try:
             compiled = queue()
@@ -89,6 +102,11 @@ def triton_baseline(
     library = f"triton {module('triton').__version__}, BLOCK={block}, num_warps={best}, {name}"
     ptx = str(compiled.asm.get("ptx", "")) if hasattr(compiled, "asm") else ""
     return Baseline("triton", library, kernel.fn.__name__, "", launch, ptx=ptx)
+
+
+def warp_counts(block: int) -> tuple[int, ...]:
+    """Return the numbers of warps to try for `block` columns at a time: a thread holds 1 to 64 of them."""
+    return tuple(warps for warps in _WARPS if 1 <= block // (WARP_SIZE * warps) <= _MOST_ELEMENTS)
 
 
 def _triton_kernels() -> ModuleType:

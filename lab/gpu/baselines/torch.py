@@ -1,23 +1,23 @@
-"""Device buffers as tensors of PyTorch, on the same context and stream; it is imported only where it is asked for."""
+"""Device buffers as PyTorch tensors, in the same context. PyTorch is imported only if an experiment asks for it."""
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from lab.gpu.device.backend import BaselineMissingError
 
-_FORMATS = {"float32": "<f4", "float64": "<f8", "float16": "<f2", "bfloat16": "<i2"}
-"""The array interface has no bfloat16: its bits come as integers."""
+_FORMATS: Final = {"float32": "<f4", "float64": "<f8", "float16": "<f2", "bfloat16": "<i2"}
+"""The array interface has no bfloat16: its bits are passed as integers."""
 
 
 def module(name: str) -> ModuleType:
-    """A module of Python's.
+    """Import a Python module.
 
     Raises:
-        BaselineMissingError: it is not installed here, or does not load.
+        BaselineMissingError: It is not installed or cannot be loaded.
     """
     try:
         return importlib.import_module(name)
@@ -26,10 +26,10 @@ def module(name: str) -> ModuleType:
 
 
 def torch_with_cuda() -> ModuleType:
-    """PyTorch, if it can use the GPU.
+    """Import PyTorch.
 
     Raises:
-        BaselineMissingError: it cannot, or is not there.
+        BaselineMissingError: It is not installed or cannot use the GPU.
     """
     torch = module("torch")
     if not torch.cuda.is_available():
@@ -39,13 +39,13 @@ def torch_with_cuda() -> ModuleType:
 
 @dataclass(frozen=True)
 class _DeviceArray:
-    """A buffer as other libraries find it: NumPy's array interface for device memory (CUDA array interface, v3)."""
+    """A buffer as other libraries see it: NumPy's array interface for device memory (CUDA array interface, v3)."""
 
     __cuda_array_interface__: dict[str, object]
 
 
 def flat_tensor(torch: ModuleType, address: int, elements: int, dtype: str) -> Any:  # noqa: ANN401 - a torch.Tensor
-    """A 1-D tensor on a buffer of so many elements; `as_strided` gives it another shape."""
+    """Return a tensor of shape (elements,) on a buffer; `as_strided` gives it another shape."""
     data = {"shape": (elements,), "typestr": _FORMATS[dtype], "data": (address, False), "version": 3}
     tensor = torch.as_tensor(_DeviceArray(data), device="cuda")
     return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor

@@ -1,1 +1,1 @@
-"""Hardware counters, read by Nsight Compute."""
+"""Hardware counters, read with Nsight Compute."""

@@ -1,4 +1,4 @@
-"""Nsight Compute from outside: its command, its CSV, and its refusals in words. Settings of the card are left alone."""
+"""Running Nsight Compute: its command, its CSV and its refusals. The card's settings are not changed."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from lab.base.errors import LabError
 
-INSTALL = "`ncu` is part of the CUDA Toolkit; NVIDIA's repository has it as the package nsight-compute"
-NO_PERMISSION = (
-    "the driver lets administrators alone read counters (ERR_NVGPUCTRPERM): run as root, or load the kernel module "
+INSTALL: Final = "`ncu` is part of the CUDA Toolkit; NVIDIA's repository has it as the package nsight-compute"
+"""Where to get Nsight Compute."""
+
+NO_PERMISSION: Final = (
+    "the driver lets only administrators read counters (ERR_NVGPUCTRPERM); run as root, or load the kernel module "
     "nvidia with NVreg_RestrictProfilingToAdminUsers=0"
 )
-_COMPLAINT = re.compile(r"^==(?:ERROR|WARNING)==.*", re.MULTILINE)
-_PASSES = re.compile(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\b", re.MULTILINE)
-_SHOWN_LINES = 3
+
+_COMPLAINT: Final = re.compile(r"^==(?:ERROR|WARNING)==.*", re.MULTILINE)
+_PASSES: Final = re.compile(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\b", re.MULTILINE)
+_SHOWN_LINES: Final = 3
 
 
 class ProfilerError(LabError):
-    """Nsight Compute is missing, refuses, or says nothing that can be read; the message says what to do."""
+    """Nsight Compute is missing, refuses, or prints nothing that can be read; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetricRow:
     """One profiled launch.
 
     Attributes:
-        kernel: As the profiler names it: the entry point, perhaps with its parameter types behind it.
+        kernel: The profiler's name for it: the entry point, in some versions followed by its parameter types.
         values: Metric to value, in base units; metrics without a value are absent.
     """
 
@@ -44,33 +48,33 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one run of the profiler yields.
+    """The result of one run of the profiler.
 
     Attributes:
-        rows: In the order of the launches.
+        rows: One for each launch, in order.
         unknown: Metrics that this profiler does not know.
-        passes: Most times that a launch was replayed, the first one included; 0 where it is not said.
+        passes: Largest number of passes of a launch, the first one included; 0 if the profiler does not say.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[MetricRow, ...]
     unknown: tuple[str, ...]
     passes: int
 
 
-def read_csv(text: str, metrics: Sequence[str]) -> tuple[Row, ...]:
-    """Read what ``ncu --csv --page raw --print-units base`` prints.
+def read_csv(text: str, metrics: Sequence[str]) -> tuple[MetricRow, ...]:
+    """Read the output of ``ncu --csv --page raw --print-units base``.
 
-    Lines of the profiled program and of the profiler itself may stand before, between and after those of the table.
+    Lines of the profiled program and of the profiler itself may come before, between and after those of the table.
 
     Args:
-        text: Its output.
-        metrics: The metrics that were asked for; other columns are left out.
+        text: The output.
+        metrics: The metrics to read; other columns are left out.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     start = next((place for place, line in enumerate(lines) if line.startswith('"ID",')), len(lines))
     rows = csv.DictReader(lines[start:])
     return tuple(
-        Row(
+        MetricRow(
             row["Kernel Name"] or "", {name: value for name in metrics if (value := _number(row.get(name))) is not None}
         )
         for row in rows
@@ -79,7 +83,7 @@ def read_csv(text: str, metrics: Sequence[str]) -> tuple[Row, ...]:
 
 
 def _number(text: str | None) -> float | None:
-    """``"1,234.5"`` → 1234.5; None for ``n/a``, for nan and for nothing."""
+    """Read ``1,234.5`` as 1234.5; None for ``n/a``, nan and empty fields."""
     try:
         value = float((text or "").replace(",", ""))
     except ValueError:
@@ -88,10 +92,10 @@ def _number(text: str | None) -> float | None:
 
 
 def version(ncu: Path | str) -> str:
-    """Its version, ``2025.3.1.0``; empty where it does not say.
+    """Return the profiler's version, ``2025.3.1.0``; empty if it prints none.
 
     Raises:
-        ProfilerError: it cannot be started.
+        ProfilerError: It cannot be started.
     """
     try:
         done = subprocess.run([str(ncu), "--version"], capture_output=True, text=True, check=False, timeout=60)
@@ -110,19 +114,19 @@ def collect(
     kernels: Sequence[str] = (),
     timeout: float | None = None,
 ) -> Collected:
-    """Profile the launches of a program. A metric that the profiler does not know is left out and named.
+    """Profile the launches of a program. A metric that the profiler does not know is left out and reported.
 
     Args:
         ncu: The profiler.
-        metrics: Full names: ``dram__bytes_read.sum``.
+        metrics: Their full names: ``dram__bytes_read.sum``.
         target: The program and its arguments.
-        flush: Flush all caches before each pass of each launch; else they are as the program left them, and, from the
-            second pass of a launch on, as the launch itself did.
-        kernels: Entry points to profile; all where empty.
-        timeout: Seconds, after which profiler and program are killed.
+        flush: Flush all caches before each pass of each launch. Otherwise the first pass of a launch finds them as the
+            program left them, and later passes as the launch itself left them.
+        kernels: Entry points to profile; all if empty.
+        timeout: Seconds after which the profiler and the program are killed; None waits for ever.
 
     Raises:
-        ProfilerError: see there.
+        ProfilerError: The profiler is missing, refuses, times out, or profiles nothing.
     """
     unknown: list[str] = []
     while True:
@@ -133,7 +137,7 @@ def collect(
             command += ["--kernel-name", f"regex:^({'|'.join(map(re.escape, dict.fromkeys(kernels)))})$"]
         code, said = _run([*command, *target], timeout)
         rows = read_csv(said, asked)
-        if rows:  # a program that ends badly after its launches takes nothing from what they were counted
+        if rows:  # counters remain valid if the program fails after its launches
             silent = [metric for metric in asked if not any(metric in row.values for row in rows)]
             passes = max((int(count) for count in _PASSES.findall(said)), default=0)
             return Collected(rows, (*unknown, *silent), passes)
@@ -146,19 +150,19 @@ def collect(
 
 
 def _refused(said: str, asked: Sequence[str]) -> list[str]:
-    """The metrics that the profiler's complaints name."""
+    """Return the metrics that the profiler's complaints name."""
     words = {word.rstrip(".") for word in re.findall(r"[\w.]+", " ".join(_COMPLAINT.findall(said)))}
     return [metric for metric in asked if metric in words or metric.partition(".")[0] in words]
 
 
 def _essence(said: str) -> str:
-    """The profiler's complaints, or its last words, on one line."""
+    """Return the profiler's complaints, or its last lines, on one line."""
     lines = _COMPLAINT.findall(said) or said.strip().splitlines()[-_SHOWN_LINES:]
     return " ".join(" ".join(lines[:_SHOWN_LINES]).split())
 
 
 def _run(command: Sequence[str], timeout: float | None) -> tuple[int, str]:
-    """Exit code and all output; the profiler and its program are one process group, which no timeout outlives."""
+    """Return exit code and output. The profiler and its program form one process group, which is killed together."""
     try:
         process = subprocess.Popen(
             command,
@@ -174,14 +178,14 @@ def _run(command: Sequence[str], timeout: float | None) -> tuple[int, str]:
         said, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
         _kill(process)
-        raise ProfilerError(f"Nsight Compute did not end within {timeout:.0f} s") from error
-    except BaseException:  # Ctrl-C: it is in a session of its own and would go on
+        raise ProfilerError(f"Nsight Compute did not finish within {timeout:.0f} s") from error
+    except BaseException:  # Ctrl-C: the group is in a session of its own and would go on
         _kill(process)
         raise
     return process.returncode, said
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -1,11 +1,11 @@
-"""Verified variants under Nsight Compute: a process that only loads and launches them is profiled, a chunk at a time.
+"""Hardware counters of verified variants: Nsight Compute profiles a process that only launches them, chunk by chunk.
 
-The profiler replays a launch for several passes, and what L2 holds decides the DRAM traffic of each. A single launch
-from a cold L2 is simple: the profiler flushes before every pass. The launches of a sequence, and one from a warm L2,
-must find what was left there before: their traffic is counted in one pass of the whole sequence, after an eviction of
-our own and without any flush; the other figures in further passes, where L2 holds what the pass before left. On an
-H200 with Nsight Compute 2025.3.1 a launch nevertheless read all of its inputs from DRAM, though the launch before had
-left them in L2: such traffic is an upper bound.
+The profiler replays a launch for several passes, and the contents of L2 decide the DRAM traffic of each pass. A single
+launch from a cold L2 is simple: the profiler flushes before every pass. The launches of a sequence, and a launch from
+a warm L2, must find what earlier launches left there: their traffic is counted in one pass of the whole sequence, after
+an eviction of our own and without any flush. The other figures are counted in further passes, where L2 holds what the
+pass before left. On an H200 with Nsight Compute 2025.3.1 a launch nevertheless read all of its inputs from DRAM,
+although the launch before had left them in L2: such traffic is an upper bound.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pickle
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lab.gpu.counters import ncu
 from lab.gpu.process.job import Job
+from lab.gpu.timing.cache import COLD
 from lab.measured.counters import PIPES, STALLS, LaunchCounters, Profile
 from lab.toolchain import locate
 
@@ -30,7 +31,8 @@ TRAFFIC: Final = {
     "dram_write_bytes": "dram__bytes_write.sum",
     "duration_ns": "gpu__time_duration.sum",
 }
-"""Fields of `LaunchCounters` that depend on L2's contents, and their metrics: counters of one unit, so of one pass."""
+"""Fields of `LaunchCounters` that depend on the contents of L2, and their metrics. One unit counts all of them, so one
+pass is enough."""
 
 EXECUTION: Final = {
     "l2_read_sectors": "lts__t_sectors_op_read.sum",
@@ -43,30 +45,34 @@ EXECUTION: Final = {
     **{f"pipes.{pipe}": f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in PIPES},
     **{f"stalls.{state}": f"smsp__average_warps_issue_stalled_{state}_per_issue_active.ratio" for state in STALLS},
 }
-"""The other fields and their metrics; a key of a mapping stands behind a dot."""
+"""The other fields and their metrics; in a field that is a mapping, the key follows a dot."""
 
 CHUNK: Final = 16
-"""Variants that one process launches: starting it takes seconds, and what it found is kept when it ends."""
+"""Variants that one process launches: starting it takes seconds, and its results are kept when it ends."""
 
-_START_S, _VARIANT_S = 120.0, 60.0
-"""Time limit of a process, and for each of its variants: inputs, upload, and some dozen replays."""
+_START_S: Final = 120.0
+"""Seconds that a process may take to start."""
+
+_VARIANT_S: Final = 60.0
+"""Seconds that it may take for each variant: inputs, upload, and some dozen replays."""
 
 NOT_FLUSHED: Final = (
-    "DRAM traffic was counted without emptying L2 between launches, but the profiler may do so itself (on an H200 it "
-    "did): what a launch would have found in L2 may be counted as read; all else was counted in further passes"
+    "DRAM traffic was counted without emptying L2 between launches, but the profiler may empty it (on an H200 it did), "
+    "so data that a launch would have found in L2 may be counted as read; other counters were read in further passes"
 )
-REPLAYED: Final = "the profiler needed several passes for DRAM traffic: from the second on, L2 was warm"
+REPLAYED: Final = "the profiler needed several passes for DRAM traffic; from the second pass on, L2 was warm"
 
 TARGET: Final = (sys.executable, "-m", "lab.gpu.counters.profiled")
+"""The program that is profiled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProfileOrder:
     """A variant to profile.
 
     Attributes:
         job: The variant.
-        cache: `cold` or `warm`, as it was timed.
+        cache: State of L2 in which it was timed: `cold` or `warm`.
     """
 
     job: Job
@@ -74,16 +80,16 @@ class Order:
 
     @property
     def simple(self) -> bool:
-        """It is a single launch from a cold L2: the profiler can put L2 into that state before each pass."""
-        return len(self.job.launches.steps) == 1 and self.cache == "cold"
+        """Whether it is a single launch from a cold L2, a state that the profiler can restore before each pass."""
+        return len(self.job.launches.steps) == 1 and self.cache == COLD
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A chunk's results.
+    """The results of one chunk.
 
     Attributes:
-        profiles: By variant; one whose launch failed is absent.
+        profiles: By variant; variants whose launch failed are absent.
         notes: Sentences for the reader of the report.
     """
 
@@ -92,34 +98,44 @@ class Counted:
 
 
 def profiles(
-    orders: Sequence[Order], *, seconds: float, profiler: Path | str | None = None, target: Sequence[str] = TARGET
+    orders: Sequence[ProfileOrder],
+    *,
+    seconds: float,
+    profiler: Path | str | None = None,
+    target: Sequence[str] = TARGET,
+    chunk: int = CHUNK,
+    now: Callable[[], float] = time.monotonic,
 ) -> Iterator[Counted]:
-    """Profile variants, those of one problem after another.
+    """Profile variants, problem by problem.
 
     Args:
         orders: The variants.
         seconds: Time after which no further chunk begins.
-        profiler: Nsight Compute's command; looked for by default.
+        profiler: Nsight Compute's command; found on this machine by default.
         target: The program that is profiled.
+        chunk: Variants that one process launches.
+        now: The host's clock, in seconds.
 
     Yields:
-        A chunk's results as soon as it is done. What hinders the profiler altogether is a note, and the end.
+        The results of each chunk as soon as it is finished. If the profiler does not work at all, one note and no more.
     """
     found = profiler or locate.tool("ncu")
     if found is None:
         yield Counted({}, (f"No hardware counters were read: Nsight Compute was not found; {ncu.INSTALL}.",))
         return
-    deadline = time.monotonic() + seconds
+    deadline = now() + seconds
     ordered = sorted(orders, key=lambda order: str(order.job.data_key))  # stable; inputs are made once a problem
-    for first in range(0, len(ordered), CHUNK):
-        if first and time.monotonic() > deadline:
+    for first in range(0, len(ordered), chunk):
+        if first and now() > deadline:
             left = len(ordered) - first
-            yield Counted({}, (f"Counters of {left} variants were not read: {seconds:.0f} s had passed.",))
+            yield Counted(
+                {}, (f"The counters of {left} variants were not read: the limit of {seconds:.0f} s had passed.",)
+            )
             return
         try:
-            yield _chunk(ordered[first : first + CHUNK], _Profiler(found, tuple(target)))
+            yield _chunk(ordered[first : first + chunk], _Profiler(found, tuple(target)))
         except ncu.ProfilerError as error:
-            yield Counted({}, (f"No hardware counters were read{' any more' if first else ''}: {error}.",))
+            yield Counted({}, (f"No {'further ' if first else ''}hardware counters were read: {error}.",))
             return
 
 
@@ -131,14 +147,14 @@ class _Profiler:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one process of the profiler found: by variant, a mapping of fields for each launch of its sequence."""
+    """The results of one profiled process: for each variant, the fields of each launch of its sequence."""
 
     launches: Mapping[str, tuple[Mapping[str, float], ...]]
     passes: int
     notes: tuple[str, ...]
 
 
-def _chunk(orders: Sequence[Order], profiler: _Profiler) -> Counted:
+def _chunk(orders: Sequence[ProfileOrder], profiler: _Profiler) -> Counted:
     name = f"Nsight Compute {ncu.version(profiler.command)}".strip()
     simple, others = [o for o in orders if o.simple], [o for o in orders if not o.simple]
     wanted = [(simple, {**TRAFFIC, **EXECUTION}, True), (others, TRAFFIC, False), (others, EXECUTION, False)]
@@ -170,7 +186,12 @@ def _chunk(orders: Sequence[Order], profiler: _Profiler) -> Counted:
 
 
 def counters(kernel: str, values: Mapping[str, float]) -> LaunchCounters:
-    """One launch's counters from values by field (`TRAFFIC`, `EXECUTION`), shares still in per cent."""
+    """Return the counters of one launch.
+
+    Args:
+        kernel: Its entry point.
+        values: Values by field (`TRAFFIC`, `EXECUTION`); shares in per cent.
+    """
     made: dict[str, float] = {}
     keyed: dict[str, dict[str, float]] = {"pipes": {}, "stalls": {}}
     for field, value in values.items():
@@ -184,7 +205,7 @@ def counters(kernel: str, values: Mapping[str, float]) -> LaunchCounters:
     return LaunchCounters(kernel, **made, pipes=keyed["pipes"], stalls=keyed["stalls"])
 
 
-def _profile(orders: Sequence[Order], fields: Mapping[str, str], profiler: _Profiler, *, flush: bool) -> _Found:
+def _profile(orders: Sequence[ProfileOrder], fields: Mapping[str, str], profiler: _Profiler, *, flush: bool) -> _Found:
     with tempfile.TemporaryDirectory(prefix="lab-profile-") as folder:
         file, log = Path(folder) / "orders.pickle", Path(folder) / "launched.jsonl"
         file.write_bytes(pickle.dumps([(order.job, order.cache) for order in orders]))
@@ -209,20 +230,23 @@ def _profile(orders: Sequence[Order], fields: Mapping[str, str], profiler: _Prof
 
 
 def matched(
-    orders: Iterable[Order], said: Iterable[Mapping[str, object]], rows: Sequence[ncu.Row]
-) -> dict[str, tuple[ncu.Row, ...]]:
-    """Which rows are whose: the profiler lists launches in order, the program wrote down whose they were.
+    orders: Iterable[ProfileOrder], said: Iterable[Mapping[str, object]], rows: Sequence[ncu.MetricRow]
+) -> dict[str, tuple[ncu.MetricRow, ...]]:
+    """Assign rows to variants: the profiler lists launches in order, and the program logs the variant of each.
 
     Args:
-        orders: What was to be launched.
-        said: The program's lines: `variant`, and how often its sequence was launched, `times`; the last one counts.
+        orders: The variants that were to be launched.
+        said: The program's lines: `variant` and `times`, the number of times its sequence was launched.
         rows: The profiled launches.
 
+    Returns:
+        For each variant, the rows of its last sequence.
+
     Raises:
-        ProfilerError: the two do not agree.
+        ProfilerError: Rows and lines do not agree.
     """
     entries = {order.job.variant: [step.entry for step in order.job.launches.steps] for order in orders}
-    found: dict[str, tuple[ncu.Row, ...]] = {}
+    found: dict[str, tuple[ncu.MetricRow, ...]] = {}
     place = 0
     for line in said:
         variant, times = str(line["variant"]), int(str(line["times"]))
@@ -231,8 +255,8 @@ def matched(
             mine = tuple(rows[place : place + len(sequence)])
             place += len(mine)
             if [row.kernel.partition("(")[0] for row in mine] != sequence:
-                raise ncu.ProfilerError(f"Nsight Compute saw other launches than the program says it made at {variant}")
+                raise ncu.ProfilerError(f"Nsight Compute saw other launches than the program made for {variant}")
             found[variant] = mine
     if place != len(rows):
-        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program says it made {place}")
+        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program made {place}")
     return found

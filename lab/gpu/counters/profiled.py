@@ -1,7 +1,7 @@
-"""The program that the profiler watches: load each variant, launch its sequence once, and say so.
+"""The program that the profiler watches: load each variant, launch its sequence, and log it.
 
 ``python -m lab.gpu.counters.profiled ORDERS LOG``. ORDERS holds pickled pairs of a job and the state of L2; LOG
-gets a line of JSON for each: the variant, how often its sequence was launched, and the error where it could not be.
+gets a line of JSON for each: the variant, the number of times its sequence was launched, and an error if it failed.
 """
 
 from __future__ import annotations
@@ -14,25 +14,37 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.gpu.device.backend import Backend
-from lab.gpu.process.job import Flush, Policy
-from lab.gpu.process.worker import Worker, cuda_backend
+from lab.gpu.process.job import Policy
+from lab.gpu.process.runner import JobRunner
+from lab.gpu.process.worker import cuda_backend
+from lab.gpu.timing.cache import WARM, Flush
 
-COLD = Policy(check=False, measure=False, baseline=None, launches=1, flush=Flush.ON)
-WARM = Policy(check=False, measure=False, baseline=None, launches=2, flush=Flush.OFF)
-"""From a warm L2 the second sequence counts, which finds there what the first one left."""
+
+def policy_for(cache: str) -> Policy:
+    """Return how to launch a variant from a cold or a warm L2.
+
+    From a warm L2 the sequence is launched twice, and the second one counts: it finds what the first one left.
+    """
+    times = 2 if cache == WARM else 1
+    return Policy(check=False, measure=False, baseline=None, launches=times, flush=Flush.of(cache))
 
 
 def main(arguments: list[str], factory: Callable[[], Backend] = cuda_backend) -> None:
-    """Launch every variant of a file, in order; a CUDA error ends it, since it may have cost the context."""
+    """Launch every variant of a file, in order; a CUDA error ends the program, since it may have cost the context.
+
+    Args:
+        arguments: The files ORDERS and LOG.
+        factory: Opens the device.
+    """
     orders, log = (Path(argument) for argument in arguments)
-    os.dup2(2, 1)  # a kernel's printf must not land in the profiler's table
+    os.dup2(2, 1)  # a kernel's printf must not appear in the profiler's table
     jobs = pickle.loads(orders.read_bytes())  # noqa: S301 - written by the parent process
     with log.open("w", encoding="utf-8") as lines:
         backend = factory()
-        worker = Worker(backend, _unheard)
+        runner = JobRunner(backend, _ignored)
         for job, cache in jobs:
-            policy = WARM if cache == "warm" else COLD
-            answer = worker.answer(job, policy)
+            policy = policy_for(cache)
+            answer = runner.answer(job, policy)
             failure = answer.result.failure
             said = {
                 "variant": job.variant,
@@ -46,8 +58,8 @@ def main(arguments: list[str], factory: Callable[[], Backend] = cuda_backend) ->
         backend.close()
 
 
-def _unheard(progress: object) -> None:
-    """The parent watches the profiler alone."""
+def _ignored(progress: object) -> None:
+    """Drop signs of life: the parent watches only the profiler."""
     del progress
 
 

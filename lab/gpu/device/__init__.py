@@ -1,1 +1,1 @@
-"""A GPU as a worker process uses it: buffers, launches, comparison of outputs."""
+"""The GPU as the worker process uses it: buffers, launches, timers, comparison of outputs."""

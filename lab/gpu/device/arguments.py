@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from lab.gpu.device.backend import RefusedError
 from lab.operators.base import STORED_AS, Inputs
 from lab.templates.front_matter import TENSOR_MAP
 
-SCALAR_TYPES = (
+SCALAR_TYPES: Final = (
     "bool",
     "int8",
     "uint8",
@@ -27,8 +28,20 @@ SCALAR_TYPES = (
     "float32",
     "float64",
 )
-_CODES = {"bool": "B", "float16": "H"}
-"""`struct` codes that differ from NumPy's own characters: a half travels as the 16-bit pattern that it is."""
+"""Types of scalar arguments, by NumPy's names."""
+
+_CODES: Final = {"bool": "B", "float16": "H"}
+"""`struct` codes that differ from NumPy's own characters: a half is passed as its 16-bit pattern."""
+
+
+def element_types(inputs: Inputs, workspace: Mapping[str, str]) -> dict[str, str]:
+    """Return the element type of every array and workspace buffer, by name."""
+    return {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
+
+
+def holds(stored: str, wanted: str) -> bool:
+    """Whether an array of element type `stored` holds elements of type `wanted`; bfloat16 is stored as its bits."""
+    return stored in (wanted, STORED_AS.get(wanted))
 
 
 def marshal(
@@ -47,31 +60,28 @@ def marshal(
         inputs: The operator's scalars and host arrays; the arrays only for their element types.
         pointers: Device address of every array and workspace buffer.
         workspace: Element type of every workspace buffer.
-        tensor_maps: The encoded tensor maps, in 64-bit words.
-        offsets: Where the parameters lie; needed with tensor maps, which are aligned to more than a structure knows.
+        tensor_maps: The encoded tensor maps, as 64-bit words.
+        offsets: Byte offset of every parameter; needed with tensor maps, whose alignment `struct` cannot express.
 
     Returns:
-        A format in the notation of `struct` with native alignment, which is that of all other kernel parameters, and
-        one number a field.
+        A format in the notation of `struct` with native alignment, which all other kernel parameters have, and one
+        number for each field.
 
     Raises:
-        RefusedError: an unknown name or type, a value that the type cannot hold, a pointer to another type, offsets
-            that are not those of the arguments.
+        RefusedError: A name or type is unknown, the type cannot hold the value, a pointer is to another type, or the
+            offsets do not fit the arguments.
     """
     arguments = tuple(arguments)
     if offsets is not None and len(offsets) != len(arguments):
         raise RefusedError(f"the kernel has {len(offsets)} parameters, the launch has {len(arguments)} arguments")
     codes, values = "", list[int | float]()
-    elements = {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
+    elements = element_types(inputs, workspace)
     for place, (name, c_type) in enumerate(arguments):
         if offsets is not None:
-            gap = offsets[place] - struct.calcsize(codes)
-            if gap < 0:
-                raise RefusedError(f"argument {name}: the kernel's parameter {place} lies {-gap} bytes further ahead")
-            codes += "x" * gap
+            codes += _padding(name, place, offsets[place] - struct.calcsize(codes))
         if c_type == TENSOR_MAP:
             if name not in tensor_maps:
-                raise RefusedError(f"argument {name}: the launches have no such tensor map")
+                raise RefusedError(f"argument {name}: the launches have no tensor map of this name")
             codes += "Q" * len(tensor_maps[name])
             values += tensor_maps[name]
             continue
@@ -85,11 +95,17 @@ def marshal(
     return codes, tuple(values)
 
 
+def _padding(name: str, place: int, gap: int) -> str:
+    if gap < 0:
+        raise RefusedError(f"argument {name}: parameter {place} of the kernel begins {-gap} bytes earlier")
+    return "x" * gap
+
+
 def _pointer(name: str, c_type: str, elements: Mapping[str, str], pointers: Mapping[str, int]) -> tuple[str, int]:
     element = c_type[:-1].strip()
     if name not in elements:
         raise RefusedError(f"argument {name}: the operator has no such array; it has {', '.join(elements)}")
-    if elements[name] not in (element, STORED_AS.get(element)):
+    if not holds(elements[name], element):
         raise RefusedError(f"argument {name}: the kernel takes {c_type}, the array holds {elements[name]}")
     return "P", pointers[name]
 
@@ -117,5 +133,5 @@ def _integer(name: str, value: float, dtype: np.dtype[np.generic]) -> int:
     limits = None if dtype.kind == "b" else np.iinfo(dtype.name)
     low, high = (int(limits.min), int(limits.max)) if limits else (0, 1)
     if value != int(value) or not low <= value <= high:
-        raise RefusedError(f"argument {name}: {value!r} is no {dtype.name} ({low} to {high})")
+        raise RefusedError(f"argument {name}: {value!r} is not a value of {dtype.name} ({low} to {high})")
     return int(value)

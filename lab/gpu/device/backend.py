@@ -1,6 +1,6 @@
 """The seam between the worker's loop and the GPU: what timing and checking need of a device.
 
-`lab.gpu.device.cuda` is the one that ships; tests drive the same loop with a backend that has no GPU.
+`lab.gpu.device.cuda` implements it with PyCUDA; tests drive the same loop with a backend that has no GPU.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lab.base.errors import LabError
 from lab.base.expressions import Scalar
-from lab.gpu.process.job import Job
 from lab.measured.timing import CardState, GpuDescription
-from lab.operators.base import Array, Expected, Inputs
+from lab.operators.base import Expected, Inputs
 from lab.templates.launches import Launches
 
-Launch = Callable[[], None]
-"""Queues one computation, a launch or a sequence of them, on the backend's stream and returns at once."""
+Enqueue = Callable[[], None]
+"""Queues one computation, a launch or a sequence of launches, on the backend's stream and returns at once."""
 
 
-def in_turn(queues: Sequence[Launch]) -> Launch:
-    """One computation of several."""
+def in_turn(queues: Sequence[Enqueue]) -> Enqueue:
+    """Return one computation that queues several, in order."""
     if len(queues) == 1:
         return queues[0]
 
@@ -33,27 +35,27 @@ def in_turn(queues: Sequence[Launch]) -> Launch:
 
 
 class RefusedError(LabError):
-    """This job cannot be launched; the device was not touched and the worker stays usable."""
+    """This job cannot be launched. The device was not touched, and the worker stays usable."""
 
 
 class DeviceError(LabError):
-    """CUDA or a CUDA library reported an error; the context may be lost and the worker must be replaced."""
+    """CUDA or a CUDA library reported an error. The context may be lost, and the worker must be replaced."""
 
 
 class BaselineMissingError(LabError):
-    """The baseline is not there, or does not apply to this operator; the message says why."""
+    """The baseline is not available or does not apply to this operator; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """One timed batch.
+class BatchTiming:
+    """The time of one batch.
 
     Attributes:
-        ms: Device time per launch.
-        enqueue_ms: Host time that queueing one launch took.
-        starved: The device reached the first event before the host had queued the last launch, so host time may
-            be part of `ms`.
-        sm_clock_mhz: Read while the device worked; None where it cannot be read.
+        ms: Device time for each launch, in milliseconds.
+        enqueue_ms: Host time to queue one launch, in milliseconds.
+        starved: The device reached the first event before the host had queued the last launch, so `ms` may include
+            host time.
+        sm_clock_mhz: SM clock, read while the device worked; None if it cannot be read.
     """
 
     ms: float
@@ -69,50 +71,50 @@ class Baseline:
     Attributes:
         name: ``cublas``.
         library: File, version and folder.
-        kernel: Names of the kernels that it launches; empty when they could not be read.
-        note: What must be known about it; may be empty.
+        kernel: Names of the kernels that it launches; empty if they could not be read.
+        note: What a reader must know about it; may be empty.
         launch: Queues one call.
-        computes: It computes what the operator does, so that its output can be checked; a plain copy does not.
-        ptx: PTX of its kernel where it is known, else empty.
-        check: Queues one call that leaves its result in the operator's outputs, where `launch` leaves it elsewhere.
+        computes: It computes what the operator does, so its output can be checked. False for a plain copy.
+        ptx: PTX of its kernel if it is known, else empty.
+        check: Queues one call that leaves its result in the operator's outputs, if `launch` leaves it elsewhere.
     """
 
     name: str
     library: str
     kernel: str
     note: str
-    launch: Launch
+    launch: Enqueue
     computes: bool = True
     ptx: str = ""
-    check: Launch | None = None
+    check: Enqueue | None = None
 
 
 class Field(Protocol):
     """Buffers for products of many sizes, with inputs and a reference that the device makes itself."""
 
-    def kernel(self, name: str, cubin: bytes, launches: Launches, problem: Mapping[str, Scalar]) -> Launch:
+    def kernel(self, name: str, cubin: bytes, launches: Launches, problem: Mapping[str, Scalar]) -> Enqueue:
         """Resolve a kernel's launches at one size; its cubin is loaded once.
 
         Raises:
-            RefusedError: the launch would be refused.
+            RefusedError: The launch would be refused.
         """
 
     def baseline(self, problem: Mapping[str, Scalar]) -> Baseline:
-        """CuBLAS at one size.
+        """Return cuBLAS at one size.
 
         Raises:
-            BaselineMissingError: it is not there.
+            BaselineMissingError: It is not available.
         """
 
     def expect(self, problem: Mapping[str, Scalar]) -> None:
-        """Compute what `check` compares with."""
+        """Compute the reference that `check` compares with."""
 
-    def check(self, launch: Launch) -> float:
+    def check(self, launch: Enqueue) -> float:
         """Fill the output with NaN, launch, and compare.
 
         Returns:
-            The largest |C - expected| over the norms of the row and the column that made the element; infinity where C
-            holds NaN, or something was written past its end.
+            The largest |C - expected| divided by the norms of the row of A and the column of B that made the element;
+            infinity if C holds NaN or something was written past its end.
         """
 
 
@@ -120,94 +122,94 @@ class Backend(Protocol):
     """One GPU, one context, one stream.
 
     Attributes:
-        errors: What its methods, and the launches that it makes, raise when the device reports an error.
+        errors: Exceptions that its methods, and the launches that it makes, raise if the device reports an error.
     """
 
     errors: tuple[type[Exception], ...]
 
     def describe(self) -> GpuDescription:
-        """The GPU."""
+        """Describe the GPU."""
 
     def load(self, inputs: Inputs) -> None:
-        """Make room for these arrays, reusing buffers of the same size."""
+        """Make room for these arrays and keep a pristine copy of each; buffers of the same size are reused."""
 
     def upload(self) -> None:
-        """Every array on the device as the operator made it: outputs hold again what they hold before a launch."""
+        """Restore every array on the device: outputs hold again what they hold before a launch."""
 
     def refresh(self) -> None:
-        """Make anew from the host what stays on the device for several jobs: copies of arrays, expected values."""
+        """Renew from the host what stays on the device for several jobs: copies of arrays, expected values."""
 
-    def kernel(self, job: Job) -> Launch:
-        """Load the cubin, resolve the arguments, make the workspace. The workspace is poisoned by `upload`.
+    def kernel(self, cubin: bytes, launches: Launches) -> Enqueue:
+        """Load a cubin, resolve the arguments, and make the workspace, which `upload` poisons.
 
         Raises:
-            RefusedError: the launch would be refused: too many threads, too much shared memory, a bad argument.
+            RefusedError: The launch would be refused: too many threads, too much shared memory, a bad argument.
         """
 
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
-        """The named baseline on the loaded inputs.
+        """Return the named baseline on the loaded inputs.
 
         Raises:
-            BaselineMissingError: it is not there or does not apply.
+            BaselineMissingError: It is not available or does not apply.
         """
 
-    def outputs(self) -> dict[str, Array]:
-        """Copy the outputs to the host."""
+    def outputs(self) -> dict[str, NDArray[np.generic]]:
+        """Copy the outputs to the host: arrays of the shapes and dtypes of the inputs' own."""
 
     def largest_error(self, expected: Mapping[str, Expected]) -> float | None:
-        """The largest |output - values| / scale over all outputs, compared on the device.
+        """Compare on the device: the largest |output - values| / scale over all outputs.
 
         Args:
             expected: As `Operator.elementwise` lays it out; kept on the device while the same mapping is given.
 
         Returns:
-            None where the device cannot compare: outputs are then downloaded.
+            The largest error; None if the device cannot compare, so that outputs must be downloaded.
         """
 
     def overrun(self) -> str:
-        """Which buffer was written past its end since the upload, in words; empty when none was."""
+        """Describe a buffer that was written past its end since the upload; empty if there is none."""
 
-    def run(self, launches: tuple[Launch, ...]) -> None:
+    def run(self, launches: tuple[Enqueue, ...]) -> None:
         """Queue these, untimed, and wait for them."""
 
     def evict(self) -> None:
-        """Queue reads of more than twice the L2 cache: what it held is written back and gone."""
+        """Queue reads of more than twice the L2 cache, so that its contents are written back and replaced."""
 
     def calibrate(self) -> None:
-        """Measure what `time` needs to know of the device at its present clocks."""
+        """Measure what `time` needs to know about the device at its present clocks."""
 
-    def time(self, launch: Launch, *, batch: int, lead_ms: float, rewarm: bool) -> Timing:
+    def time(self, launch: Enqueue, *, batch: int, lead_ms: float, rewarm: bool) -> BatchTiming:
         """Time `batch` launches between two events.
 
-        A memset larger than twice the L2 cache, repeated until it takes at least `lead_ms`, goes ahead: it
-        evicts the data, and keeps the device busy while the host queues events and launches, so that host
-        time stays out of the figure.
+        A memset of more than twice the L2 cache comes first, repeated until it takes at least `lead_ms`. It evicts the
+        data, and it keeps the device busy while the host queues events and launches, so that host time stays out
+        of the result.
 
         Args:
             launch: What to time.
             batch: Launches between the events.
-            lead_ms: Least device time of the memsets.
+            lead_ms: Least device time of the memsets, in milliseconds.
             rewarm: Queue one more launch, untimed, between the memsets and the first event.
         """
 
     def field(self, dtype: str, elements: tuple[int, int, int], workspace_bytes: int, seed: int) -> Field:
-        """Buffers for a survey (`lab.gpu.timing.survey`) of products.
+        """Make the buffers for a survey of products (`lab.gpu.timing.survey`).
 
         Args:
             dtype: Element type.
-            elements: Of A, B and C, enough for every size.
-            workspace_bytes: Of the largest workspace.
-            seed: Of A and B.
+            elements: Elements of A, B and C, enough for every size.
+            workspace_bytes: Size of the largest workspace.
+            seed: Seed of A and B.
 
         Raises:
-            DeviceError: the device's own reference is not what NumPy finds.
+            DeviceError: The device's own reference differs from NumPy's.
         """
 
     def sm_clock(self) -> int | None:
-        """SM clock in MHz, if it can be read."""
+        """Read the SM clock, in MHz; None if it cannot be read."""
 
     def card_state(self) -> CardState:
-        """Clocks, power, temperature and throttle reasons."""
+        """Read clocks, power, temperature and throttle reasons."""
 
     def close(self) -> None:
         """Release the context."""

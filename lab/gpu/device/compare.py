@@ -1,7 +1,7 @@
 """Comparing outputs on the device: the largest error of millions of elements without a download.
 
-It yields the same figure as the operator's own comparison in NumPy, whose steps it repeats in float64; where that
-figure is beyond the tolerance, the operator looks again, on the host, and finds the words.
+The result is that of the operator's own comparison in NumPy, whose steps are repeated in float64. If it is beyond the
+tolerance, the operator compares again on the host and says which element is wrong.
 """
 
 from __future__ import annotations
@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import Final
 
 import numpy as np
 import pycuda.driver as cuda
+from numpy.typing import NDArray
 
 from lab.base.errors import LabError
-from lab.operators.base import Array, Expected
-from lab.toolchain.base import CompileRequest
-from lab.toolchain.select import toolchain
+from lab.operators.base import Expected, Inputs
+from lab.toolchain.own import compiled
 
-_THREADS = 256
-_BLOCKS = 2048
+_THREADS: Final = 256
+_BLOCKS: Final = 2048
 """Enough of both to fill any GPU; each thread takes every 524288th element."""
+
+_TYPES: Final = ("float16", "float32", "float64")
+
+Bound = Callable[[Mapping[str, int]], float]
+"""From the outputs' device addresses to the largest error."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """One output's expected values on the device."""
+class _ExpectedOnDevice:
+    """One output's expected values."""
 
     values: cuda.DeviceAllocation
     scale: cuda.DeviceAllocation
@@ -34,35 +40,33 @@ class _Side:
 
 
 class Comparer:
-    """Compares on one GPU; compiled once."""
+    """Compares on one GPU; its kernels are compiled once."""
 
     def __init__(self, arch: str) -> None:
         """Compile and load the kernels.
 
         Raises:
-            LabError: there is no NVRTC, or it refuses.
+            CompileError: NVRTC refuses the source.
+            MissingToolError: There is no NVRTC.
         """
         source = (resources.files("lab.gpu.device") / "compare.cu").read_text(encoding="utf-8")
-        request = CompileRequest(source, "compare.cu", arch)
-        self._module = cuda.module_from_buffer(toolchain("nvrtc").compile(request).cubin)
+        self._module = cuda.module_from_buffer(compiled(source, "compare.cu", arch))
         self._worst = cuda.mem_alloc(8)
 
-    def bind(
-        self, expected: Mapping[str, Expected], outputs: Mapping[str, Array]
-    ) -> Callable[[Mapping[str, int]], float] | None:
-        """Put expected values on the device.
+    def bind(self, expected: Mapping[str, Expected], outputs: Mapping[str, NDArray[np.generic]]) -> Bound | None:
+        """Copy expected values to the device.
 
         Args:
-            expected: Of every output, an element for each of its buffer, in the buffer's order.
-            outputs: The outputs, for their element types.
+            expected: For every output, one float64 element for each of its buffer, in the buffer's order.
+            outputs: The outputs, for their element types and sizes.
 
         Returns:
-            A function from the outputs' device addresses to the largest error; None where a type has no kernel.
+            A function that compares; None if there is no kernel for an element type.
         """
-        if any(f"{array.dtype}" not in ("float16", "float32", "float64") for array in outputs.values()):
+        if any(f"{array.dtype}" not in _TYPES for array in outputs.values()):
             return None
         sides = {
-            name: _Side(
+            name: _ExpectedOnDevice(
                 cuda.to_device(np.ascontiguousarray(expected[name].values, np.float64)),
                 cuda.to_device(np.ascontiguousarray(expected[name].scale, np.float64)),
                 array.size,
@@ -87,8 +91,46 @@ class Comparer:
         return largest
 
 
+class DeviceComparison:
+    """Compares outputs with expected values, which stay on the device until they are forgotten."""
+
+    def __init__(self, arch: str) -> None:
+        """Compare on a GPU of this architecture; nothing is compiled yet."""
+        self._arch = arch
+        self._comparer: Comparer | None = None
+        self._expected: Mapping[str, Expected] | None = None
+        self._compare: Bound | None = None
+
+    def forget(self) -> None:
+        """Free the expected values."""
+        self._expected = self._compare = None
+
+    def largest_error(
+        self, expected: Mapping[str, Expected], inputs: Inputs, pointers: Mapping[str, int]
+    ) -> float | None:
+        """Return the largest |output - values| / scale over all outputs; None if the device cannot compare.
+
+        Args:
+            expected: As `Operator.elementwise` lays it out; copied to the device unless it is there already.
+            inputs: For the outputs' names and element types.
+            pointers: Device addresses of the outputs.
+        """
+        if self._expected is not expected:
+            self._expected, self._compare = expected, self._bound(expected, inputs)
+        return self._compare(pointers) if self._compare else None
+
+    def _bound(self, expected: Mapping[str, Expected], inputs: Inputs) -> Bound | None:
+        self._comparer = self._comparer or comparer(self._arch)
+        if self._comparer is None:
+            return None
+        try:
+            return self._comparer.bind(expected, {name: inputs.arrays[name] for name in inputs.outputs})
+        except cuda.MemoryError:
+            return None
+
+
 def comparer(arch: str) -> Comparer | None:
-    """A comparer, or None where none can be had: then outputs are compared on the host."""
+    """Return a comparer, or None if its kernels cannot be made: outputs are then compared on the host."""
     try:
         return Comparer(arch)
     except (LabError, cuda.Error):

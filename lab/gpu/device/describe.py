@@ -1,51 +1,24 @@
-"""What GPU is here: read through the driver API and NVML, without creating a context.
-
-NVML is asked through nvidia-ml-py; where it is absent, or refuses a question, the figure is None.
-"""
+"""Which GPU this machine has, read through the driver API and NVML without creating a context."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-from pathlib import Path
-from typing import Any
+from typing import Final
 
 from lab.base.errors import UserError
+from lab.gpu.device.card import Card
 from lab.gpu.device.driver import call, driver_api
-from lab.measured.timing import CardState, GpuDescription
+from lab.measured.timing import GpuDescription
 
-INSTALL = "pip install pycuda nvidia-ml-py"
-
-THROTTLE_REASONS = {
-    0x2: "ApplicationsClocksSetting",
-    0x4: "SwPowerCap",
-    0x8: "HwSlowdown",
-    0x10: "SyncBoost",
-    0x20: "SwThermalSlowdown",
-    0x40: "HwThermalSlowdown",
-    0x80: "HwPowerBrakeSlowdown",
-    0x100: "DisplayClockSetting",
-}
-"""Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h, nvmlClocksEventReason*); idle, 0x1, is left out."""
-
-
-def throttle_reasons(bits: int) -> tuple[str, ...]:
-    """Names of the reasons set in NVML's bit mask; unknown bits in hexadecimal."""
-    known = [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
-    rest = bits & ~(0x1 | sum(THROTTLE_REASONS))
-    return (*known, hex(rest)) if rest else tuple(known)
-
-
-def cuda_version(number: int) -> str:
-    """``13020`` as the driver API counts, in words: ``13.2``."""
-    return f"{number // 1000}.{number % 1000 // 10}"
+INSTALL: Final = "pip install pycuda nvidia-ml-py"
+"""Command that installs what measuring needs."""
 
 
 def probe() -> GpuDescription | str:
-    """Whether kernels can be measured here.
+    """Look for a GPU to measure on. Takes well under a second and creates no context.
 
     Returns:
-        The GPU, or one sentence saying why there is none to use. Takes well under a second; creates no context.
+        The GPU, or one sentence that says why there is none to use.
     """
     try:
         description = describe_device(0)
@@ -53,13 +26,18 @@ def probe() -> GpuDescription | str:
         return f"Nothing was measured: {_first_line(error)}."
     if importlib.util.find_spec("pycuda") is None:
         return (
-            f"Nothing was measured: {description.name} is here, but PyCUDA is not installed; `{INSTALL}` installs it."
+            f"Nothing was measured: this machine has the GPU {description.name}, but PyCUDA is not installed; "
+            f"`{INSTALL}` installs it."
         )
     return description
 
 
 def find(*, measure: bool) -> tuple[GpuDescription | None, str]:
-    """The GPU to measure on, or None and a sentence saying why there is none; without `measure` none is looked for."""
+    """Return the GPU to measure on, or None and a sentence that says why there is none.
+
+    Args:
+        measure: False does not look for a GPU, because the user asked for none.
+    """
     if not measure:
         return None, "Nothing was measured: --no-gpu was given."
     found = probe()
@@ -67,22 +45,22 @@ def find(*, measure: bool) -> tuple[GpuDescription | None, str]:
 
 
 def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> str:
-    """An architecture by its name: `native` is the GPU's.
+    """Return an architecture by its name; `native` is the GPU's.
 
     Args:
-        arch: As a file or the command line says.
-        gpu: The GPU that is here.
-        key: Where a file says it.
-        write: What to write there, in which file, without a GPU.
+        arch: As a file or the command line gives it.
+        gpu: The GPU of this machine.
+        key: The key of the file that gives it.
+        write: What to write there if there is no GPU.
 
     Raises:
-        UserError: it is `native`, and there is no GPU.
+        UserError: The name is `native`, and there is no GPU.
     """
     if arch != "native":
         return arch
     if gpu is None:
         raise UserError(
-            "the architecture is `native`, and there is no GPU here to ask",
+            "the architecture is `native`, but this machine has no GPU",
             key=key,
             accepted="an architecture such as sm_90",
             suggestion=f"write {write}, or pass --arch sm_90",
@@ -94,7 +72,7 @@ def describe_device(ordinal: int) -> GpuDescription:
     """Describe a CUDA device.
 
     Raises:
-        RuntimeError: there is no driver or no such device.
+        RuntimeError: There is no driver or no such device.
     """
     driver = driver_api()
     device = call(driver.cuDeviceGet, ordinal)
@@ -119,74 +97,16 @@ def describe_device(ordinal: int) -> GpuDescription:
 
 
 def pci_bus_id(ordinal: int) -> str:
-    """PCI address of a CUDA device, by which NVML knows the same card whatever CUDA_VISIBLE_DEVICES says."""
+    """Return the PCI address of a CUDA device; NVML knows the card by it, whatever CUDA_VISIBLE_DEVICES says."""
     driver = driver_api()
     raw: bytes = call(driver.cuDeviceGetPCIBusId, 32, call(driver.cuDeviceGet, ordinal))
     return raw.split(b"\0")[0].decode()
 
 
+def cuda_version(number: int) -> str:
+    """Write out a version of the driver API: ``13020`` is ``13.2``."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-
-
-class Card:
-    """One card as NVML sees it. Reads only; never changes a setting."""
-
-    def __init__(self, bus_id: str) -> None:
-        """Find the card.
-
-        Args:
-            bus_id: PCI address, ``0000:1b:00.0``.
-        """
-        self._nvml: Any = None
-        self._handle: Any = None
-        try:
-            nvml = importlib.import_module("pynvml")
-            nvml.nvmlInit()
-            self._nvml = nvml
-            self._handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
-        except Exception:  # noqa: BLE001 - NVML is a courtesy: any failure of it means that figures are absent
-            self._handle = None
-
-    def sm_clock(self) -> int | None:
-        """SM clock now, MHz."""
-        return self._ask("nvmlDeviceGetClockInfo", self._constant("NVML_CLOCK_SM"))
-
-    def max_sm_clock(self) -> int | None:
-        """Highest SM clock, MHz."""
-        return self._ask("nvmlDeviceGetMaxClockInfo", self._constant("NVML_CLOCK_SM"))
-
-    def driver_version(self) -> str:
-        """Driver version; empty where nothing says it."""
-        if self._nvml is not None:
-            try:
-                return str(self._nvml.nvmlSystemGetDriverVersion())
-            except self._nvml.NVMLError:
-                pass
-        version = Path("/sys/module/nvidia/version")
-        return version.read_text().strip() if version.is_file() else ""
-
-    def state(self) -> CardState:
-        """Everything a record carries."""
-        power = self._ask("nvmlDeviceGetPowerUsage")
-        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if reasons is None:  # drivers before 535 know it by its old name
-            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-        return CardState(
-            sm_clock_mhz=self.sm_clock(),
-            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self._constant("NVML_CLOCK_MEM")),
-            power_w=None if power is None else power / 1e3,
-            temperature_c=self._ask("nvmlDeviceGetTemperature", self._constant("NVML_TEMPERATURE_GPU")),
-            throttle_reasons=throttle_reasons(reasons or 0),
-        )
-
-    def _constant(self, name: str) -> int:
-        return int(getattr(self._nvml, name, 0))
-
-    def _ask(self, question: str, *arguments: int) -> int | None:
-        if self._handle is None or not hasattr(self._nvml, question):
-            return None
-        try:
-            return int(getattr(self._nvml, question)(self._handle, *arguments))
-        except self._nvml.NVMLError:
-            return None

@@ -1,4 +1,4 @@
-"""The CUDA driver API through NVIDIA's own bindings, for what PyCUDA does not have. Creates no context."""
+"""The CUDA driver API through NVIDIA's own bindings, for what PyCUDA lacks. Creates no context."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def driver_api() -> ModuleType:
-    """The module `cuda.bindings.driver`, initialised.
+    """Return the module `cuda.bindings.driver`, initialised.
 
     Raises:
-        RuntimeError: there is no driver, or it refuses to start.
+        RuntimeError: There is no driver, or it does not start.
     """
     driver = importlib.import_module("cuda.bindings.driver")
     try:
@@ -20,7 +20,7 @@ def driver_api() -> ModuleType:
     except RuntimeError as error:
         raise RuntimeError("there is no NVIDIA driver on this machine") from error
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the NVIDIA driver says {status.name}")
+        raise RuntimeError(f"the NVIDIA driver returns {status.name}")
     return driver
 
 
@@ -28,28 +28,28 @@ def call(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN4
     """Call a function of the driver API.
 
     Returns:
-        Its one result, or None where it has none.
+        Its one result, or None if it has none.
 
     Raises:
-        RuntimeError: it returns an error.
+        RuntimeError: It returns an error.
     """
     status, *values = function(*arguments)
     if int(status) != 0:
-        raise RuntimeError(f"{function.__name__} says {status.name}")
+        raise RuntimeError(f"{function.__name__} returns {status.name}")
     return values[0] if values else None
 
 
 def kernel_names(queue: Callable[[int], None]) -> str:
-    """Which kernels a library call launches, without a profiler: the call is captured into a graph and not run.
+    """Name the kernels that a library call launches, without a profiler: the call is captured into a graph, not run.
 
     Args:
-        queue: Queues the call on the stream (an integer) that it is given.
+        queue: Queues the call on a stream, which it is given as an integer.
 
     Returns:
-        Symbols, joined with ``, ``; repeated names once.
+        Symbols, joined by ``, ``; each name once.
 
     Raises:
-        RuntimeError: the capture failed, or the driver does not name functions (CUDA before 12.3).
+        RuntimeError: The capture failed, or the driver does not name functions (CUDA before 12.3).
     """
     driver = driver_api()
     stream = call(driver.cuStreamCreate, int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
@@ -68,11 +68,11 @@ def kernel_names(queue: Callable[[int], None]) -> str:
 
 
 def _names(driver: ModuleType, graph: object) -> list[str]:
-    """Symbols of the graph's kernel nodes; a node holds a CUfunction or, newer, a CUkernel."""
+    """Return the symbols of the graph's kernel nodes; a node holds a CUfunction or, newer, a CUkernel."""
     _, _, count = driver.cuGraphGetNodes(graph)
     status, nodes, _ = driver.cuGraphGetNodes(graph, count)
     if int(status) != 0:
-        raise RuntimeError(f"cuGraphGetNodes says {status.name}")
+        raise RuntimeError(f"cuGraphGetNodes returns {status.name}")
     names = []
     for node in nodes[:count]:
         if call(driver.cuGraphNodeGetType, node) != driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:

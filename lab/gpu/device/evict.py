@@ -1,20 +1,21 @@
-"""Emptying L2 of what a variant could find there, and of what would be written back while the variant is counted.
+"""Emptying L2 by reads, for launches whose DRAM traffic is counted.
 
-A memset evicts as well, but leaves L2 full of lines that must still go to DRAM; bytes counted afterwards would be its.
+A memset evicts as well, but it leaves L2 full of lines that must still go to DRAM, and their bytes would be counted
+with the launch that follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Final
 
 import pycuda.driver as cuda
 
-from lab.toolchain.base import CompileRequest
-from lab.toolchain.select import toolchain
+from lab.gpu.device.backend import Enqueue
+from lab.toolchain.own import compiled
 
-_THREADS, _BLOCKS = 256, 1024
-_SOURCE = f"""
+_THREADS: Final = 256
+_BLOCKS: Final = 1024
+SOURCE: Final = f"""
 extern "C" __global__ void __launch_bounds__({_THREADS})
 lab_read_all(const uint4* data, long long count, unsigned* never)
 {{
@@ -23,29 +24,25 @@ lab_read_all(const uint4* data, long long count, unsigned* never)
         const uint4 value = data[i];
         sum |= value.x ^ value.y ^ value.z ^ value.w;
     }}
-    if (count < 0) *never = sum;  // the reads have a use, as far as the compiler knows
+    if (count < 0) *never = sum;  // gives the reads a use that the compiler cannot remove
 }}
 """
 
 
-def reader(
-    arch: str,
-    address: int,
-    size: int,
-    stream: Any,  # noqa: ANN401 - PyCUDA is untyped
-) -> Callable[[], None]:
-    """A function that queues reads of a buffer, 16 bytes at a time.
+def reader(arch: str, address: int, size: int, stream: cuda.Stream) -> Enqueue:
+    """Return a function that queues reads of a buffer, 16 bytes at a time.
 
     Args:
-        arch: Of the GPU.
-        address: Of the buffer, aligned to 16 bytes.
-        size: In bytes.
-        stream: PyCUDA's stream.
+        arch: Architecture of the GPU.
+        address: Device address of the buffer, aligned to 16 bytes.
+        size: Size of the buffer in bytes.
+        stream: The stream that the reads are queued on.
 
     Raises:
-        LabError: there is no NVRTC, or it refuses.
+        CompileError: NVRTC refuses the source.
+        MissingToolError: There is no NVRTC.
     """
-    module = cuda.module_from_buffer(toolchain("nvrtc").compile(CompileRequest(_SOURCE, "evict.cu", arch)).cubin)
+    module = cuda.module_from_buffer(compiled(SOURCE, "evict.cu", arch))
     function = module.get_function("lab_read_all")
     function.prepare("PqP")
 

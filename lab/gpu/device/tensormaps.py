@@ -1,24 +1,28 @@
-"""Tensor maps for a real GPU: what `cuTensorMapEncodeTiled` makes of `lab.hardware.tensormaps.TensorMap`.
+"""Tensor maps for a real GPU: `lab.hardware.tensormaps.TensorMap` encoded by the driver's `cuTensorMapEncodeTiled`.
 
-The driver is called through ctypes: it wants the map at a multiple of 64 bytes, where that of `cuda.bindings` need not
-lie.
+The driver is called through ctypes, because it needs the map at a multiple of 64 bytes and `cuda.bindings` does not
+guarantee that.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
+from lab.gpu.device.arguments import element_types, holds
 from lab.gpu.device.backend import RefusedError
 from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, ALIGNMENT, BYTES, TensorMap
-from lab.operators.base import STORED_AS, Inputs
+from lab.operators.base import Inputs
 from lab.templates.front_matter import ELEMENT_BYTES
 
 Words = tuple[int, ...]
-Encode = Callable[[TensorMap, int], Words]
+"""A `CUtensorMap` as 64-bit words."""
 
-DATA_TYPES = {
+Encode = Callable[[TensorMap, int], Words]
+"""From a map and the device address of its matrix to words."""
+
+DATA_TYPES: Final = {
     "uint32": 2,
     "int32": 3,
     "uint64": 4,
@@ -30,7 +34,8 @@ DATA_TYPES = {
 }
 """`CUtensorMapDataType` by element type."""
 
-_NONE = 0  # no interleaving, no swizzling, no promotion in L2, zeros out of bounds
+_NONE: Final = 0
+"""No interleaving, no swizzling, no promotion in L2, zeros out of bounds."""
 
 
 def tensor_map_words(
@@ -43,35 +48,39 @@ def tensor_map_words(
     """Encode the maps of a launch.
 
     Args:
-        maps: What to encode.
+        maps: The maps.
         inputs: The operator's arrays, for their element types.
         pointers: Device address of every array and workspace buffer.
         workspace: Element type of every workspace buffer.
-        encode: What encodes one, the driver by default.
+        encode: Encodes one map; the driver by default.
 
     Returns:
-        Name to the 64-bit words of the `CUtensorMap`.
+        The words of each map, by name.
 
     Raises:
-        RefusedError: of an unknown array or one of another type, or the driver refuses.
+        RefusedError: A map is of an unknown array or of one with another element type, or the driver refuses it.
     """
-    elements = {**{name: array.dtype.name for name, array in inputs.arrays.items()}, **workspace}
+    elements = element_types(inputs, workspace)
     made: dict[str, Words] = {}
     for one in maps:
         if one.of not in elements:
             known = ", ".join(elements)
             raise RefusedError(f"tensor map {one.name}: the operator has no array {one.of}; it has {known}")
-        if elements[one.of] not in (one.dtype, STORED_AS.get(one.dtype)):
-            raise RefusedError(f"tensor map {one.name}: it is of {one.dtype}, the array holds {elements[one.of]}")
+        if not holds(elements[one.of], one.dtype):
+            raise RefusedError(
+                f"tensor map {one.name}: its type is {one.dtype}, the array {one.of} holds {elements[one.of]}"
+            )
         address = pointers[one.of]
         if address % ADDRESS_ALIGNMENT:
-            raise RefusedError(f"tensor map {one.name}: {one.of} lies at no multiple of {ADDRESS_ALIGNMENT} bytes")
+            raise RefusedError(
+                f"tensor map {one.name}: the address of {one.of} is not a multiple of {ADDRESS_ALIGNMENT} bytes"
+            )
         made[one.name] = (encode or _encode)(one, address)
     return made
 
 
 def _encode(one: TensorMap, address: int) -> Words:
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    library = ctypes.CDLL("libcuda.so.1")
     room = ctypes.create_string_buffer(BYTES + ALIGNMENT)
     start = -ctypes.addressof(room) % ALIGNMENT
     map_bytes = (ctypes.c_uint64 * (BYTES // 8)).from_buffer(room, start)

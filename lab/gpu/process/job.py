@@ -1,38 +1,27 @@
-"""What a worker is asked to do and what it answers: frozen values that travel between processes."""
+"""Requests to the worker and its results: frozen values that travel between processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from lab.base.expressions import Scalar
+from lab.gpu.timing.cache import SHORT_US, Flush
+from lab.measured.baselines import CUBLAS
 from lab.measured.timing import Measurement, Verification
 from lab.templates.launches import Launches
 
 
-class Stage(StrEnum):
-    """Where a job failed."""
+class JobStage(StrEnum):
+    """The stage in which a job failed."""
 
     PREPARE = "prepare"  # the operator could not make inputs or a reference
     LAUNCH = "launch"  # CUDA, or a check before the launch, refused the kernel or its execution
     VERIFY = "verify"  # the outputs are wrong
-    TIMEOUT = "timeout"  # the worker was killed because nothing happened for too long
+    TIMEOUT = "timeout"  # the worker was killed because it was silent for too long
     CRASH = "crash"  # the worker ended by itself, or could not start
-
-
-class Flush(StrEnum):
-    """Whether the L2 cache is flushed before each repetition."""
-
-    AUTO = "auto"  # flushed, unless the launches are so short that they are timed in batches
-    ON = "on"
-    OFF = "off"
-
-    @classmethod
-    def of(cls, cache: str) -> Flush:
-        """What leaves the cache in the state that a file asks for: `auto`, `cold` or `warm`."""
-        return {"auto": cls.AUTO, "cold": cls.ON, "warm": cls.OFF}[cache]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +29,13 @@ class Job:
     """One variant to run.
 
     Attributes:
-        variant: Id, as in the records.
-        cubin: The image that was inspected; it is the one that runs.
-        launches: What is launched, in order, on one stream; entries as the cubin spells them (mangled if need be).
+        variant: Its id, as in the records.
+        cubin: The image that was inspected; the same image runs.
+        launches: The launches, in order, on one stream. Entry points are spelled as in the cubin (mangled if need be).
         operator: As the experiment names it: ``gemm`` or ``path/to/file.py:Class``.
         problem: The operator's problem, complete.
-        seed: Of the random inputs.
-        base: Folder that a relative operator path starts from; the current one by default.
+        seed: Seed of the random inputs.
+        base: Folder that a relative operator path starts from; None means the current folder.
     """
 
     variant: str
@@ -59,7 +48,7 @@ class Job:
 
     @property
     def data_key(self) -> tuple[object, ...]:
-        """Jobs with equal keys have the same inputs and the same reference."""
+        """Identity of the inputs: jobs with equal keys share inputs and reference."""
         return (self.operator, str(self.base), tuple(sorted(self.problem.items())), self.seed)
 
 
@@ -70,20 +59,21 @@ class Policy:
     Attributes:
         check: Compare the outputs with the reference before timing.
         measure: Time the variant.
-        launches: Without checking or timing, launch the variant's sequence so often, as a profiler watches it: from the
-            state that `flush` asks for, on fresh data.
-        baseline: Name of the baseline to interleave with it, or None.
+        launches: Number of times that the variant's sequence is launched on fresh data, for a profiler that watches,
+            from the cache state that `flush` asks for; 0 for none. Used without checking and timing.
+        baseline: Name of the baseline to interleave with the variant, or None.
         others: Names of further baselines, interleaved too.
-        warmup_ms: Warm-up of the first timing in a worker, least wall-clock time.
-        rewarm_ms: Warm-up of later timings, least, where the card has idled since the last one.
-        warmup_limit_ms: Most that a warm-up may take while the SM clock is not steady.
-        min_samples: Least number of samples, however slow the kernel.
-        max_samples: Most samples, unless they scatter or the clock drops: then up to `plan.LONGER` times as many.
-        first_samples: Samples after which a variant that has settled is done.
-        settled: (p80 - p20) / median at or below which it has.
-        budget_s: Time that the samples of one variant and its baseline may take together, beyond which
-            no more than `min_samples` are taken.
-        batch_below_us: Launches shorter than this are timed several at once.
+        warmup_ms: Least warm-up before the first timing in a worker, in milliseconds of wall-clock time.
+        rewarm_ms: Least warm-up before later timings, if the card has idled since the last one.
+        warmup_limit_ms: Longest warm-up while the SM clock is not steady.
+        min_samples: Least number of samples, however slow the kernel is.
+        max_samples: Largest number of samples, unless they scatter or the clock drops: then up to
+            `lab.gpu.timing.layout.LONGER` times as many.
+        first_samples: Samples after which a variant that has settled is finished.
+        settled: (p80 - p20) / median at or below which a variant has settled.
+        budget_s: Time that the samples of a variant and its baselines may take together, in seconds. Beyond it no more
+            than `min_samples` are taken.
+        batch_below_us: Launches shorter than this, in microseconds, are timed several at once.
         flush: Whether L2 is flushed before each repetition.
         timeout_s: Seconds without a sign of life, in a stage that waits for the GPU, after which the worker is
             killed. One launch may take this long.
@@ -93,7 +83,7 @@ class Policy:
     check: bool = True
     measure: bool = True
     launches: int = 0
-    baseline: str | None = "cublas"
+    baseline: str | None = CUBLAS
     others: tuple[str, ...] = ()
     warmup_ms: float = 300.0
     rewarm_ms: float = 60.0
@@ -103,7 +93,7 @@ class Policy:
     first_samples: int = 10
     settled: float = 0.01
     budget_s: float = 1.0
-    batch_below_us: float = 50.0
+    batch_below_us: float = SHORT_US
     flush: Flush = Flush.AUTO
     timeout_s: float = 30.0
     host_timeout_s: float = 900.0
@@ -114,25 +104,25 @@ class Failure:
     """Why a job has no measurement.
 
     Attributes:
-        stage: Where it ended.
+        stage: The stage in which it failed.
         reason: One line.
     """
 
-    stage: Stage
+    stage: JobStage
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineResult:
-    """What the baseline was.
+    """The baseline that ran beside a variant.
 
     Attributes:
         name: ``cublas``.
-        library: File and version: ``libcublas.so.13 13.1.0.3 (…/nvidia/cu13/lib)``; empty when it is missing.
-        kernel: Names of the kernels that it launches for this problem; empty when they could not be read.
-        verification: Its output against the same reference; None when unchecked or missing.
-        note: Why it is missing or what must be known about it; may be empty.
-        ptx: PTX of its kernel where it is known, else empty.
+        library: File and version: ``libcublas.so.13 13.1.0.3 (…/nvidia/cu13/lib)``; empty if the baseline is missing.
+        kernel: Names of the kernels that it launches for this problem; empty if they could not be read.
+        verification: Comparison of its output with the same reference; None if unchecked or missing.
+        note: Why it is missing, or what a reader must know about it; may be empty.
+        ptx: PTX of its kernel if it is known, else empty.
     """
 
     name: str
@@ -145,15 +135,15 @@ class BaselineResult:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What became of a job.
+    """The result of a job.
 
     Attributes:
-        variant: The job's.
-        verification: Where the outputs were checked.
-        measurement: Where the variant was timed.
-        failure: Where anything went wrong, else None.
-        baseline: Where the policy asked for one and the job came that far.
-        others: The same for the policy's further baselines.
+        variant: The job's variant.
+        verification: Comparison of the outputs with the reference, if they were checked.
+        measurement: Times, if the variant was timed.
+        failure: What went wrong, or None.
+        baseline: The policy's baseline, if there is one and the job got that far.
+        others: The policy's further baselines, likewise.
     """
 
     variant: str
@@ -162,3 +152,7 @@ class JobResult:
     failure: Failure | None = None
     baseline: BaselineResult | None = None
     others: tuple[BaselineResult, ...] = ()
+
+    def failed(self, stage: JobStage, reason: str) -> JobResult:
+        """Return this result with a failure; the reason is put on one line."""
+        return replace(self, failure=Failure(stage, " ".join(reason.split())))

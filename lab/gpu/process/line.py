@@ -1,4 +1,4 @@
-"""A session's jobs, one after another on a thread: the caller goes on with other work."""
+"""The GPU's queue: a session runs jobs one after another on a thread, while the caller does other work."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Self, TypeVar
 
 from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.process.session import GpuSession
-from lab.gpu.timing.survey import Point, Survey
+from lab.gpu.timing.survey import Survey, SurveyPoint
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 class GpuLine:
-    """A session on a thread of its own: jobs wait in line while other work goes on. Use as a context manager."""
+    """A session on a thread of its own. Use as a context manager."""
 
     def __init__(self, session: GpuSession) -> None:
-        """Start the worker; whether that succeeds shows when the first job is asked for."""
+        """Start the worker; if that fails, the first job raises the error.
+
+        Args:
+            session: Closed when the context ends; if an exception ends it, its worker is killed.
+        """
         self._session = session
         self._thread = ThreadPoolExecutor(1, "lab-gpu-line")
         self._started = self._thread.submit(session.start)
@@ -30,27 +34,27 @@ class GpuLine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._session.__exit__(kind, error, trace)  # frees the thread from a job that would not end
+        self._session.__exit__(kind, error, trace)  # frees the thread from a job that does not end
         self._thread.shutdown()
 
     def submit(self, job: Job, policy: Policy) -> Future[tuple[JobResult, int]]:
-        """Put a job in line.
+        """Add a job to the queue.
 
         Returns:
-            Its result, and the number of the worker that made it, from 1; raises MissingToolError where no worker could
-            start at all.
+            Its result and the number of the worker that ran it, counted from 1. The future raises MissingToolError if
+            no worker could start at all.
         """
         return self._thread.submit(self._run, job, policy)
 
-    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[Point, ...]]:
-        """Put a survey in line; as `GpuSession.survey`."""
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[SurveyPoint, ...]]:
+        """Add a survey to the queue; see `GpuSession.survey`."""
         return self._thread.submit(self._survey, order, cubins)
 
-    def ask(self, question: Callable[[GpuSession], Answer]) -> Answer:
-        """Have the session do something else, after all jobs in line, and wait for it."""
+    def ask(self, question: Callable[[GpuSession], T]) -> T:
+        """Call a function with the session after all queued jobs, and wait for its result."""
         return self._thread.submit(question, self._session).result()
 
-    def _survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[Point, ...]:
+    def _survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[SurveyPoint, ...]:
         self._started.result()
         return self._session.survey(order, cubins)
 

@@ -11,65 +11,48 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from lab.base.errors import MissingToolError
 from lab.gpu.device.backend import Backend
-from lab.gpu.process.job import Failure, Job, JobResult, Policy, Stage
-from lab.gpu.process.worker import Answer, Order, Progress, Ready, SurveyAnswer, Unusable, cuda_backend, main
-from lab.gpu.timing.survey import BASELINE, Point, Survey
+from lab.gpu.process.job import Job, JobResult, JobStage, Policy
+from lab.gpu.process.link import WorkerEndedError, WorkerLink, WorkerSilentError, start_worker
+from lab.gpu.process.messages import JobOrder, Progress, Ready, Reply, SurveyReply, Unusable
+from lab.gpu.process.worker import cuda_backend
+from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import GpuDescription
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S: Final = 120.0
 """Importing PyCUDA, initialising CUDA and creating a context take seconds on a cold machine."""
-_KILL_TIMEOUT_S = 30.0
-"""The driver stops a running kernel before the process is gone."""
-_STOP_TIMEOUT_S = 5.0
-
-
-class _EndedError(Exception):
-    """The worker is gone; the message says how it ended, `killed` whether by someone's SIGKILL."""
-
-    def __init__(self, message: str, *, killed: bool) -> None:
-        self.killed = killed
-        super().__init__(message)
-
-
-class _SilentError(Exception):
-    """The worker gave no sign of life within the limit."""
 
 
 class GpuSession:
     """A worker on the first visible GPU, replaced whenever a job costs it. Use as a context manager.
 
-    Attributes:
-        workers: How many were started so far.
-
-    Starting a process re-imports the main module, as `multiprocessing` does: a script that uses this class keeps
+    Starting a process imports the main module again, as `multiprocessing` does: a script that uses this class keeps
     its own work under ``if __name__ == "__main__":``.
+
+    Attributes:
+        workers: Number of workers started so far.
     """
 
-    def __init__(self, backend: Callable[[], Backend] = cuda_backend) -> None:
+    def __init__(
+        self,
+        backend: Callable[[], Backend] = cuda_backend,
+        starter: Callable[[Callable[[], Backend]], WorkerLink] = start_worker,
+    ) -> None:
         """Prepare; nothing starts yet.
 
         Args:
-            backend: Called in the worker to open the device. Must be importable there: a function or class of a
+            backend: Called in the worker to open the device. It must be importable there: a function or class of a
                 module.
+            starter: Starts a worker for that backend.
         """
-        self._backend = backend
-        self._context = multiprocessing.get_context("spawn")
-        self._process: SpawnProcess | None = None
-        self._connection: Connection | None = None
+        self._backend, self._starter = backend, starter
+        self._link: WorkerLink | None = None
         self._description: GpuDescription | None = None
         self._closed = False
         self._sent: set[str] = set()
@@ -90,81 +73,58 @@ class GpuSession:
     @property
     def process_id(self) -> int | None:
         """The worker's process id, while there is a worker."""
-        return None if self._process is None else self._process.pid
+        return None if self._link is None else self._link.process_id
 
     def start(self, timeout: float = START_TIMEOUT_S) -> GpuDescription:
-        """Start the worker, unless it runs.
+        """Start the worker, unless it is running.
 
         Args:
             timeout: Seconds to wait for it.
 
         Raises:
-            MissingToolError: there is no usable GPU or PyCUDA is missing; the message says what installs it.
+            MissingToolError: There is no usable GPU, or PyCUDA is missing; the message says what installs it.
         """
-        if self._process is not None and self._process.is_alive() and self._description is not None:
+        if self._link is not None and self._link.is_alive() and self._description is not None:
             return self._description
         self._kill()
-        connection, theirs = self._context.Pipe()
-        process = self._context.Process(target=main, args=(theirs, self._backend), name="lab-gpu", daemon=True)
-        with _ignoring_interrupts():
-            process.start()
-        theirs.close()  # so that the worker's end is the last one and its death closes the pipe
-        self._process, self._connection = process, connection
+        self._link = self._starter(self._backend)
         self.workers += 1
         self._sent = set()
-        self._description = self._await_ready(timeout)
+        self._description = self._await_ready(self._link, timeout)
         return self._description
 
-    def run(self, job: Job, policy: Policy, *, again: bool = False) -> JobResult:
+    def run(self, job: Job, policy: Policy) -> JobResult:
         """Run one job, in a new worker if the last job cost the old one.
 
         Whatever the job does, a result comes back: a hang, a crash or a CUDA error is this job's failure and costs
-        no other. A worker that someone kills is replaced once, and the job starts over.
+        no other. If another process kills the worker, it is replaced once and the job starts again.
 
         Args:
             job: The job.
             policy: How to check and time it.
-            again: A worker was killed over it before.
 
         Raises:
-            MissingToolError: no worker has run yet and none can start.
+            MissingToolError: No worker has run yet and none can start.
         """
-        if reason := self._not_started():
-            return _failed(job, Stage.CRASH, reason)
-        try:
-            answer = self._exchange(Order(job, policy))
-        except _SilentError as error:
-            self._kill()
-            return _failed(job, Stage.TIMEOUT, str(error))
-        except _EndedError as error:
-            self._kill()
-            if error.killed and not again and not self._closed:
-                return self.run(job, policy, again=True)
-            return _failed(job, Stage.CRASH, str(error))
-        except BaseException:  # Ctrl-C: the worker must not go on
-            self._kill()
-            raise
-        if not answer.usable:
-            self._kill()
-        return answer.result
+        return self._run(job, policy, again=False)
 
-    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[Point, ...]:
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> tuple[SurveyPoint, ...]:
         """Time many kernels at one size.
 
-        A kernel that costs the worker is a point that says so, and the others are done again in a new worker.
+        A kernel that costs the worker gets a point that says so, and the others run again in a new worker.
 
         Args:
             order: The size and the kernels, without machine code.
-            cubins: Machine code of all kernels; a worker is sent each once.
+            cubins: Machine code of all kernels; each is sent to a worker once.
 
         Raises:
-            MissingToolError: no worker has run yet and none can start.
+            MissingToolError: No worker has run yet and none can start.
         """
-        lost: list[Point] = []
+        lost: list[SurveyPoint] = []
         entrants, baseline = order.entrants, order.baseline
         while entrants or baseline:
             if reason := self._not_started():
-                return (*lost, *(Point(one.kernel, failure=reason) for one in entrants))
+                return (*lost, *(SurveyPoint(one.kernel, failure=reason) for one in entrants))
             new = {one.kernel: cubins[one.kernel] for one in entrants if one.kernel not in self._sent}
             answer = self._surveyed(replace(order, entrants=entrants, baseline=baseline, cubins=new))
             if answer.usable:
@@ -174,18 +134,95 @@ class GpuSession:
             (fault,) = answer.points
             blamed = {fault.kernel}
             if fault.kernel not in {*(one.kernel for one in entrants), BASELINE}:
-                blamed = {BASELINE, *(one.kernel for one in entrants)}  # nobody's in particular: nothing is left to try
+                blamed = {BASELINE, *(one.kernel for one in entrants)}  # no kernel's fault: there is nothing to retry
             lost += [replace(fault, kernel=one.kernel) for one in entrants if one.kernel in blamed]
             if baseline and BASELINE in blamed:
                 baseline, lost = False, [*lost, replace(fault, kernel=BASELINE)]
             entrants = tuple(one for one in entrants if one.kernel not in blamed)
         return tuple(lost)
 
-    def _not_started(self) -> str:
-        """Start the worker; why none starts in place of an earlier one, which costs this piece of work alone, or empty.
+    def restart(self) -> GpuDescription:
+        """End the worker and start a new one.
 
         Raises:
-            MissingToolError: no worker has run yet and none can start.
+            MissingToolError: It cannot start.
+        """
+        self.close()
+        return self.start()
+
+    def close(self) -> None:
+        """End the worker in order; kill it if it does not answer."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.stop()
+
+    def _kill(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.kill()
+
+    def _run(self, job: Job, policy: Policy, *, again: bool) -> JobResult:
+        """Run a job; `again` says that a worker was killed over it before."""
+        result = JobResult(job.variant)
+        if reason := self._not_started():
+            return result.failed(JobStage.CRASH, reason)
+        try:
+            answer = self._exchange(JobOrder(job, policy))
+        except WorkerSilentError as error:
+            self._kill()
+            return result.failed(JobStage.TIMEOUT, str(error))
+        except WorkerEndedError as error:
+            self._kill()
+            if error.killed and not again and not self._closed:
+                return self._run(job, policy, again=True)
+            return result.failed(JobStage.CRASH, str(error))
+        except BaseException:  # Ctrl-C: the worker must not go on
+            self._kill()
+            raise
+        if not answer.usable:
+            self._kill()
+        return answer.result
+
+    def _exchange(self, order: JobOrder) -> Reply:
+        link = self._link  # the thread that ends the session may take it away
+        assert link is not None  # noqa: S101 - `start` has run
+        link.send(order)
+        limit, activity = order.policy.host_timeout_s, "inputs"
+        while True:
+            message = link.receive(limit, activity)
+            if isinstance(message, Reply):
+                return message
+            if isinstance(message, Progress):
+                activity = message.activity
+                limit = order.policy.host_timeout_s if message.on_host else order.policy.timeout_s
+
+    def _surveyed(self, order: Survey) -> SurveyReply:
+        """Return the worker's answer; if it hangs or dies, a fault of the kernel that it was running."""
+        link = self._link  # as above
+        assert link is not None  # noqa: S101 - `start` has run
+        subject = activity = ""
+        try:
+            link.send(order)
+            while True:
+                message = link.receive(order.policy.timeout_s, activity)
+                if isinstance(message, SurveyReply):
+                    return message
+                if isinstance(message, Progress):
+                    subject, activity = message.subject, message.activity
+        except (WorkerSilentError, WorkerEndedError) as error:
+            return SurveyReply((SurveyPoint(subject, failure=str(error)),), usable=False)
+        except BaseException:  # Ctrl-C: the worker must not go on
+            self._kill()
+            raise
+
+    def _not_started(self) -> str:
+        """Start the worker.
+
+        Returns:
+            Why no worker starts in place of an earlier one, which costs this piece of work only; empty if one runs.
+
+        Raises:
+            MissingToolError: No worker has run yet and none can start.
         """
         known = self._description is not None
         try:
@@ -196,47 +233,10 @@ class GpuSession:
             return f"a new worker could not start: {error}"
         return ""
 
-    def _surveyed(self, order: Survey) -> SurveyAnswer:
-        """The worker's answer; of one that hangs or dies, the kernel that it was at."""
-        assert self._connection is not None  # noqa: S101 - `start` has run
-        subject = activity = ""
+    def _await_ready(self, link: WorkerLink, timeout: float) -> GpuDescription:
         try:
-            self._connection.send(order)
-            while True:
-                message = self._receive(order.policy.timeout_s, activity)
-                if isinstance(message, SurveyAnswer):
-                    return message
-                if isinstance(message, Progress):
-                    subject, activity = message.subject, message.activity
-        except (_SilentError, _EndedError) as error:
-            return SurveyAnswer((Point(subject, failure=str(error)),), usable=False)
-        except OSError:
-            return SurveyAnswer((Point(subject, failure=str(self._ended(activity))),), usable=False)
-        except BaseException:  # Ctrl-C: the worker must not go on
-            self._kill()
-            raise
-
-    def restart(self) -> GpuDescription:
-        """End the worker and start a fresh one.
-
-        Raises:
-            MissingToolError: it cannot start.
-        """
-        self.close()
-        return self.start()
-
-    def close(self) -> None:
-        """End the worker in order; kill it where it does not answer."""
-        if self._process is not None and self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.send(None)
-            self._process.join(_STOP_TIMEOUT_S)
-        self._kill()
-
-    def _await_ready(self, timeout: float) -> GpuDescription:
-        try:
-            message = self._receive(timeout, "starting")
-        except (_SilentError, _EndedError) as error:
+            message = link.receive(timeout, "starting")
+        except (WorkerSilentError, WorkerEndedError) as error:
             self._kill()
             raise MissingToolError(f"the GPU worker did not start: {error}") from error
         except BaseException:
@@ -248,85 +248,19 @@ class GpuSession:
         reason = message.reason if isinstance(message, Unusable) else f"unexpected message {message!r}"
         raise MissingToolError(reason)
 
-    def _exchange(self, order: Order) -> Answer:
-        assert self._connection is not None  # noqa: S101 - `start` has run
-        try:
-            self._connection.send(order)
-        except OSError as error:
-            raise self._ended() from error
-        limit, activity = order.policy.host_timeout_s, "inputs"
-        while True:
-            message = self._receive(limit, activity)
-            if isinstance(message, Answer):
-                return message
-            if isinstance(message, Progress):
-                activity = message.activity
-                limit = order.policy.host_timeout_s if message.on_host else order.policy.timeout_s
-
-    def _receive(self, limit: float, activity: str) -> object:
-        """The worker's next message.
-
-        Raises:
-            _SilentError: none came in time.
-            _EndedError: the worker is gone.
-        """
-        assert self._connection is not None  # noqa: S101 - `start` has run
-        assert self._process is not None  # noqa: S101
-        deadline = time.monotonic() + limit
-        while not self._connection.poll():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise _SilentError(f"timed out after {limit:g} s ({activity})")
-            ready = wait([self._connection, self._process.sentinel], left)
-            if ready == [self._process.sentinel] and not self._connection.poll():
-                raise self._ended(activity)
-        try:
-            return self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise self._ended(activity) from error
-
-    def _ended(self, activity: str = "") -> _EndedError:
-        """How the worker ended, in words, and what it was at."""
-        assert self._process is not None  # noqa: S101 - `start` has run
-        self._process.join(_STOP_TIMEOUT_S)
-        code, doing = self._process.exitcode, f" ({activity})" if activity else ""
-        if code is None:
-            return _EndedError(f"worker closed its pipe{doing}", killed=False)
-        if code >= 0:
-            return _EndedError(f"worker ended with exit code {code}{doing}", killed=False)
-        try:
-            name = f" ({signal.Signals(-code).name})"
-        except ValueError:
-            name = ""
-        return _EndedError(f"worker ended by signal {-code}{name}{doing}", killed=code == -signal.SIGKILL)
-
-    def _kill(self) -> None:
-        """End the worker at once, whatever it does."""
-        process, connection = self._process, self._connection
-        self._process = self._connection = None
-        if connection is not None:
-            connection.close()
-        if process is None:
-            return
-        if process.is_alive():
-            process.kill()
-        process.join(_KILL_TIMEOUT_S)
-        with contextlib.suppress(ValueError):  # the driver still holds it: nothing more can be done here
-            process.close()
-
 
 def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy, *, restart: bool = True) -> JobResult:
-    """Measure a sweep's winner again in a fresh process.
+    """Measure the winner of a sweep again in a new process.
 
     Args:
         session: Its worker is replaced.
         job: The winner.
         result: Its first result, with a measurement.
-        policy: As for the first time.
-        restart: Replace the worker; False where it is a fresh one already, after the winner of another problem.
+        policy: The policy of the first time.
+        restart: Replace the worker. False if it is a new one already, after the winner of another problem.
 
     Returns:
-        `result` with the new samples in `Measurement.remeasured`, or with a note saying why there are none.
+        `result` with the new samples in `Measurement.remeasured`, or with a note that says why there are none.
     """
     if result.measurement is None:
         return result
@@ -336,7 +270,7 @@ def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy, 
             session.restart()
         again = session.run(job, policy)
     except MissingToolError as error:
-        again = _failed(job, Stage.CRASH, str(error))
+        again = JobResult(job.variant).failed(JobStage.CRASH, str(error))
     if again.measurement is None:
         reason = again.failure.reason if again.failure else "no measurement"
         note = f"measured once only: the repetition in a fresh process failed: {reason}"
@@ -348,20 +282,3 @@ def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy, 
         note += f", {second.ratio_to_baseline:.3f} of {second.baseline_name}'s throughput there"
     notes = (*first.notes, note, *(f"in the fresh process: {text}" for text in second.notes))
     return replace(result, measurement=replace(first, remeasured=second.samples, notes=notes))
-
-
-def _failed(job: Job, stage: Stage, reason: str) -> JobResult:
-    return JobResult(job.variant, failure=Failure(stage, " ".join(reason.split())))
-
-
-@contextlib.contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """A process started meanwhile ignores SIGINT from its first instruction on, since exec keeps that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers; the worker sets its own a moment later
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

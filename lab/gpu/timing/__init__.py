@@ -1,1 +1,1 @@
-"""How kernels are timed: batches, interleaving, cold and warm L2."""
+"""How kernels are timed: cold or warm, in batches, interleaved with baselines."""

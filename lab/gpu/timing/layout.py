@@ -1,51 +1,49 @@
-"""How a measurement is laid out, and what its samples say: pure functions of times.
+"""How the timing of one variant is laid out, and what its samples say: pure functions of times.
 
-The rule. Let t be the shorter of the variant's and the baseline's pilot times.
-
-- ``flush: auto`` and t ≥ `batch_below_us`: **cold**. Before each repetition L2 is flushed, then one launch is timed.
-- ``flush: auto`` and t < `batch_below_us`, or ``flush: off``: **warm**. One untimed launch, then the timed ones; a
-  side whose own time is below `batch_below_us` is timed in batches of about `BATCH_MS`, since two events around so
-  short a launch measure mostly the events.
-- ``flush: on``: **cold** in any case, one launch at a time.
-
-Both sides of a pair get the same cache state, so that their ratio compares like with like.
+`lab.gpu.timing.cache` decides whether a batch of samples is cold or warm.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from lab.gpu.process.job import Flush, Policy
+from lab.gpu.process.job import Policy
+from lab.gpu.timing import cache
 from lab.measured.timing import Samples
 
-BATCH_MS = 1.0
+BATCH_MS: Final = 1.0
 """Device time that a batch aims at: 2000 times the 0.5 µs resolution of CUDA events (cuEventElapsedTime)."""
-MOST_LAUNCHES = 256
-"""Launches in one batch: the queue of a stream holds about a thousand before the host blocks."""
-LEAST_LEAD_MS = 0.03
-"""Head start for one launch and two events: several times the few microseconds that each takes to queue."""
-STEADY = 0.02
+
+MOST_LAUNCHES: Final = 256
+"""Largest batch: the queue of a stream holds about a thousand launches before the host blocks."""
+
+STEADY: Final = 0.02
 """SM clocks within this fraction of each other count as steady."""
-STEADY_READINGS = 3
-SLOW_CLOCK = 0.95
-"""A sample at less than this fraction of the run's SM clock is remarked on."""
-NOISY = 0.05
-"""A (p80 - p20) / median above this asks for more samples, and is remarked on where they do not help."""
-LONGER = 3
+
+STEADY_READINGS: Final = 3
+"""Readings of the SM clock that must agree."""
+
+SLOW_CLOCK: Final = 0.95
+"""Samples taken below this fraction of the run's SM clock get a note."""
+
+NOISY: Final = 0.05
+"""A (p80 - p20) / median above this asks for more samples, and gets a note if they do not help."""
+
+LONGER: Final = 3
 """Times the planned number of samples that a noisy or throttled variant may get."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """How one side of a pair, the variant or its baseline, is timed.
+class SidePlan:
+    """How one side of a comparison, the variant or a baseline, is timed.
 
     Attributes:
         batch: Launches between two events.
-        lead_ms: Head start that the host needs to queue them.
+        lead_ms: Head start that the host needs to queue them, in milliseconds.
     """
 
     batch: int
@@ -53,56 +51,52 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a pair is timed.
+class BatchPlan:
+    """How a variant and its baselines are timed.
 
     Attributes:
         cold: L2 is flushed before each repetition.
         n: Samples of each side.
-        sides: The variant and, if there is one, the baseline.
+        sides: The variant, then its baselines.
     """
 
     cold: bool
     n: int
-    sides: tuple[Side, ...]
+    sides: tuple[SidePlan, ...]
 
     @property
     def cache(self) -> str:
-        """`cold` or `warm`, as the record says it."""
-        return "cold" if self.cold else "warm"
+        """State of L2 as the record says it: `cold` or `warm`."""
+        return cache.state(cold=self.cold)
 
 
-def make_plan(pilots_ms: Sequence[float], enqueue_ms: Sequence[float], policy: Policy) -> Plan:
-    """Lay out a measurement.
+def make_plan(pilots_ms: Sequence[float], enqueue_ms: Sequence[float], policy: Policy) -> BatchPlan:
+    """Lay out the timing of a variant and its baselines.
 
     Args:
-        pilots_ms: Device time of one launch of each side.
-        enqueue_ms: Host time to queue one launch of each side.
-        policy: Limits and the flush rule.
+        pilots_ms: Device time of one launch of each side, in milliseconds.
+        enqueue_ms: Host time to queue one launch of each side, in milliseconds.
+        policy: Limits and the flush setting.
     """
-    short = min(pilots_ms) * 1e3 < policy.batch_below_us
-    cold = policy.flush is Flush.ON or (policy.flush is Flush.AUTO and not short)
+    cold = cache.is_cold(policy.flush, min(pilots_ms), policy.batch_below_us)
     sides = tuple(_side(ms, host, policy, cold=cold) for ms, host in zip(pilots_ms, enqueue_ms, strict=True))
-    # a warm repetition has an untimed launch in it, too
+    # a warm repetition also contains an untimed launch
     cost_ms = sum(side.lead_ms + (side.batch + (not cold)) * ms for side, ms in zip(sides, pilots_ms, strict=True))
-    return Plan(cold, sample_count(cost_ms, policy), sides)
+    return BatchPlan(cold, sample_count(cost_ms, policy), sides)
 
 
-def _side(pilot_ms: float, enqueue_ms: float, policy: Policy, *, cold: bool) -> Side:
-    batch = 1 if cold else batch_size(pilot_ms, policy.batch_below_us)
-    # half as much again, and one launch more for the untimed one
-    return Side(batch, max(LEAST_LEAD_MS, 1.5 * (batch + 1) * enqueue_ms))
+def _side(pilot_ms: float, enqueue_ms: float, policy: Policy, *, cold: bool) -> SidePlan:
+    batch = 1 if cold else warm_batch(pilot_ms, policy.batch_below_us)
+    return SidePlan(batch, cache.head_start_ms(batch, enqueue_ms))
 
 
-def batch_size(pilot_ms: float, batch_below_us: float) -> int:
-    """Launches to time together: 1 for launches long enough to be timed alone, else about `BATCH_MS` of them."""
-    if pilot_ms * 1e3 >= batch_below_us:
-        return 1
-    return max(2, min(MOST_LAUNCHES, math.ceil(BATCH_MS / max(pilot_ms, 1e-6))))
+def warm_batch(pilot_ms: float, short_us: float) -> int:
+    """Return the launches to time together: 1 if a launch can be timed alone, else about `BATCH_MS` of them."""
+    return max(2, cache.batch_size(pilot_ms, BATCH_MS, MOST_LAUNCHES)) if cache.is_short(pilot_ms, short_us) else 1
 
 
 def sample_count(cost_ms: float, policy: Policy) -> int:
-    """As many repetitions as the budget holds, within the policy's limits."""
+    """Return how many repetitions of `cost_ms` milliseconds the budget holds, within the policy's limits."""
     affordable = int(policy.budget_s * 1e3 / max(cost_ms, 1e-6))
     return max(policy.min_samples, min(policy.max_samples, affordable))
 
@@ -117,42 +111,42 @@ def is_steady(clocks: Sequence[int | None]) -> bool:
 
 
 def warmup_repeats(pilot_ms: float, chunk_ms: float = 10.0) -> int:
-    """Launches in one chunk of warm-up, after which the clock is read."""
+    """Return the launches in one chunk of warm-up, after which the clock is read."""
     return max(1, min(200, int(chunk_ms / max(pilot_ms, 1e-6))))
 
 
 def slow_repetitions(clocks: Sequence[int | None], run_clock: int | None) -> tuple[int, ...]:
-    """Indices of the repetitions at a clock well below the run's own.
+    """Return the indices of the repetitions at a clock well below the run's own.
 
     Args:
-        clocks: One reading a repetition, in MHz.
+        clocks: One reading for each repetition, in MHz.
         run_clock: The highest median of any measurement of this run, this one included.
     """
     return tuple(i for i, clock in enumerate(clocks) if run_clock and clock and clock < SLOW_CLOCK * run_clock)
 
 
 def unused_repetitions(slow: Sequence[int], n: int, min_samples: int) -> tuple[int, ...]:
-    """Those of the slow repetitions that are not used: all of them, unless too few others are left."""
+    """Return the slow repetitions to leave out: all of them, or none if too few others would be left."""
     return tuple(slow) if n - len(slow) >= min_samples else ()
 
 
 def clock_notes(
     clocks: Sequence[int | None], slow: Sequence[int], unused: Sequence[int], run_clock: int | None
 ) -> tuple[str, ...]:
-    """Remarks on the SM clock during a measurement; see `slow_repetitions` and `unused_repetitions`."""
+    """Note the repetitions at a low SM clock; see `slow_repetitions` and `unused_repetitions`."""
     known = [clock for clock in clocks if clock is not None]
     if not slow:
         return ()
-    what = "and are not used" if unused else "and are used all the same: too few others are left"
+    what = "; they are left out" if unused else "; they are used nevertheless, because too few others are left"
     note = (
         f"{len(slow)} of {len(clocks)} repetitions ran below {SLOW_CLOCK:.0%} of the run's SM clock of {run_clock} MHz "
-        f"(median {int(np.median(known))} MHz, lowest {min(known)} MHz) {what}"
+        f"(median {int(np.median(known))} MHz, lowest {min(known)} MHz){what}"
     )
     return (note,)
 
 
 def spread_notes(name: str, samples: Samples) -> tuple[str, ...]:
-    """A remark where the samples of one side scatter."""
+    """Note a side whose samples scatter."""
     if samples.spread <= NOISY:
         return ()
     return (f"{name}: noisy, p20 to p80 spans {samples.spread:.0%} of the median",)

@@ -1,7 +1,7 @@
-"""Timing one variant beside its baseline: pilot, plan, warm-up, interleaved samples.
+"""Timing one variant beside its baselines: pilot, plan, warm-up, interleaved samples.
 
-Launches repeat on the same buffers without restoring the outputs between them: with β ≠ 0 a gemm's C
-accumulates, which changes values but not the work.
+Launches repeat on the same buffers, and the outputs are not restored between them: with β ≠ 0 a gemm's C
+accumulates, which changes the values but not the work.
 """
 
 from __future__ import annotations
@@ -10,66 +10,79 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from lab.gpu.device.backend import Backend, Launch, Timing
+from lab.gpu.device.backend import Backend, BatchTiming, Enqueue
 from lab.gpu.process.job import Policy
-from lab.gpu.timing import layout as plan
+from lab.gpu.timing import cache, layout
 from lab.measured.timing import Measurement, Samples
 
-LONG_MS = 100.0
-"""A launch this long is piloted once, and is no part of the warm-up: it warms the card by itself."""
-IDLE_S = 0.1
-"""Clocks stay up over a shorter pause: verifying and loading the next variant takes some milliseconds."""
+LONG_MS: Final = 100.0
+"""A launch this long is piloted once and left out of the warm-up: it warms the card up by itself."""
+
+IDLE_S: Final = 0.1
+"""Clocks stay up during a shorter pause; verifying and loading the next variant takes some milliseconds."""
+
+LATE: Final = 0.01
+"""Share of a launch's time below which late queueing does not matter: it costs at most the queueing time."""
 
 
 @dataclass(slots=True)
-class Clockwork:
-    """What one worker remembers between measurements.
+class CardHistory:
+    """What a worker remembers between measurements.
 
     Attributes:
-        run_clock: Highest median SM clock of any measurement so far, MHz.
+        now: The host's clock, in seconds.
+        run_clock: Highest median SM clock of any measurement so far, in MHz.
         warmed: The first, longer warm-up is over.
-        busy_until: When the last measurement ended, by `time.perf_counter`.
+        busy_until: When the last measurement ended, by `now`.
     """
 
+    now: Callable[[], float] = time.perf_counter
     run_clock: int | None = None
     warmed: bool = False
     busy_until: float = -math.inf
 
     def is_warm(self, clocks: Sequence[int | None]) -> bool:
-        """Whether the card comes straight from another measurement and has kept its clock, as `clocks` now show."""
-        if not self.warmed or time.perf_counter() - self.busy_until > IDLE_S:
+        """Whether the card has just finished another measurement and kept its clock, as `clocks` (MHz) show."""
+        if not self.warmed or self.now() - self.busy_until > IDLE_S:
             return False
-        return all(clock >= (1 - plan.STEADY) * (self.run_clock or 0) for clock in clocks if clock is not None)
+        return all(clock >= (1 - layout.STEADY) * (self.run_clock or 0) for clock in clocks if clock is not None)
+
+    def remember(self, clocks: Sequence[int | None]) -> None:
+        """Take the median of a measurement's SM clocks (MHz) into account."""
+        known = [clock for clock in clocks if clock is not None]
+        if known:
+            self.run_clock = max(self.run_clock or 0, int(np.median(known)))
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One side of a pair.
+    """One side of a comparison.
 
     Attributes:
-        name: For remarks: `kernel` or the baseline's name.
+        name: Its name in notes: `kernel` or the baseline's name.
         launch: Queues one launch.
     """
 
     name: str
-    launch: Launch
+    launch: Enqueue
 
 
 @dataclass(slots=True)
 class _Taken:
-    """What sampling yields, a list a side."""
+    """What sampling yields: a list for each side, and one SM clock (MHz) for each repetition."""
 
-    timings: tuple[list[Timing], ...]
+    timings: tuple[list[BatchTiming], ...]
     clocks: list[int | None] = field(default_factory=list)
 
-    def samples(self, layout: plan.Plan, unused: tuple[int, ...]) -> list[Samples]:
-        """What was taken, a value a side."""
+    def samples(self, plan: layout.BatchPlan, unused: tuple[int, ...]) -> list[Samples]:
+        """Return the samples of each side."""
         return [
             Samples(tuple(timing.ms for timing in timings), side.batch, unused)
-            for timings, side in zip(self.timings, layout.sides, strict=True)
+            for timings, side in zip(self.timings, plan.sides, strict=True)
         ]
 
 
@@ -77,50 +90,48 @@ def measure(
     backend: Backend,
     contenders: Sequence[Contender],
     policy: Policy,
-    clockwork: Clockwork,
+    history: CardHistory,
     alive: Callable[[], None],
 ) -> Measurement:
-    """Time a variant, alone or beside a baseline.
+    """Time a variant, alone or beside baselines.
 
     Args:
         backend: The device, with outputs in the state that launches expect.
-        contenders: The variant and, after it, the baselines if there are any.
+        contenders: The variant, then its baselines.
         policy: Limits.
-        clockwork: The worker's memory; updated.
-        alive: Called between launches: the parent must know that the worker does not hang.
+        history: The worker's memory; updated.
+        alive: Called between launches, so that the parent knows that the worker does not hang.
     """
     bench = _Bench(backend, contenders, alive)
     pilots = bench.pilots()
-    if not clockwork.is_warm([pilot.sm_clock_mhz for pilot in pilots]):
-        least_ms = policy.rewarm_ms if clockwork.warmed else policy.warmup_ms
-        bench.warm_up(pilots, least_ms, policy.warmup_limit_ms)
-        clockwork.warmed = True
+    if not history.is_warm([pilot.sm_clock_mhz for pilot in pilots]):
+        bench.warm_up(pilots, policy, history)
         backend.calibrate()
-        # a pilot on a card that idled is slow; the plan is made from one at the clocks that count
+        # pilots on an idle card are slow: the plan needs some at the clocks that count
         pilots = bench.pilots(pilots)
-    layout = plan.make_plan([pilot.ms for pilot in pilots], [pilot.enqueue_ms for pilot in pilots], policy)
+    plan = layout.make_plan([pilot.ms for pilot in pilots], [pilot.enqueue_ms for pilot in pilots], policy)
     before = backend.card_state()
-    taken = bench.sample(layout, policy, clockwork)
+    taken = bench.sample(plan, policy, history)
     after = backend.card_state()
-    slow = plan.slow_repetitions(taken.clocks, clockwork.run_clock)
-    unused = plan.unused_repetitions(slow, len(taken.clocks), policy.min_samples)
-    samples = taken.samples(layout, unused)
+    slow = layout.slow_repetitions(taken.clocks, history.run_clock)
+    unused = layout.unused_repetitions(slow, len(taken.clocks), policy.min_samples)
+    samples = taken.samples(plan, unused)
     notes = (
         *_starved_notes(contenders, taken),
         *(
             note
             for contender, one in zip(contenders, samples, strict=True)
-            for note in plan.spread_notes(contender.name, one)
+            for note in layout.spread_notes(contender.name, one)
         ),
-        *plan.clock_notes(taken.clocks, slow, unused, clockwork.run_clock),
+        *layout.clock_notes(taken.clocks, slow, unused, history.run_clock),
     )
-    clockwork.busy_until = time.perf_counter()
+    history.busy_until = history.now()
     has_baseline = len(contenders) > 1
     return Measurement(
         samples=samples[0],
         baseline=samples[1] if has_baseline else None,
         baseline_name=contenders[1].name if has_baseline else None,
-        cache=layout.cache,
+        cache=plan.cache,
         before=before,
         after=after,
         notes=notes,
@@ -130,67 +141,69 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The device with everything that is timed on it."""
+    """The device and everything that is timed on it."""
 
     backend: Backend
     contenders: Sequence[Contender]
     alive: Callable[[], None]
 
-    def pilots(self, known: Sequence[Timing] = ()) -> list[Timing]:
-        """A first estimate of each side's launch; of `known` ones, those that are long are kept."""
+    def pilots(self, known: Sequence[BatchTiming] = ()) -> list[BatchTiming]:
+        """Estimate the time of each side's launch; keep those of the `known` estimates that are long."""
         return [
             known[index] if known and known[index].ms >= LONG_MS else self._pilot(contender.launch)
             for index, contender in enumerate(self.contenders)
         ]
 
-    def _pilot(self, launch: Launch) -> Timing:
-        """The shorter of two, or one when it is long."""
+    def _pilot(self, launch: Enqueue) -> BatchTiming:
+        """Return the shorter of two times, or the first if it is long."""
         timings = []
         for _ in range(2):
             self.alive()
-            timings.append(self.backend.time(launch, batch=1, lead_ms=plan.LEAST_LEAD_MS, rewarm=False))
+            timings.append(self.backend.time(launch, batch=1, lead_ms=cache.LEAST_HEAD_START_MS, rewarm=False))
             if timings[-1].ms >= LONG_MS:
                 break
         return min(timings, key=lambda timing: timing.ms)
 
-    def warm_up(self, pilots: Sequence[Timing], least_ms: float, limit_ms: float) -> None:
-        """Launch all sides for a while, and on until the SM clock is steady or the limit is reached."""
+    def warm_up(self, pilots: Sequence[BatchTiming], policy: Policy, history: CardHistory) -> None:
+        """Launch all sides for the policy's least time, and on until the SM clock is steady or the limit is reached."""
+        least_ms = policy.rewarm_ms if history.warmed else policy.warmup_ms
         short = [
-            (contender.launch,) * plan.warmup_repeats(pilot.ms)
+            (contender.launch,) * layout.warmup_repeats(pilot.ms)
             for contender, pilot in zip(self.contenders, pilots, strict=True)
             if pilot.ms < LONG_MS
         ]
         clocks: list[int | None] = []
-        start = time.perf_counter()
-        while short and ((passed_ms := (time.perf_counter() - start) * 1e3) < least_ms or not plan.is_steady(clocks)):
-            if passed_ms > limit_ms:
+        start = history.now()
+        while short and ((passed_ms := (history.now() - start) * 1e3) < least_ms or not layout.is_steady(clocks)):
+            if passed_ms > policy.warmup_limit_ms:
                 break
             for launches in short:
                 self.alive()
                 self.backend.run(launches)
             clocks.append(self.backend.sm_clock())
+        history.warmed = True
 
-    def sample(self, layout: plan.Plan, policy: Policy, clockwork: Clockwork) -> _Taken:
-        """Interleaved: one sample of each side in turn; fewer where they agree soon, more where they scatter."""
+    def sample(self, plan: layout.BatchPlan, policy: Policy, history: CardHistory) -> _Taken:
+        """Take one sample of each side in turn: fewer if they agree soon, more if they scatter."""
         taken = _Taken(tuple([] for _ in self.contenders))
-        for end, spread in _ends(layout.n, policy):
+        for end, spread in _ends(plan.n, policy):
             while len(taken.clocks) < end:
-                self._repeat(layout, taken)
-            _remember_clock(clockwork, taken.clocks)
-            slow = plan.slow_repetitions(taken.clocks, clockwork.run_clock)
+                self._repeat(plan, taken)
+            history.remember(taken.clocks)
+            slow = layout.slow_repetitions(taken.clocks, history.run_clock)
             good = end - len(slow)
-            if good >= min(layout.n, policy.first_samples) and all(
-                samples.spread <= spread for samples in taken.samples(layout, slow)
+            if good >= min(plan.n, policy.first_samples) and all(
+                samples.spread <= spread for samples in taken.samples(plan, slow)
             ):
                 break
         return taken
 
-    def _repeat(self, layout: plan.Plan, taken: _Taken) -> None:
+    def _repeat(self, plan: layout.BatchPlan, taken: _Taken) -> None:
         clocks = []
-        for contender, side, timings in zip(self.contenders, layout.sides, taken.timings, strict=True):
+        for contender, side, timings in zip(self.contenders, plan.sides, taken.timings, strict=True):
             self.alive()
             timings.append(
-                self.backend.time(contender.launch, batch=side.batch, lead_ms=side.lead_ms, rewarm=not layout.cold)
+                self.backend.time(contender.launch, batch=side.batch, lead_ms=side.lead_ms, rewarm=not plan.cold)
             )
             clocks.append(timings[-1].sm_clock_mhz)
         known = [clock for clock in clocks if clock is not None]
@@ -198,28 +211,21 @@ class _Bench:
 
 
 def _ends(n: int, policy: Policy) -> Iterator[tuple[int, float]]:
-    """Where sampling may end, each with the spread that it needs there."""
+    """Yield the numbers of samples at which sampling may end, each with the largest spread allowed there."""
     if policy.first_samples < n:
         yield policy.first_samples, policy.settled
-    for times in range(1, plan.LONGER + 1):
-        yield times * n, plan.NOISY
-
-
-def _remember_clock(clockwork: Clockwork, clocks: Sequence[int | None]) -> None:
-    known = [clock for clock in clocks if clock is not None]
-    if known:
-        clockwork.run_clock = max(clockwork.run_clock or 0, int(np.median(known)))
+    for times in range(1, layout.LONGER + 1):
+        yield times * n, layout.NOISY
 
 
 def _starved_notes(contenders: Sequence[Contender], taken: _Taken) -> tuple[str, ...]:
     return tuple(
         f"{contender.name}: in {starved} of {len(timings)} repetitions the host may have queued launches more "
-        "slowly than the GPU ran them, so that the time may hold host overhead"
+        "slowly than the GPU ran them, so the time may include host overhead"
         for contender, timings in zip(contenders, taken.timings, strict=True)
         if (starved := sum(_host_matters(timing) for timing in timings))
     )
 
 
-def _host_matters(timing: Timing) -> bool:
-    """Queueing late costs at most the queueing time: 1 % of the launch or less is no matter."""
-    return timing.starved and timing.enqueue_ms > 0.01 * timing.ms
+def _host_matters(timing: BatchTiming) -> bool:
+    return timing.starved and timing.enqueue_ms > LATE * timing.ms

@@ -1,14 +1,14 @@
-"""Many kernels at one size after another: what is asked of the worker, what it answers, and how it goes about it.
+"""Timing many kernels at one size: the request, the answer and the procedure.
 
-A run of tens of thousands of points cannot afford what a sweep does for each: inputs made on the host, buffers and
-modules loaded, a reference in NumPy, thirty samples. Here buffers are made once, at the largest size, and every cubin
-is loaded once; a size is a set of arguments. Every kernel is checked at every size against a float64 reference that the
-device computes, and that launch is its warm-up. Then
+A run of tens of thousands of points cannot afford what a sweep does for each of them: inputs made on the host, buffers
+and modules loaded, a reference in NumPy, thirty samples. Here buffers are made once, at the largest size, and every
+cubin is loaded once; a size is a set of arguments. Every kernel is checked at every size against a float64 reference
+that the device computes, and that launch is its warm-up. Then
 
-1. each kernel runs once, L2 flushed before it, which is its first sample; where the fastest is so short that an event
-   would weigh, that is a batch of launches instead, warm, so that all times at a size are of one kind;
-2. those that are more than `drop` slower than the fastest of them get no other;
-3. the rest, with the baseline, take turns until each has its samples.
+1. each kernel runs once with L2 flushed, which is its first sample; if the fastest is short (`lab.gpu.timing.cache`),
+   each kernel runs a warm batch of launches instead, so that all times at a size are of one kind;
+2. kernels more than `drop` slower than the fastest get no other sample;
+3. the rest, and the baseline, take turns until each has its samples.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from lab.base.expressions import Scalar
-from lab.gpu.device.backend import Backend, BaselineMissingError, DeviceError, Field, Launch, RefusedError
-from lab.gpu.process.job import Flush
-from lab.gpu.timing import layout
+from lab.gpu.device.backend import Backend, BaselineMissingError, DeviceError, Enqueue, Field, RefusedError
+from lab.gpu.timing import cache
+from lab.measured.baselines import CUBLAS
 from lab.measured.timing import Samples
-from lab.operators.fields import tolerance_of_sums
+from lab.operators.matrices import tolerance_of_sums
 from lab.templates.launches import Launches, Workspace
 
-BASELINE = "cublas"
+BASELINE: Final = CUBLAS
 """Name of the baseline's point."""
 
-TOLERANCE = tolerance_of_sums("float32")
-"""Of float32, relative to the norms of a row of A and a column of B: `lab.operators.gemm.Gemm.verify` says why."""
+TOLERANCE: Final = tolerance_of_sums("float32")
+"""Of float32, relative to the norms of a row of A and a column of B; `lab.operators.gemm.Gemm.verify` says why."""
 
-BATCH_MS = 0.2
-MOST_LAUNCHES = 32
-"""Batches are shorter than a sweep's: the host queues a launch in microseconds, and there are many points."""
+BATCH_MS: Final = 0.2
+"""Device time that a batch aims at. It is shorter than a sweep's, because there are many points."""
 
-_ALIGNMENT = 256
-"""Bytes: CUDA aligns every allocation to so many (CUDA C++ Programming Guide, device memory accesses)."""
+MOST_LAUNCHES: Final = 32
+"""Largest batch."""
 
-FEW = 3
-"""Samples that a long kernel gets at least: a median, and one on each side of it."""
+ALIGNMENT: Final = 256
+"""Bytes to which CUDA aligns every allocation (CUDA C++ Programming Guide, device memory accesses)."""
 
-JITTER_MS = 0.003
-"""Two events tell nothing finer of what lies between them: their resolution, and what a launch scatters by."""
+FEW: Final = 3
+"""Least number of samples of a long kernel: a median and one on each side of it."""
+
+JITTER_MS: Final = 0.003
+"""Differences below this, in milliseconds, are noise: the events' resolution and the scatter of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,10 @@ class Ground:
     """What all sizes of a survey share.
 
     Attributes:
-        dtype: Element type.
-        elements: Of A, B and C, enough for every size.
-        workspace_bytes: Of the largest workspace.
-        seed: Of A and B.
+        dtype: Element type of A, B and C.
+        elements: Elements of A, B and C, enough for every size.
+        workspace_bytes: Size of the largest workspace.
+        seed: Seed of A and B.
     """
 
     dtype: str
@@ -65,10 +68,10 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """One kernel at the order's size.
+    """One kernel at the survey's size.
 
     Attributes:
-        kernel: Id.
+        kernel: Its id.
         launches: Geometry and arguments at this size.
     """
 
@@ -81,39 +84,39 @@ class SurveyPolicy:
     """How points are timed.
 
     Attributes:
-        samples: Of a kernel that is not dropped.
-        enough_ms: `FEW` samples do where they took so long together; 0 takes all.
-        drop: Share by which a kernel may be slower than the fastest in its first sample and still get others; None
-            drops none.
+        samples: Samples of a kernel that is not dropped.
+        enough_ms: `FEW` samples are enough if they took this long together; 0 takes all samples.
+        drop: Kernels slower than the fastest by more than this share in their first sample get no other; None drops
+            no kernel.
         flush: Whether L2 is flushed before a sample.
-        verify: Compare with the reference.
-        warmup_ms: Before the first sample of a worker.
-        batch_below_us: Below this time of the fastest, launches are timed in batches.
+        verify: Compare results with the reference.
+        warmup_ms: Warm-up before the first sample of a worker.
+        batch_below_us: If the fastest kernel is shorter than this, launches are timed in batches.
         timeout_s: Seconds without a sign of life after which the worker is killed.
     """
 
     samples: int = 5
     enough_ms: float = 0.0
     drop: float | None = 0.15
-    flush: Flush = Flush.AUTO
+    flush: cache.Flush = cache.Flush.AUTO
     verify: bool = True
     warmup_ms: float = 300.0
-    batch_below_us: float = 50.0
+    batch_below_us: float = cache.SHORT_US
     timeout_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One size.
+    """A request: the kernels to time at one size.
 
     Attributes:
         ground: Buffers.
         problem: The operator's problem, complete.
-        entrants: Kernels.
+        entrants: The kernels.
         baseline: Time cuBLAS as well.
-        policy: How.
-        cubins: Machine code of those entrants that the worker does not have.
-        kept: Kernels that are not dropped, whatever their first sample.
+        policy: How points are timed.
+        cubins: Machine code of the entrants that the worker does not have yet, by kernel.
+        kept: Kernels that get all samples, however slow the first is.
     """
 
     ground: Ground
@@ -126,16 +129,16 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """What became of one kernel at the size.
+class SurveyPoint:
+    """The result of one kernel at the size.
 
     Attributes:
-        kernel: Id, or `BASELINE`.
-        samples: Times; None where it failed.
-        cache: `cold` or `warm`.
-        error: Largest error relative to its scale; None where it was not compared.
-        failure: Why it has no samples; empty where it has.
-        note: Of the baseline: its library.
+        kernel: Its id, or `BASELINE`.
+        samples: Times; None if it failed.
+        cache: State of L2: `cold` or `warm`; empty if it failed.
+        error: Largest error relative to its scale; None if it was not compared.
+        failure: Why it has no samples; empty if it has some.
+        note: The baseline's library; empty for other kernels.
     """
 
     kernel: str
@@ -147,35 +150,38 @@ class Point:
 
 
 def room(buffer: Workspace) -> int:
-    """Bytes that a scratch buffer takes where several lie one behind the other, each aligned like an allocation."""
-    return -(-buffer.bytes // _ALIGNMENT) * _ALIGNMENT
+    """Return the bytes that a scratch buffer takes if buffers lie one behind another, each aligned to `ALIGNMENT`."""
+    return -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
 
 
 class Surveyor:
-    """Answers surveys on one backend; keeps the field between them."""
+    """Answers surveys on one backend and keeps the buffers between them."""
 
-    def __init__(self, backend: Backend, begin: Callable[[str, str], None]) -> None:
-        """Begin with nothing.
+    def __init__(
+        self, backend: Backend, begin: Callable[[str, str], None], now: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """Start without buffers.
 
         Args:
             backend: The device.
-            begin: Told what begins, and with which kernel.
+            begin: Called with an activity and a kernel whenever one begins.
+            now: The host's clock, in seconds.
         """
-        self._backend, self._begin = backend, begin
+        self._backend, self._begin, self._now = backend, begin, now
         self._field: Field | None = None
         self._ground: Ground | None = None
         self._cubins: dict[str, bytes] = {}
         self._warm = False
 
-    def answer(self, order: Survey) -> tuple[Point, ...]:
-        """Check and time every entrant; device errors are the caller's to deal with."""
+    def answer(self, order: Survey) -> tuple[SurveyPoint, ...]:
+        """Check and time every entrant. Errors of the device are raised."""
         self._cubins.update(order.cubins)
         ground = self._prepared(order.ground)
         if order.policy.verify:
             self._begin("reference", "")
             ground.expect(order.problem)
-        launches: dict[str, Launch] = {}
-        points: dict[str, Point] = {}
+        launches: dict[str, Enqueue] = {}
+        points: dict[str, SurveyPoint] = {}
         for entrant in order.entrants:
             point, launch = self._checked(ground, entrant, order)
             points[entrant.kernel] = point
@@ -186,8 +192,8 @@ class Surveyor:
             points[BASELINE] = point
             if launch is not None:
                 launches[BASELINE] = launch
-        for name, (samples, cache) in self._timed(launches, order).items():
-            points[name] = replace(points[name], samples=samples, cache=cache)
+        for name, (samples, state) in self._timed(launches, order).items():
+            points[name] = replace(points[name], samples=samples, cache=state)
         return tuple(points.values())
 
     def _prepared(self, wanted: Ground) -> Field:
@@ -198,8 +204,8 @@ class Surveyor:
             self._ground = wanted
         return self._field
 
-    def _checked(self, ground: Field, entrant: Entrant, order: Survey) -> tuple[Point, Launch | None]:
-        point = Point(entrant.kernel)
+    def _checked(self, ground: Field, entrant: Entrant, order: Survey) -> tuple[SurveyPoint, Enqueue | None]:
+        point = SurveyPoint(entrant.kernel)
         self._begin("launch", entrant.kernel)
         try:
             launch = ground.kernel(entrant.kernel, self._cubins[entrant.kernel], entrant.launches, order.problem)
@@ -207,8 +213,8 @@ class Surveyor:
             return replace(point, failure=str(error)), None
         return self._compared(ground, point, launch, order.policy)
 
-    def _baseline(self, ground: Field, order: Survey) -> tuple[Point, Launch | None]:
-        point = Point(BASELINE)
+    def _baseline(self, ground: Field, order: Survey) -> tuple[SurveyPoint, Enqueue | None]:
+        point = SurveyPoint(BASELINE)
         self._begin("launch of the baseline", BASELINE)
         try:
             baseline = ground.baseline(order.problem)
@@ -217,19 +223,19 @@ class Surveyor:
         return self._compared(ground, replace(point, note=baseline.library), baseline.launch, order.policy)
 
     def _compared(
-        self, ground: Field, point: Point, launch: Launch, policy: SurveyPolicy
-    ) -> tuple[Point, Launch | None]:
+        self, ground: Field, point: SurveyPoint, launch: Enqueue, policy: SurveyPolicy
+    ) -> tuple[SurveyPoint, Enqueue | None]:
         if not policy.verify:
             self._backend.run((launch,))
             return point, launch
         error = ground.check(launch)
         if error <= TOLERANCE:
             return replace(point, error=error), launch
-        reason = f"the result is wrong: an error of {error:.3g} of its scale, beyond {TOLERANCE:.3g}"
+        reason = f"the result is wrong: its largest error is {error:.3g} of its scale, the tolerance is {TOLERANCE:.3g}"
         return replace(point, error=error, failure=reason), None
 
-    def _timed(self, launches: Mapping[str, Launch], order: Survey) -> dict[str, tuple[Samples, str]]:
-        """Samples and cache state by name."""
+    def _timed(self, launches: Mapping[str, Enqueue], order: Survey) -> dict[str, tuple[Samples, str]]:
+        """Return samples and the state of L2 by name."""
         if not launches:
             return {}
         policy = order.policy
@@ -237,54 +243,59 @@ class Surveyor:
         pilots = {}
         for name, launch in launches.items():
             self._begin("measurement", name)
-            pilots[name] = self._backend.time(launch, batch=1, lead_ms=layout.LEAST_LEAD_MS, rewarm=False)
+            pilots[name] = self._backend.time(launch, batch=1, lead_ms=cache.LEAST_HEAD_START_MS, rewarm=False)
         best = _fastest({name: pilot.ms for name, pilot in pilots.items()})
-        cold = policy.flush is Flush.ON or (policy.flush is Flush.AUTO and best * 1e3 >= policy.batch_below_us)
-        batches = {name: 1 if cold else batch_size(pilot.ms) for name, pilot in pilots.items()}
+        cold = cache.is_cold(policy.flush, best, policy.batch_below_us)
+        batches = {name: 1 if cold else warm_batch(pilot.ms) for name, pilot in pilots.items()}
 
         def sample(name: str) -> float:
             self._begin("measurement", name)
             batch = batches[name]
-            lead = max(layout.LEAST_LEAD_MS, 1.5 * (batch + 1) * pilots[name].enqueue_ms)
-            return self._backend.time(launches[name], batch=batch, lead_ms=lead, rewarm=not cold).ms
+            lead_ms = cache.head_start_ms(batch, pilots[name].enqueue_ms)
+            return self._backend.time(launches[name], batch=batch, lead_ms=lead_ms, rewarm=not cold).ms
 
         taken = {name: [pilot.ms if cold else sample(name)] for name, pilot in pilots.items()}
-        best = _fastest({name: first for name, (first,) in taken.items()})
-        share = math.inf if policy.drop is None else 1 + policy.drop
-        kept = [
-            name
-            for name, (first,) in taken.items()
-            if first <= best * share + JITTER_MS / batches[name] or name in order.kept or name == BASELINE
-        ]
+        kept = _kept({name: first for name, (first,) in taken.items()}, batches, order)
         while wanting := [name for name in kept if _wanting(taken[name], policy)]:
             for name in wanting:
                 taken[name].append(sample(name))
-        state = "cold" if cold else "warm"
+        state = cache.state(cold=cold)
         return {name: (Samples(tuple(ms), batches[name]), state) for name, ms in taken.items()}
 
-    def _warm_up(self, launches: tuple[Launch, ...], policy: SurveyPolicy) -> None:
+    def _warm_up(self, launches: tuple[Enqueue, ...], policy: SurveyPolicy) -> None:
         if self._warm:
             return
         self._warm = True
-        until = time.perf_counter() + policy.warmup_ms / 1e3
-        while time.perf_counter() < until:
+        until = self._now() + policy.warmup_ms / 1e3
+        while self._now() < until:
             self._begin("warm-up", "")
             self._backend.run(launches)
         self._backend.calibrate()
 
 
 def _fastest(ms: Mapping[str, float]) -> float:
-    """Of the kernels: a baseline that beats them all must not leave the best of them with one sample."""
+    """Return the time of the fastest kernel, the baseline left out: it must not cost the best kernel its samples."""
     return min(one for name, one in ms.items() if name != BASELINE or len(ms) == 1)
 
 
+def _kept(first_ms: Mapping[str, float], batches: Mapping[str, int], order: Survey) -> list[str]:
+    """Return the names that get further samples, by their first sample in milliseconds."""
+    drop = order.policy.drop
+    limit = _fastest(first_ms) * (math.inf if drop is None else 1 + drop)
+    return [
+        name
+        for name, first in first_ms.items()
+        if first <= limit + JITTER_MS / batches[name] or name in order.kept or name == BASELINE
+    ]
+
+
 def _wanting(taken: list[float], policy: SurveyPolicy) -> bool:
-    """Whether a kernel needs another sample; of a long one the first few tell as much."""
+    """Whether a kernel needs another sample; the first few of a long kernel are enough."""
     if len(taken) >= policy.samples:
         return False
     return not (policy.enough_ms and len(taken) >= FEW and sum(taken) >= policy.enough_ms)
 
 
-def batch_size(pilot_ms: float) -> int:
-    """Launches between two events: about `BATCH_MS` of them."""
-    return max(1, min(MOST_LAUNCHES, math.ceil(BATCH_MS / max(pilot_ms, 1e-6))))
+def warm_batch(pilot_ms: float) -> int:
+    """Return the launches between two events: about `BATCH_MS` of them."""
+    return cache.batch_size(pilot_ms, BATCH_MS, MOST_LAUNCHES)

@@ -46,7 +46,7 @@ class _Scope:
     labels: dict[str, str] = field(default_factory=dict)
 
     def rename(self, match: re.Match[str]) -> str:
-        """The unique name of a register or variable, as seen from this scope."""
+        """Return the unique name of the register or variable that a name means in this scope."""
         name = match[0]
         numbered = _NUMBERED.match(name)
         scope: _Scope | None = self
@@ -61,7 +61,7 @@ class _Scope:
         return name
 
     def label(self, name: str) -> str | None:
-        """The unique name of a label, as seen from this scope."""
+        """Return the unique name of the label that a name means in this scope, or None."""
         scope: _Scope | None = self
         while scope is not None:
             if name in scope.labels:
@@ -71,14 +71,14 @@ class _Scope:
 
 
 class BodyReader:
-    """Reads one function body; the cursor stands behind its opening brace."""
+    """Reads one function body, from behind its opening brace."""
 
     def __init__(self, cursor: Cursor, operands: OperandReader, files: dict[int, str], parameters: set[str]) -> None:
-        """Prepare.
+        """Prepare to read.
 
         Args:
-            cursor: Stands behind the opening brace.
-            operands: Shared by all functions of a module, so that it knows what it has seen.
+            cursor: A cursor behind the opening brace.
+            operands: The reader of operands that all functions of a module share.
             files: The module's `.file` table.
             parameters: Names that the function's head declares.
         """
@@ -93,16 +93,16 @@ class BodyReader:
         self._tables: dict[str, tuple[_Scope, tuple[str, ...], bool, int]] = {}
         self._source: SourceLocation | None = None
         self._sources: dict[tuple[str, str], SourceLocation | None] = {}
-        self._label: str | None = None  # the label that stands right before
+        self._label: str | None = None  # the label directly before the cursor
 
     def read(self) -> Function:
         """Read up to the closing brace.
 
         Returns:
-            The function, without what its head says.
+            The function, without the facts of its head.
 
         Raises:
-            ReaderError: a statement cannot be read, or a branch leads nowhere.
+            ReaderError: A statement cannot be read, or a branch has no known target.
         """
         cursor, text = self._cursor, self._cursor.text
         match_at = _STATEMENT.match
@@ -127,7 +127,7 @@ class BodyReader:
                     return self._finish()
 
     def _read_brace(self, brace: str) -> bool:
-        """Enter or leave a scope; False when the function ends."""
+        """Enter or leave a scope; return False at the end of the function."""
         self._label = None
         if brace == "{":
             self._scopes += 1
@@ -176,7 +176,7 @@ class BodyReader:
         self._label = name
 
     def _unique(self, name: str, scope: _Scope, end: str = "") -> str:
-        """A name that no other register, variable or label of the function has."""
+        """Return a name that no other register, variable or label of the function has."""
         unique = f"{name}${scope.number}{end}" if scope.parent is not None else name
         while unique in self._used:
             unique = f"{unique}$"
@@ -209,7 +209,7 @@ class BodyReader:
             cursor.fail("unknown directive")
 
     def _take_label(self) -> str:
-        """The label right before names a table, not a place in the code."""
+        """Return the label directly before, which names a table, and remove it from the labels of the code."""
         unique = self._scope.labels[self._label or ""]
         del self._labels[unique]
         self._label = None
@@ -220,7 +220,7 @@ class BodyReader:
         key = (match[1], match[2])
         if key not in self._sources:
             file, line = int(match[1]), int(match[2])
-            # Line 0 is the compiler's word for code that belongs to no line.
+            # Compilers give line 0 to code that belongs to no line.
             self._sources[key] = SourceLocation(self._files.get(file, f"file {file}"), line) if line else None
         self._source = self._sources[key]
 
@@ -256,13 +256,13 @@ class BodyReader:
     def _label_name(self, scope: _Scope, name: str, position: int) -> str:
         unique = scope.label(name)
         if unique is None or unique not in self._labels:
-            raise self._cursor.source.error(position, f"{name} is no label in this scope")
+            raise self._cursor.source.error(position, f"there is no label {name} in this scope")
         return unique
 
     def _resolve(
         self, instruction: Instruction, scope: _Scope, tables: dict[str, tuple[str, ...]], position: int
     ) -> Instruction:
-        """Give a branch its targets, and labels in its operands their unique names."""
+        """Return a branch with its targets, and with unique names of the labels among its operands."""
         operation, operands = instruction.opcode.split(".", 1)[0], instruction.operands
         conditional = instruction.predicate is not None
         if operation == "call":
@@ -278,6 +278,6 @@ class BodyReader:
         else:
             name = scope.label(operands[-1]) or operands[-1]
             if name not in tables:
-                raise self._cursor.source.error(position, f"{name} is no table of branch targets")
+                raise self._cursor.source.error(position, f"there is no table of branch targets {name}")
             targets = tuple(dict.fromkeys(self._labels[label] for label in tables[name] if label in self._labels))
         return replace(instruction, operands=(*operands[:-1], name), targets=targets, falls_through=conditional)

@@ -1,4 +1,4 @@
-"""Integer constants of PTX: literals and constant expressions (PTX ISA, "Constants")."""
+"""Integer constants of PTX: literals and constant expressions (source: PTX ISA, "Constants")."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,19}|0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,
 
 
 def integer(text: str) -> int:
-    """The value of an integer literal or a constant expression such as ``4*8+1`` or ``WARP_SZ``.
+    """Return the value of an integer literal or a constant expression such as ``4*8+1`` or ``WARP_SZ``.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: The text is neither.
     """
     literal = text.strip()
     return _literal(literal) if _INTEGER.match(literal) else _expression(literal)
@@ -61,7 +61,7 @@ _BINARY: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
 
 
 def _expression(text: str) -> int:
-    """A constant expression over integers. Python and PTX agree on the precedence of these operators."""
+    """Return the value of a constant expression. Python and PTX agree on the precedence of these operators."""
     if len(text) > _LONGEST or not _ALLOWED.match(text):
         raise ValueError(text[:80])
 

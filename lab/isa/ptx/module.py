@@ -1,9 +1,9 @@
-"""The PTX reader: text to the instruction model.
+"""The PTX reader: text to the instruction model. It is written by hand because generated parsers are far slower.
 
-It takes what nvcc 11 to 13, NVRTC, clang and Triton emit, and hand-written PTX in inline assembly. It checks
-structure (statements, scopes, labels), not meaning: what ptxas would refuse for its types is read as it stands.
+It reads the output of nvcc 11 to 13, NVRTC, clang and Triton, and hand-written PTX in inline assembly. It checks the
+structure (statements, scopes, labels) but not the meaning: it also reads code that ptxas refuses for its types.
 
-Names declared in a nested scope ``{ }`` may repeat. The reader gives each of them a name of its own: ``p`` of the
+Names declared in a nested scope ``{ }`` may repeat, so the reader gives each of them a unique name: ``p`` of the
 function's first nested scope becomes ``p$1``, and ``%r<3>`` becomes ``%r$1$<3>``; labels likewise.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from lab.isa.model import Function, Module, Variable
 from lab.isa.ptx.body import BodyReader
-from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, Source
+from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, PtxText
 from lab.isa.ptx.variables import SPACES, read_declaration, read_parameters, read_words
 
 _DIRECTIVE = re.compile(r"\s*+\.([A-Za-z_]\w*+)", re.ASCII)
@@ -37,28 +37,28 @@ _THREE_DIMENSIONS = {"maxntid", "reqntid", "reqnctapercluster"}
 def read_ptx(text: str, file: str = "<ptx>") -> Module:
     """Read a PTX module.
 
-    Functions that are only declared (``.extern .func``) are left out.
+    Functions that are only declared (``.extern .func``) are omitted.
 
     Args:
         text: The listing.
         file: Its name, for messages.
 
     Raises:
-        ReaderError: the text is not PTX, is cut off, or a statement of it cannot be read.
+        ReaderError: The text is not PTX or is cut off, or a statement cannot be read.
     """
-    return _ModuleReader(Source(text, file)).read()
+    return _ModuleReader(PtxText(text, file)).read()
 
 
 class _ModuleReader:
     """One pass over a module."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PtxText) -> None:
         self._cursor = Cursor(source)
         self._operands = OperandReader()
         self._version, self._target = "", ""
         self._variables: list[Variable] = []
         self._functions: list[Function] = []
-        # Line tables stand behind the code that refers to them.
+        # Line tables follow the code that refers to them.
         self._files = {int(match[1]): match[2] for match in _FILES.finditer(source.text)}
 
     def read(self) -> Module:
@@ -132,7 +132,7 @@ class _ModuleReader:
         )
 
     def _read_function_directives(self) -> dict[str, tuple[int, ...]]:
-        """Take `.maxntid 256, 1, 1` and its like; a dimension that is not written is 1."""
+        """Read directives such as `.maxntid 256, 1, 1`; missing dimensions are 1."""
         cursor = self._cursor
         directives: dict[str, tuple[int, ...]] = {}
         while match := cursor.take(_DIRECTIVE):

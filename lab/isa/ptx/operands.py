@@ -1,8 +1,8 @@
-"""PTX operands as values: what stands between an instruction's commas.
+"""Parses PTX operands, the texts between an instruction's commas.
 
-An operand is parsed without knowing the function's declarations. A name that begins with ``%`` is a `Register`
-(or a `SpecialRegister`); any other name is a `Symbol`, also where the function declares a register of that name
-(``.reg .pred p``): whoever knows the declarations decides.
+An operand is parsed without the function's declarations. A name that begins with ``%`` is a `Register` or a
+`SpecialRegister`. Any other name is a `Symbol`, even if the function declares a register of that name
+(``.reg .pred p``); code that knows the declarations can tell.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Immediate:
 
     @property
     def value(self) -> int | float:
-        """As a Python number; a signalling NaN may lose its payload here, in `bits` it does not."""
+        """The constant as a Python number. A signalling NaN may lose its payload here, but not in `bits`."""
         if self.kind == "int":
             return self.bits
         code, size = ("<f", 4) if self.kind == "f32" else ("<d", 8)
@@ -89,12 +89,12 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """The result ``_`` that nobody wants."""
+    """The operand ``_``, which discards a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """A predicate read as its opposite: ``!%p1``."""
+    """A negated predicate: ``!%p1``."""
 
     operand: Register | Symbol
 
@@ -112,9 +112,9 @@ class Address:
     """A memory operand: ``[%rd1+16]``, ``[sym]``, ``[0x10]``, ``[%rd1, {%r1, %r2}]``.
 
     Attributes:
-        base: What holds the address, or None for an absolute one.
+        base: The register or symbol that holds the address, or None for an absolute address.
         offset: Bytes added to it.
-        indices: What follows the first comma: coordinates of a tensor or texture, samplers.
+        indices: Operands after the first comma: coordinates of a tensor or texture, samplers.
     """
 
     base: Register | Symbol | None
@@ -124,7 +124,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An array element by number: ``a[3]``."""
+    """An array element: ``a[3]``."""
 
     base: Symbol
     index: Operand
@@ -132,7 +132,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class VectorOperand:
-    """Registers taken together: ``{%f1, %f2, _, %f4}``."""
+    """A vector of registers: ``{%f1, %f2, _, %f4}``."""
 
     elements: tuple[Operand, ...]
 
@@ -213,10 +213,10 @@ _ELEMENT = re.compile(rf"({IDENTIFIER})\s*+\[([^\[\]]++)\]\Z", re.ASCII)
 
 @lru_cache(maxsize=1 << 17)
 def parse_operand(text: str) -> Operand:
-    """Parse one operand, as `Instruction.operands` holds it.
+    """Parse one element of `Instruction.operands`.
 
     Raises:
-        ReaderError: it is none. The error names the operand; the caller knows the line.
+        ReaderError: The text is not an operand. The error names the text, since only the caller knows the line.
     """
     text = text.strip()
     if parse := _BRACKETED.get(text[:1] + text[-1:]):
@@ -284,7 +284,7 @@ def _base_and_offset(text: str) -> tuple[Register | Symbol | None, int]:
 
 
 def _plain(text: str) -> Operand:
-    """A name, a name with an offset or an index, or a constant."""
+    """Parse a name, a name with an offset or an index, or a constant."""
     if match := _ELEMENT.match(text):
         return Element(Symbol(match[1]), parse_operand(match[2]))
     if match := _WITH_OFFSET.match(text):

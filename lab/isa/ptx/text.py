@@ -1,7 +1,7 @@
-"""PTX text without comments: positions to lines, a cursor, and operand lists.
+"""PTX text without comments: lines of positions, a cursor, and operand lists.
 
-Every repetition in a pattern here is possessive (``*+``) where it could otherwise be retried, so that no input,
-however broken, takes more than linear time per statement.
+Repetitions in patterns are possessive (``*+``) where they could otherwise be retried, so that no input, however broken,
+takes more than linear time per statement.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from lab.base.errors import Location, ReaderError
 from lab.isa.ptx.constants import integer
 
 IDENTIFIER = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
-"""PTX ISA, "Identifiers"; the sink `_` is an operand, not an identifier."""
+"""Source: PTX ISA, "Identifiers". The sink `_` is an operand, not an identifier."""
 
 _COMMENT = re.compile(r'//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|"[^"\n]*+"|/\*|"')
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Keep strings, and keep a comment's line ends so that lines stay what they are."""
+    """Keep strings, and a comment's line ends so that line numbers stay right."""
     text = match[0]
     if text.startswith('"') or text == "/*":
         return text
     return "\n" * text.count("\n") or " "
 
 
-class Source:
-    """One listing without its comments.
+class PtxText:
+    """A listing without its comments.
 
     Attributes:
-        text: The listing; comments are blanks, strings are kept, lines are as in the original.
+        text: The listing with blanks for comments. Strings and line numbers are those of the original.
         file: The listing's name, for messages.
     """
 
@@ -43,7 +43,7 @@ class Source:
             file: Its name, for messages.
 
         Raises:
-            ReaderError: a block comment or a string does not end.
+            ReaderError: A block comment or a string does not end.
         """
         self.file = file
         text = text.rstrip("\0").removeprefix("\ufeff")
@@ -54,11 +54,11 @@ class Source:
                 raise self.error(match.start(), "a string or a comment does not end")
 
     def line(self, position: int) -> int:
-        """Line of a position, from 1."""
+        """Return the line of a position, from 1."""
         return bisect_right(self._line_ends, position - 1) + 1
 
     def error(self, position: int, message: str) -> ReaderError:
-        """An error that names the line of a position."""
+        """Return an error that names the line of a position."""
         return ReaderError(message, Location(self.file, self.line(position)))
 
 
@@ -67,29 +67,29 @@ _NEXT_WORDS = re.compile(r"\s*+([^\n]{0,40})", re.ASCII)
 
 
 class Cursor:
-    """A position in a `Source` that moves forward as patterns match there."""
+    """A position in a `PtxText` that moves forward as patterns match there."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PtxText) -> None:
         """Start at the beginning."""
         self.source, self.text, self.position = source, source.text, 0
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Match a pattern here and move behind it, or stay."""
+        """Match a pattern at the cursor and move behind it, or return None and stay."""
         match = pattern.match(self.text, self.position)
         if match:
             self.position = match.end()
         return match
 
     def need(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
-        """Match a pattern here.
+        """Match a pattern at the cursor and move behind it.
 
         Raises:
-            ReaderError: it does not match; the message says what was expected and what stands here.
+            ReaderError: It does not match; the message names what was expected and what was found.
         """
         return self.take(pattern) or self.fail(f"expected {expected}")
 
     def skip_blanks(self) -> bool:
-        """Move to the next character that is not white space; False at the end of the text."""
+        """Move to the next character that is not white space; return False at the end of the text."""
         self.take(_BLANK)
         return self.position < len(self.text)
 
@@ -102,19 +102,19 @@ class Cursor:
         raise self.source.error(min(self.position, max(len(self.text) - 1, 0)), message + behind)
 
     def integer(self, text: str) -> int:
-        """An integer literal or constant expression.
+        """Return the value of an integer literal or constant expression.
 
         Raises:
-            ReaderError: it is none.
+            ReaderError: The text is neither.
         """
         try:
             return integer(text)
         except ValueError:
-            self.fail(f"{text.strip()[:40]!r} is no integer")
+            self.fail(f"{text.strip()[:40]!r} is not an integer")
 
 
 # An operand is a constant expression over names and numbers, or an address, a vector, or a parameter list of them.
-# The expression must be whole: two names side by side mean that a semicolon is missing.
+# The expression must be complete: two names in a row mean that a semicolon is missing.
 _ATOM = rf"(?:{IDENTIFIER}(?:\.\w++)*+|\d(?:[eE][+-]\d|[\w.])*+|_|\([^()\[\]{{}},;]*+\))"
 _UNARY = r"(?:[-+!~]\s*+)*+"
 _OPERATOR = r"(?:<<|>>|[=!<>]=|&&|\|\||%(?=[\s\d(])|[-+*/&|^<>?:])"
@@ -129,21 +129,21 @@ _PIECE = re.compile(r"\s*+((?:\{[^{}]*+\}|\[(?:[^\[\]{}]|\{[^{}]*+\})*+\]|\([^()
 
 
 class OperandReader:
-    """Splits operand lists; remembers the operands that it has already found well formed."""
+    """Splits operand lists, and remembers well-formed operands."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Start with no operands remembered."""
         self._known: dict[str, str] = {}
 
     def split(self, text: str) -> tuple[str, ...] | None:
         """Split at top-level commas.
 
         Args:
-            text: What stands between an opcode and the semicolon.
+            text: The text between an opcode and the semicolon.
 
         Returns:
-            The operands, without white space at either end and with runs of it inside made one blank; None where
-            the text is no operand list.
+            The operands, without white space at either end and with single blanks inside; None if the text is not an
+            operand list.
         """
         if not text or text.isspace():
             return ()
@@ -157,7 +157,7 @@ class OperandReader:
         return None if pieces is None else self._clean(pieces)
 
     def _pieces(self, text: str) -> list[str] | None:
-        """The raw pieces between top-level commas, or None where brackets do not match."""
+        """Return the raw pieces between top-level commas, or None where brackets do not match."""
         pieces, position, separator = [], 0, ","
         while separator == ",":
             match = _PIECE.match(text, position)

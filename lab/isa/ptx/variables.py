@@ -1,4 +1,4 @@
-"""PTX declarations: registers, parameters and variables with their initialisers."""
+"""Reads PTX declarations: registers, parameters and variables with their initialisers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What stands before the names of a declaration: `.shared .align 4 .v2 .f32`."""
+    """The part of a declaration before its names: `.shared .align 4 .v2 .f32`."""
 
     space: str
     type: str
@@ -42,7 +42,7 @@ class Prefix:
 
 
 def read_words(cursor: Cursor) -> list[str]:
-    """Take linkage words such as `.visible` and `.attribute(.managed)`; stop before any other directive."""
+    """Read linkage words such as `.visible` and `.attribute(.managed)`, up to any other directive."""
     words: list[str] = []
     while True:
         start = cursor.position
@@ -56,14 +56,14 @@ def read_words(cursor: Cursor) -> list[str]:
 
 
 def read_declaration(cursor: Cursor, linkage: list[str]) -> list[Variable]:
-    """Take one declaration from its state space up to its semicolon, which is taken too.
+    """Read one declaration from its state space to its semicolon.
 
     Args:
-        cursor: Stands before the state space (`.reg`).
-        linkage: Linkage words that stood before.
+        cursor: A cursor before the state space (`.reg`).
+        linkage: Linkage words before it.
 
     Raises:
-        ReaderError: it is malformed.
+        ReaderError: The declaration is malformed.
     """
     prefix = _read_prefix(cursor, external="extern" in linkage)
     variables = [_read_variable(cursor, prefix)]
@@ -74,10 +74,10 @@ def read_declaration(cursor: Cursor, linkage: list[str]) -> list[Variable]:
 
 
 def read_parameters(cursor: Cursor) -> tuple[Variable, ...] | None:
-    """Take a parameter list in parentheses, or nothing where there is none (None).
+    """Read a parameter list in parentheses; return None and stay where there is none.
 
     Raises:
-        ReaderError: it is malformed.
+        ReaderError: The list is malformed.
     """
     if not cursor.take(_OPEN):
         return None
@@ -98,7 +98,7 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
         if not space:
             space = word
             if word not in SPACES:
-                cursor.fail(f"'.{word}' is no state space")
+                cursor.fail(f"'.{word}' is not a state space")
             cursor.take(_BANK)
         elif word == "align":
             align = cursor.integer(cursor.need(_NUMBER, "an alignment")[1])
@@ -108,7 +108,7 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
             cursor.need(_ATTRIBUTES, "an attribute in parentheses")
         elif not kind:
             kind = word
-        # what follows the type describes what a pointer points to: `.ptr .global`
+        # words after the type describe a pointer's target: `.ptr .global`
     if not space or not kind:
         cursor.fail("a declaration needs a state space and a type")
     return Prefix(space, kind, align, vector, external)
@@ -139,7 +139,7 @@ def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
 
 
 def _own_alignment(prefix: Prefix) -> int | None:
-    """Natural alignment in bytes: the type's size, for a vector the vector's."""
+    """Return the natural alignment in bytes: the size of the type or, for a vector, of the vector."""
     match = _TYPE_BYTES.match(prefix.type)
     return prefix.vector * max(int(match[1]) // 8, 1) * int(match[2] or 1) if match else None
 
@@ -156,7 +156,7 @@ def _with_initial(cursor: Cursor, variable: Variable, shape: list[int | None]) -
         count = -(-len(elements) // max(inner, 1)) * prod(extent or 1 for extent in shape[1:])
     if len(elements) > count * variable.vector:
         cursor.position = start
-        cursor.fail(f"{variable.name} has {count * variable.vector} elements, its initialiser {len(elements)}")
+        cursor.fail(f"{variable.name} has {count * variable.vector} elements, but its initialiser has {len(elements)}")
     return replace(variable, count=count, initial=elements)
 
 
@@ -187,7 +187,7 @@ _TOKEN = re.compile(r"[{}]|[^{},]++", re.ASCII)
 
 
 def _nested(cursor: Cursor, text: str, shape: list[int | None]) -> tuple[str, ...]:
-    """Flatten `{1}, {2, 3}`; a short inner row is filled with zeros, as the language does."""
+    """Flatten `{1}, {2, 3}`. Zeros fill a short inner row, as the PTX ISA says under "Initializers"."""
     if len(shape) > _DEPTH:
         cursor.fail(f"more than {_DEPTH} dimensions")
     elements: list[str] = []

@@ -1,7 +1,8 @@
-"""Instructions of SASS beside the path that every warp takes, in kernels with bulk copies.
+"""Finds instructions of SASS that are not on the path of every warp, in kernels with bulk copies.
 
-One warp of a block asks for a bulk copy, behind a branch that the others take. And where a wait for an mbarrier fails
-at its first try, ptxas spins in a block of its own behind the kernel's last instruction; a loop's body contains it.
+One warp of a block requests a bulk copy, behind a branch that the others take. And if the first try of a wait for an
+mbarrier fails, the warp spins in a separate block that ptxas places behind the kernel's last instruction, and which
+belongs to the body of the loop that waits.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ _WAIT = "SYNCS.PHASECHK"
 
 
 def asides(function: Function) -> frozenset[int]:
-    """Indices of the instructions that one warp of a block issues, and of those that spin."""
+    """Return the indices of the instructions that only one warp of a block issues, and of those that spin."""
     return elected(function) | spins(function)
 
 
 def elected(function: Function) -> frozenset[int]:
-    """Indices of what stands with a bulk copy behind the nearest forward branch around it.
+    """Return the indices of the instructions that the nearest forward branch around a bulk copy skips.
 
-    A branch around work that all warps do, arithmetic or a barrier of the block, is not one that a warp takes alone.
+    A branch around work that all warps do, arithmetic or a barrier of the block, does not count.
     """
     code = function.instructions
     found: set[int] = set()
@@ -43,7 +44,7 @@ def _for_all(instruction: Instruction) -> bool:
 
 
 def spins(function: Function) -> frozenset[int]:
-    """Indices of loops that try again to see an mbarrier's phase complete, with the jump back behind them."""
+    """Return the indices of loops that retry a wait for an mbarrier's phase, with the jump back behind them."""
     code = function.instructions
     found: set[int] = set()
     for wait in code:

@@ -1,9 +1,9 @@
-"""Scheduling bits of SASS: what ptxas tells the scheduler about each instruction.
+"""Reads the scheduling bits of SASS, with which ptxas directs the scheduler.
 
-From Volta on an instruction has 128 bits, of which bits 105 to 125 are for the scheduler: the cycles to wait before
-the next instruction of the warp, a barrier (of six) to raise until the result is there, one to raise until the
-operands are read, the barriers that must have fallen first, and which operands to keep in the operand cache. The
-places were found by Jia, Maggioni, Staiger and Scarpazza, Dissecting the NVIDIA Volta GPU Architecture via
+From Volta on, an instruction has 128 bits, of which bits 105 to 125 are for the scheduler: the cycles to wait before
+the next instruction of the warp, a barrier (of six) to hold until the result is written, one to hold until the operands
+are read, the barriers that must be released before it issues, and the operands to keep in the operand cache. The
+positions were found by Jia, Maggioni, Staiger and Scarpazza, Dissecting the NVIDIA Volta GPU Architecture via
 Microbenchmarking (2018), chapter 2, and still hold on sm_90.
 """
 
@@ -25,10 +25,11 @@ class Control:
     Attributes:
         stall: Cycles until the warp's next instruction may issue, 0 to 15.
         yields: The scheduler may prefer another warp.
-        write_barrier: Barrier that falls when the result is written, or None.
-        read_barrier: Barrier that falls when the operands are read, or None.
-        waits: Barriers that must have fallen before this instruction issues.
-        reuse: For each of four operand slots: kept in the operand cache for the next instruction.
+        write_barrier: Barrier that is released when the result is written, or None.
+        read_barrier: Barrier that is released when the operands are read, or None.
+        waits: Barriers that must be released before this instruction issues.
+        reuse: For each of four operand slots, whether its register is kept in the operand cache for the next
+            instruction.
     """
 
     stall: int
@@ -43,7 +44,7 @@ def read_control(code: bytes, address: int) -> Control:
     """Read the bits of the instruction at a byte offset of a function's code.
 
     Raises:
-        ValueError: there is no whole instruction.
+        ValueError: There is no complete instruction at that offset.
     """
     if address < 0 or address % BYTES or address + BYTES > len(code):
         raise ValueError(f"no instruction at byte {address} of {len(code)}")
@@ -51,7 +52,7 @@ def read_control(code: bytes, address: int) -> Control:
     waits, reuse = bits >> 11, bits >> 17
     return Control(
         stall=bits & 15,
-        yields=not bits >> 4 & 1,  # the bit says: stay with this warp
+        yields=not bits >> 4 & 1,  # if the bit is set, the scheduler stays with this warp
         write_barrier=_barrier(bits >> 5),
         read_barrier=_barrier(bits >> 8),
         waits=tuple(i for i in range(6) if waits >> i & 1),

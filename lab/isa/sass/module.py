@@ -53,7 +53,7 @@ def read_sass(listing: str, lines: LineTable = _NO_LINES, file: str = "<sass>", 
         raise ReaderError("this is no listing of nvdisasm's: it does not name its target", Location(file, 1))
     functions = []
     for name, function in listed.functions.items():
-        instructions, labels = _Reader(file, function, lines.starts(name)).read()
+        instructions, labels = _FunctionReader(file, function, lines.starts(name)).read()
         entry = name in listed.entries if listed.entries else any(i.opcode.startswith("EXIT") for i in instructions)
         functions.append(Function(name=name, entry=entry, instructions=instructions, labels=labels))
     return Module(
@@ -72,7 +72,7 @@ def _split(operands: str) -> tuple[str, ...]:
     return tuple(operand.strip() for operand in _SEPARATOR.split(plain)) if plain else ()
 
 
-class _Reader:
+class _FunctionReader:
     """One pass over a function."""
 
     def __init__(self, file: str, listed: FunctionListing, sources: Mapping[int, SourceLocation]) -> None:

@@ -1,4 +1,4 @@
-"""The model's answer for one kernel: throughput, and where the cycles go."""
+"""Estimates the throughput of a kernel from the model of its main loop, and where the cycles go."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from lab.base.warp import WARP_SIZE
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import Machine, machine_of
+from lab.hardware.latencies import SmLatencies, latencies_of
 from lab.predict.schedulers.loop import MainLoop, Traffic, Unit
 from lab.predict.schedulers.simulate import SUB_PARTITIONS, simulate
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a kernel would reach on a GPU, by the model.
+    """The estimated performance of a kernel on a GPU.
 
     Attributes:
-        tflops: Throughput, an fma being two operations.
+        tflops: Throughput in TFLOP/s; an fma counts as two operations.
         cycles: Cycles of one iteration of the main loop with all resident warps.
-        shares: What the schedulers' cycles go into (`lab.predict.schedulers.simulate.Cause`), as shares of all.
+        shares: Shares of the schedulers' cycles by cause (`lab.predict.schedulers.simulate.Cause`).
     """
 
     tflops: float
@@ -29,11 +29,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What a block does before and after its main loop.
+    """Work of a block before and after its main loop.
 
     Attributes:
-        instructions: Instructions of a warp outside of the main loop.
-        stored_bytes: What a block stores to global memory.
+        instructions: Instructions of a warp outside the main loop.
+        stored_bytes: Bytes that a block stores to global memory.
     """
 
     instructions: float = 0.0
@@ -42,20 +42,20 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast an SM turns a kernel's main loop, and what its blocks do besides.
+    """Speed of an SM in a kernel's main loop, and the other work of its blocks.
 
     Attributes:
         gpu: The GPU.
         machine: Its SM's latencies and rates.
         rates: Floating-point operations a cycle of an SM, by the number of its resident blocks.
         warps_per_block: Warps of a block.
-        edges: Of a block.
+        edges: Work of a block outside the main loop.
         cycles: Cycles of one iteration with all resident blocks.
-        shares: What they go into.
+        shares: Shares of these cycles by cause.
     """
 
     gpu: Gpu
-    machine: Machine
+    machine: SmLatencies
     rates: Mapping[int, float]
     warps_per_block: int
     edges: Edges
@@ -64,17 +64,17 @@ class Pace:
 
     @property
     def tflops(self) -> float:
-        """Of the main loop alone, on a GPU full of blocks."""
+        """Throughput of the main loop alone, in TFLOP/s, on a GPU full of blocks."""
         return self.rates[max(self.rates)] * self.gpu.sms * self.gpu.clock_mhz * 1e6 / 1e12
 
     def on(self, flops: int, blocks: int, *, moved: int = 0, before_s: float = 0.0) -> Estimate:
-        """The whole of a launch: `blocks` blocks run in rounds that fill the GPU, a last one with what is left.
+        """Estimate a whole launch, whose blocks run in rounds that fill the GPU, and a last round with the rest.
 
         Args:
-            flops: Floating-point operations of all blocks, an fma being two.
-            blocks: Of the grid.
-            moved: Least bytes through DRAM, which take their time even if nothing else did.
-            before_s: Seconds of other launches before it.
+            flops: Floating-point operations of all blocks; an fma counts as two.
+            blocks: Blocks of the grid.
+            moved: Least bytes through DRAM; their time is a lower limit.
+            before_s: Seconds of other launches before this one.
         """
         most = max(self.rates)
         rounds, rest = divmod(blocks, self.gpu.sms * most)
@@ -91,7 +91,7 @@ class Pace:
         return Estimate(flops / seconds / 1e12, self.cycles, self.shares)
 
     def _round(self, blocks: int, flops: float) -> float:
-        """Cycles of `blocks` blocks of `flops` operations each that run at once on every SM."""
+        """Return the cycles of `blocks` blocks, of `flops` operations each, that run at once on every SM."""
         edges, machine = self.edges, self.machine
         issued = edges.instructions * self.warps_per_block / SUB_PARTITIONS
         stored = edges.stored_bytes / machine.store_bytes
@@ -99,7 +99,7 @@ class Pace:
         return blocks * (flops / self.rate(blocks) + issued + stored) + latency
 
     def rate(self, blocks: int) -> float:
-        """Operations a cycle of an SM with so many blocks: between two numbers that are known, evenly."""
+        """Return an SM's operations a cycle with so many blocks, interpolated linearly between simulated numbers."""
         above = min(known for known in self.rates if known >= blocks)
         below = max((known for known in self.rates if known <= blocks), default=above)
         share = (blocks - below) / (above - below) if above > below else 0.0
@@ -119,20 +119,21 @@ def estimate(
     """Estimate the pace of a kernel whose work is the fma of its hot loop.
 
     Args:
-        gpu: Where it would run.
-        loop: Its main loop.
+        gpu: The GPU.
+        loop: The kernel's main loop.
         warps_per_block: Warps of a block.
-        blocks_per_sm: Resident blocks at most (`lab.hardware.occupancy`).
-        traffic: What its memory instructions cost.
-        trips: Turns of the hot loop in one of the loop around it; None where there is none, or it is not known.
-        edges: What a block does besides; nothing by default.
+        blocks_per_sm: Most resident blocks (`lab.hardware.occupancy`).
+        traffic: Costs of its memory instructions.
+        trips: Iterations of the hot loop in one iteration of the loop around it; None if there is none, or the number
+            is unknown.
+        edges: Work of a block outside the main loop; none by default.
 
     Returns:
-        None where the model does not apply: an architecture that it was never compared with, no fma in the loop or
-        other arithmetic on tensor cores, no resident block, or a wait for an mbarrier of a loop that asks for no bulk
-        copy, since what it waits for is then another loop's, of a warp that only copies.
+        The pace, or None where the model does not apply: the architecture was never compared with a GPU, the loop has
+        no fma or uses tensor cores, no block is resident, or the loop waits for an mbarrier without requesting bulk
+        copies itself, so that a warp of its own copies in another loop.
     """
-    machine = machine_of(gpu.architecture.arch)
+    machine = latencies_of(gpu.architecture.arch)
     path = loop.path(trips)
     fma = sum(slot.fma for slot in path)
     units = {slot.unit for slot in path}
@@ -154,5 +155,5 @@ def estimate(
 
 
 def _numbers(most: int) -> tuple[int, ...]:
-    """1, 2, 4, 8 and so on up to `most`, itself among them."""
+    """Return the powers of two below `most`, and `most`."""
     return (*(2**power for power in range(most.bit_length()) if 2**power < most), most)

@@ -1,4 +1,4 @@
-"""From a kernel's SASS to what one warp issues in an iteration of its main loop."""
+"""Reads from a kernel's SASS what one warp issues in an iteration of its main loop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.isa.classes import bytes_per_lane
 from lab.isa.mix import KernelMix
 from lab.isa.model import Function, Instruction, InstructionClass
@@ -15,7 +16,7 @@ from lab.isa.sass.control import Control, read_control
 
 
 class Unit(StrEnum):
-    """What an instruction needs besides an issue slot."""
+    """Resource that an instruction needs besides an issue slot."""
 
     NONE = "none"
     INTEGER = "integer"  # at half rate
@@ -27,7 +28,7 @@ class Unit(StrEnum):
     COMMIT = "commit"  # closes a group of copies
     WAIT = "wait"  # for groups of copies
     PHASE = "phase"  # waits for a phase of an mbarrier: for bulk copies
-    TENSOR = "tensor"  # tensor cores, of which the model knows nothing
+    TENSOR = "tensor"  # tensor cores, which the model does not cover
     BARRIER = "barrier"
     BRANCH = "branch"
 
@@ -37,16 +38,16 @@ class Slot:
     """One instruction as the model issues it.
 
     Attributes:
-        unit: What it needs.
-        width: Shared or global memory: bytes of a lane's access.
-        store: It writes memory.
-        reads: Registers that it reads from the even and from the odd bank (number modulo 2), beyond what the operand
-            cache holds for it.
-        reads_alone: The same where the operand cache holds nothing, since another warp's instruction came between.
-        left: For `WAIT`: groups of copies that may still be under way.
+        unit: Resource that it needs.
+        width: Bytes of a lane's access to shared or global memory.
+        store: Whether it writes memory.
+        reads: Registers that it reads from the even and from the odd bank (number modulo 2), without those in the
+            operand cache.
+        reads_alone: The same with an empty operand cache, when another warp's instruction came between.
+        left: For `WAIT`: groups of copies that may still be in flight.
         fma: Fused multiply-adds of a lane.
         control: The compiler's scheduling bits.
-        once: One warp of the block issues it, the others branch around it.
+        once: Only one warp of the block issues it; the others branch around it.
     """
 
     unit: Unit
@@ -62,13 +63,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class MainLoop:
-    """What a kernel's time goes into: its hot loop, and what the loop around it does besides.
+    """The loop in which a kernel spends its time: the hot loop, and the rest of the loop around it.
 
     Attributes:
-        hot: The hot loop, in a kernel without loops all of it.
-        before: Of the loop around it, what precedes the hot loop; empty where there is none.
-        after: What follows it.
-        nested: A loop around it is part of the main loop: it fetches what this one multiplies.
+        hot: The hot loop; in a kernel without loops, the whole kernel.
+        before: Instructions of the loop around it before the hot loop; empty if there is no such loop.
+        after: Instructions of the loop around it after the hot loop.
+        nested: Whether a loop around it belongs to the main loop, since it fetches the data that the hot loop uses.
         fma: Fused multiply-add instructions of the hot loop.
     """
 
@@ -79,9 +80,12 @@ class MainLoop:
     fma: int
 
     def path(self, trips: float | None) -> tuple[Slot, ...]:
-        """What a warp issues in an iteration of the outer loop whose hot loop turns `trips` times, or of the hot loop.
+        """Return what a warp issues in an iteration of the outer loop, or of the hot loop if there is no outer one.
 
-        Paths that a branch skips are taken to be issued, but for spinning where a wait has failed.
+        Paths that a branch skips count as issued, except those that spin after a wait has failed.
+
+        Args:
+            trips: Iterations of the hot loop in one of the outer loop; None if unknown.
         """
         if not self.nested or trips is None:
             return self.hot
@@ -90,17 +94,17 @@ class MainLoop:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What memory instructions cost, counted by executing the kernel (`lab.emulator`).
+    """Mean costs of a warp's memory instructions, counted by executing the kernel (`lab.emulator`).
 
     Attributes:
-        load_wavefronts: Wavefronts of a shared load, mean.
-        store_wavefronts: Of a shared store, mean.
-        load_bytes: Bytes a lane of a shared load of the PTX, mean.
-        store_bytes: Of a shared store.
-        sectors: Sectors of a global load or cp.async, mean.
-        copy_wavefronts: Wavefronts of a cp.async, mean.
-        bulk_wavefronts: Of a bulk copy, all that one thread asks for, mean.
-        bulk_sectors: Sectors of a bulk copy, mean.
+        load_wavefronts: Wavefronts of a shared load.
+        store_wavefronts: Wavefronts of a shared store.
+        load_bytes: Bytes of a lane in a shared load of the PTX.
+        store_bytes: Bytes of a lane in a shared store of the PTX.
+        sectors: Sectors of a global load or cp.async.
+        copy_wavefronts: Wavefronts of a cp.async.
+        bulk_wavefronts: Wavefronts of a bulk copy, which one thread requests.
+        bulk_sectors: Sectors of a bulk copy.
     """
 
     load_wavefronts: float = 0.0
@@ -139,7 +143,7 @@ _UNITS = {
     **dict.fromkeys(_INTEGER, Unit.INTEGER),
 }
 _SECTORS_A_CYCLE = 2  # L2 to an SM: 64 bytes a cycle
-BYTES_A_CYCLE = 4
+BYTES_A_CYCLE = BANKS * BANK_BYTES // WARP_SIZE
 """A lane's share of the 128 bytes that the data path moves."""
 
 
@@ -152,13 +156,13 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
         mix: Static mix of the SASS.
 
     Raises:
-        ValueError: the code is not that of the function.
+        ValueError: The code does not belong to the function.
     """
     hot = mix.hot_loop
     if hot is None:
         everything = _slots(function, code, range(len(function.instructions)))
         return MainLoop(everything, (), (), nested=False, fma=sum(slot.fma > 0 for slot in everything))
-    # a loop that fetches what it multiplies is whole; one around it goes from tile to tile of a persistent block
+    # a loop that fetches its own data is complete; a loop around it steps through the tiles of a persistent block
     around = None if hot.fetches else mix.around(hot)
     inside, own = _places(function, hot.numbers), _places(function, mix.own_lines(around) if around else frozenset())
     body = _slots(function, code, inside)
@@ -172,13 +176,13 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
 
 
 def _places(function: Function, lines: frozenset[int]) -> list[int]:
-    """Indices of the instructions on some lines, spinning left out."""
+    """Return the indices of the instructions on some lines, without those that spin."""
     left_out = spins(function)
     return [i.index for i in function.instructions if i.line in lines and i.index not in left_out]
 
 
 def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot, ...]:
-    """Some instructions as the model issues them, each after the one that stands before it in the text."""
+    """Return some instructions as the model issues them; the operand cache is that of the instruction before each."""
     made: list[Slot] = []
     previous, kept, once, spinning = -1, dict[int, int](), elected(function), spins(function)
     for place in places:
@@ -196,12 +200,12 @@ def _slots(function: Function, code: bytes, places: Sequence[int]) -> tuple[Slot
 
 
 def _registers(instruction: Instruction) -> list[int | None]:
-    """Register that each source operand reads first."""
+    """Return the first register that each source operand reads."""
     return [int(m[1]) if (m := _REGISTER.search(text)) else None for text in instruction.operands[1:4]]
 
 
 def _kept(registers: Sequence[int | None], control: Control) -> dict[int, int]:
-    """Operand slots whose registers the operand cache holds after an instruction."""
+    """Return the registers that the operand cache holds after an instruction, by operand slot."""
     return {place: r for place, r in enumerate(registers) if r is not None and control.reuse[place]}
 
 
@@ -222,14 +226,14 @@ def _slot(instruction: Instruction, control: Control, registers: Sequence[int | 
 
 
 def _by_bank(registers: Sequence[int | None], kept: Mapping[int, int]) -> tuple[int, int]:
-    """Registers that must be read from the even and the odd bank, one that two operands name once."""
+    """Return how many registers are read from the even and the odd bank; a register of two operands counts once."""
     fetched = {r for place, r in enumerate(registers) if r is not None and kept.get(place) != r}
     odd = sum(r % 2 for r in fetched)
     return len(fetched) - odd, odd
 
 
 def _number(operand: str) -> int:
-    """The groups that `DEPBAR.LE SB0, 0x1` leaves; none where it names none."""
+    """Return the groups that `DEPBAR.LE SB0, 0x1` leaves in flight; 0 where it names none."""
     try:
         return int(operand, 0)
     except ValueError:
@@ -237,7 +241,7 @@ def _number(operand: str) -> int:
 
 
 def passes(slot: Slot, traffic: Traffic) -> float:
-    """Cycles of the SM's data path that a memory instruction takes; 0 for others."""
+    """Return the cycles that a memory instruction occupies the SM's data path; 0 for others."""
     if slot.unit is Unit.COPY and traffic.copy_wavefronts:
         return traffic.copy_wavefronts
     if slot.unit in (Unit.GLOBAL, Unit.COPY):
@@ -252,17 +256,17 @@ def passes(slot: Slot, traffic: Traffic) -> float:
 
 
 def sectors(slot: Slot, traffic: Traffic) -> float:
-    """Sectors of an access to global memory; 0 for others."""
+    """Return the sectors of an access to global memory; 0 for other instructions."""
     if slot.unit is Unit.BULK:
         return traffic.bulk_sectors
     return traffic.sectors if slot.unit in (Unit.GLOBAL, Unit.COPY) else 0.0
 
 
 def _shared_passes(width: int, counted: float, bytes_counted: float) -> float:
-    """Wavefronts of one access of `width` bytes a lane.
+    """Return the wavefronts of one access of `width` bytes a lane.
 
-    ptxas may merge the PTX's accesses into wider ones. Lanes that conflict do so on one bank after the other, so a
-    conflict of many ways costs a merged access what it cost each of its parts; without conflicts the bytes decide.
+    ptxas may merge the PTX's accesses into wider ones. Conflicting lanes conflict on one bank after the other, so a
+    many-way conflict costs a merged access as much as each of its parts. Without conflicts, the bytes decide.
     """
     if not counted:
         return width / BYTES_A_CYCLE

@@ -1,10 +1,10 @@
-"""Issue a loop's instructions on the four sub-partitions of an SM.
+"""Simulates the issue of a loop's instructions on the four sub-partitions of an SM.
 
-A scheduler issues one instruction a cycle from a warp that is ready; it stays with a warp as long as that one can go
-on. A warp is ready when its last instruction's stall has passed, the barriers that its next instruction waits for have
-fallen, and the unit that it needs has room. An arithmetic instruction waits until the read ports of the register banks
-have room for its operands. The sub-partitions share the data path to shared memory and L1, on which data that arrives
-from L2 takes turns with the loads. What keeps a scheduler idle is what keeps the warp that is ready first.
+A scheduler issues one instruction a cycle from a ready warp, and stays with that warp as long as it is ready. A warp is
+ready when the stall of its last instruction has passed, the barriers that its next instruction waits for have been
+released, and the unit that it needs has room. An arithmetic instruction waits until the read ports of the register
+banks have room for its operands. The sub-partitions share the data path to shared memory and L1, on which data arriving
+from L2 takes turns with loads. A scheduler's idle cycles count for the cause that delays the first warp to be ready.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.base.warp import SECTOR_BYTES
-from lab.hardware.latencies import Machine
+from lab.hardware.latencies import SmLatencies
 from lab.predict.schedulers.loop import BYTES_A_CYCLE, Slot, Traffic, Unit, passes, sectors
 
 SUB_PARTITIONS = 4
-_WARM, _COUNTED = 1, 2  # iterations; the loop repeats itself by then
+_WARM, _COUNTED = 1, 2  # iterations: by then the loop is periodic
 _MEMORY = frozenset({Unit.SHARED, Unit.GLOBAL, Unit.COPY})
 _HALF_RATE = frozenset({Unit.INTEGER, Unit.DOUBLE})  # sixteen lanes of a sub-partition take two cycles
 
 
 class Cause(StrEnum):
-    """What a cycle of the scheduler went into."""
+    """Cause to which a cycle of the scheduler is attributed."""
 
     FMA = "fma"
     OTHER = "other instructions"
@@ -45,8 +45,8 @@ class Cause(StrEnum):
 class _Warp:
     block: int
     part: _Part
-    asks: bool  # whether it is the warp of its block that asks for bulk copies
-    at: int = 0  # operations issued, or left to the warp that asks
+    asks: bool  # whether it is the warp of its block that requests bulk copies
+    at: int = 0  # operations issued, or left to the warp that requests bulk copies
     ready: float = 0.0
     why: Cause = Cause.STALL  # what `ready` waits for
     barriers: list[tuple[float, Cause]] = field(default_factory=lambda: [(0.0, Cause.LATENCY)] * 6)
@@ -81,14 +81,14 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """An instruction and those behind it that nothing can hold up but the register banks.
+    """An instruction and its successors that only the register banks can delay.
 
     Attributes:
-        slot: The first.
-        passes: Of the data path, if it accesses memory.
-        sectors: From L2.
-        run: Registers that each of the others reads from the even and from the odd bank.
-        fma: Instructions with fma among all.
+        slot: The first instruction.
+        passes: Cycles of the data path, if it accesses memory.
+        sectors: Sectors from L2.
+        run: Registers that each successor reads from the even and from the odd bank.
+        fma: Number of these instructions that are fma.
     """
 
     slot: Slot
@@ -100,32 +100,32 @@ class _Operation:
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """Where the cycles of one iteration of all warps of an SM go.
+    """Cycles of one iteration of all warps of an SM.
 
     Attributes:
-        total: Cycles of one iteration.
-        by_cause: Cycles by cause, mean of the sub-partitions; they add up to `total`.
+        total: All of them.
+        by_cause: Cycles by cause, mean of the sub-partitions. They add up to `total`.
     """
 
     total: float
     by_cause: Mapping[Cause, float]
 
 
-def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: Machine, traffic: Traffic) -> Cycles:
-    """Run some iterations of a loop with `warps` warps of each of `blocks` blocks on an SM.
+def simulate(path: Sequence[Slot], warps: int, blocks: int, machine: SmLatencies, traffic: Traffic) -> Cycles:
+    """Simulate some iterations of a loop with `blocks` blocks of `warps` warps on an SM.
 
     Args:
-        path: What one warp issues in an iteration.
-        warps: Warps of a block, which go to the sub-partitions in turn.
+        path: Instructions of one warp in an iteration.
+        warps: Warps of a block, distributed to the sub-partitions in turn.
         blocks: Resident blocks.
-        machine: Latencies and rates.
-        traffic: What memory instructions cost.
+        machine: Latencies and rates of the SM.
+        traffic: Costs of memory instructions.
     """
     return _Simulation(_operations(path, traffic), warps, blocks, machine).run()
 
 
 def _operations(path: Sequence[Slot], traffic: Traffic) -> tuple[_Operation, ...]:
-    """The path in pieces that issue as one, since a scheduler stays with a warp that can go on."""
+    """Divide the path into pieces that issue without a break, since a scheduler stays with a ready warp."""
     starts = [place for place, slot in enumerate(path) if not place or not _follows(path[place - 1], slot)]
     found = []
     for start, end in zip(starts, [*starts[1:], len(path)], strict=True):
@@ -138,7 +138,7 @@ def _operations(path: Sequence[Slot], traffic: Traffic) -> tuple[_Operation, ...
 
 
 def _follows(before: Slot, slot: Slot) -> bool:
-    """Whether an instruction issues in the cycle after another of its warp, whatever else goes on."""
+    """Return whether an instruction always issues in the cycle after its predecessor in the warp."""
     plain = all(
         one.unit is Unit.NONE
         and not one.once
@@ -150,9 +150,9 @@ def _follows(before: Slot, slot: Slot) -> bool:
 
 
 class _Simulation:
-    """State of an SM."""
+    """The state of an SM, which `run` advances."""
 
-    def __init__(self, path: tuple[_Operation, ...], warps: int, blocks: int, machine: Machine) -> None:
+    def __init__(self, path: tuple[_Operation, ...], warps: int, blocks: int, machine: SmLatencies) -> None:
         self._path, self._machine, self._each = path, machine, warps
         self._parts = [_Part(number) for number in range(SUB_PARTITIONS)]
         for number in range(warps * blocks):
@@ -170,7 +170,7 @@ class _Simulation:
         self._events: list[tuple[float, int]] = []
 
     def run(self) -> Cycles:
-        """Issue until every warp has done its iterations."""
+        """Issue until every warp has finished its iterations."""
         for part in self._parts:
             part.warm = _WARM * sum(warp.asks or not one.slot.once for warp in part.warps for one in self._path)
             for warp in part.warps:
@@ -180,14 +180,14 @@ class _Simulation:
         while self._events:
             now, number = heapq.heappop(self._events)
             part = self._parts[number]
-            if now == part.due:  # else it was woken earlier
+            if now == part.due:  # otherwise an earlier event has replaced this one
                 self._look(part, now)
                 if part.due < math.inf:
                     heapq.heappush(self._events, (part.due, number))
         return self._spent()
 
     def _look(self, part: _Part, now: float) -> None:
-        """Issue an operation if a warp is ready; say when to look again."""
+        """Issue an operation if a warp is ready, and set when to look again."""
         if now > part.idle:
             part.waited[part.cause] += now - part.idle
         part.idle = now
@@ -206,7 +206,7 @@ class _Simulation:
             part.begin, part.before = part.end, dict(part.causes)
 
     def _spent(self) -> Cycles:
-        """Where the cycles went, from when each sub-partition had issued what does not count."""
+        """Return the cycles since each sub-partition finished the warm-up iterations, by cause."""
         used = [part for part in self._parts if part.warps]
         total = max(part.end - part.begin for part in used)
         spent: defaultdict[Cause, float] = defaultdict(float)
@@ -217,7 +217,7 @@ class _Simulation:
         return Cycles(total / _COUNTED, {cause: n / len(used) / _COUNTED for cause, n in spent.items() if n > 0})
 
     def _choose(self, part: _Part, now: float) -> tuple[int | None, float, Cause]:
-        """The warp that issues, or None with when and why the first one can."""
+        """Return the warp that issues; or None, with the time and cause of the first warp to be ready."""
         soonest, cause = math.inf, Cause.BARRIER
         warps, queue = part.warps, part.queue
         count = len(warps)
@@ -254,19 +254,19 @@ class _Simulation:
             if done > ready:
                 ready, why = done, Cause.GLOBAL
         elif slot.unit is Unit.PHASE:
-            # the text does not say how many stages there are: two, so the copy was asked for an iteration ago
+            # the text does not give the number of stages; with two, the copy was requested an iteration ago
             done = self._bulk.get((warp.block, warp.at // len(self._path) - 1), 0.0)
             if done > ready:
                 ready, why = done, Cause.GLOBAL
         return ready, why
 
     def _skip(self, warp: _Warp) -> None:
-        """Leave out what another warp of the block issues."""
+        """Skip operations that another warp of the block issues."""
         while not warp.asks and warp.at < self._end and self._path[warp.at % len(self._path)].slot.once:
             warp.at += 1
 
     def _issue(self, part: _Part, warp: _Warp, now: float) -> float:
-        """Issue an operation; returns when the scheduler is free for the next."""
+        """Issue an operation, and return when the scheduler is free for the next."""
         operation = self._path[warp.at % len(self._path)]
         slot, machine = operation.slot, self._machine
         warp.at += 1
@@ -286,7 +286,7 @@ class _Simulation:
         if unit in _MEMORY:
             self._access(part, warp, operation, now)
         elif unit is Unit.BULK:
-            # the tensor memory accelerator makes the addresses: none is sent, no tag is looked up
+            # the tensor memory accelerator computes the addresses: none is sent, and no tag is looked up
             turn = (warp.at - 1) // len(self._path)
             self._bulk[warp.block, turn] = self._fetch(operation, now)
             self._raise(warp, slot, now + machine.variable_latency, now + machine.operands_read, Cause.LATENCY)
@@ -305,10 +305,10 @@ class _Simulation:
         return end
 
     def _read(self, part: _Part, first: tuple[int, int], run: tuple[tuple[int, int], ...], now: float) -> float:
-        """Reserve the register banks' read ports, instruction by instruction; when all have issued.
+        """Reserve the register banks' read ports for some instructions, and return when all have issued.
 
-        Each bank delivers a register a cycle. An instruction issues when both can deliver all that it reads within
-        the window in which operands are read.
+        Each bank delivers a register a cycle. An instruction issues when both banks can deliver its operands within the
+        window in which operands are read.
         """
         even, odd, window = part.even, part.odd, self._machine.read_window
         for a, b in (first, *run):
@@ -325,11 +325,11 @@ class _Simulation:
         return now
 
     def _access(self, part: _Part, warp: _Warp, operation: _Operation, now: float) -> None:
-        """A memory instruction: its addresses are sent, then it takes its turn on the data path.
+        """Send the addresses of a memory instruction, and take its turn on the data path.
 
-        A copy looks up a tag for each line that it reads, in as many cycles as its data will take on its arrival; until
-        then its sub-partition sends nothing else. A load's data passes to the registers on a path of its own, which
-        takes 4 bytes a lane and cycle even where lanes share what the data path delivers.
+        A copy looks up a tag for each line that it reads, which takes as many cycles as its data will on arrival; until
+        then its sub-partition sends nothing else. A load's data goes to the registers on a separate path, which
+        delivers 4 bytes a lane and cycle even where lanes share data on the data path.
         """
         machine, slot = self._machine, operation.slot
         part.sent = max(now, part.sent) + machine.send
@@ -353,16 +353,16 @@ class _Simulation:
             self._raise(warp, slot, arrives, done + machine.operands_read, Cause.GLOBAL)
 
     def _fetch(self, operation: _Operation, now: float) -> float:
-        """Ask L2 for a copy's data, which then takes its turn on the data path; when it arrives."""
+        """Request a copy's data from L2, and return when it arrives to take its turn on the data path."""
         self._fill_free = max(now, self._fill_free) + operation.sectors * SECTOR_BYTES / self._machine.l2_bytes
         arrives = self._fill_free + self._machine.global_latency
         heapq.heappush(self._arriving, (arrives, operation.passes))
         return arrives
 
     def _turn(self, now: float, taken: float) -> float:
-        """Reserve the data path for an access; when it is done.
+        """Reserve the data path for an access, and return when the access is done.
 
-        Data that has arrived from L2 uses the time when nothing else does, and takes turns with the access.
+        Data that has arrived from L2 uses the idle time of the path, and takes turns with the access.
         """
         while self._arriving and self._arriving[0][0] <= now:
             self._waiting += heapq.heappop(self._arriving)[1]

@@ -1,60 +1,68 @@
-"""The small charts that explain a curve: one figure each, a colour a kernel as in the curve itself."""
+"""The definitions of the small charts that explain a curve: one figure each, in the colours of the curve."""
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import altair as typed  # noqa: ICN001 - as in `lab.report.charts.charts`
+from collections.abc import Sequence
+from typing import Final
 
 from lab.measured.timing import Kind
 from lab.report.charts import style
-from lab.report.charts.charts import Chart, Choice, Spec, finish
+from lab.report.charts.charts import along
+from lab.report.charts.definition import Axis, Chart, Choice, Colours, Data, Lines, Row, Shade, Ticks, Tip
 from lab.report.facts.curves import Curve
 from lab.report.facts.explain import CurveExplanation, Figure
 
-alt: Any = typed  # its annotations refuse values that are only known at run time
 _HEIGHT: Final = 190
 
 
+def explained_rows(explanation: CurveExplanation, found: Curve) -> list[Row]:
+    """What explains the curve: each figure's kind and value beside the point of the curve that it is of."""
+    points = {point.variant: point for point in found.points if point.variant}
+    return [
+        {
+            "x": (point := points[one.variant]).x,
+            "name": point.name,
+            "label": point.label,
+            "part": point.part,
+            "figure": one.figure,
+            "kind": str(one.kind),
+            "value": one.value,
+        }
+        for one in explanation.points
+    ]
+
+
 def explain_charts(explanation: CurveExplanation, found: Curve) -> tuple[Chart, ...]:
-    """One small chart a figure along the curve's axis, a choice for each part as the curve has it.
+    """One small chart for each figure along the curve's axis, with a choice for each part of the curve.
 
     Lines are predicted or emulated, dots measured.
     """
+    rows = explained_rows(explanation, found)
     return tuple(
         Chart(
             f"explain-{figure.id}",
             f"{figure.title} against {found.axis}",
-            tuple(Choice(part or "curve", _spec(figure, found, part)) for part in found.parts),
+            tuple(Choice(part or "curve", _lines(figure, found, part, rows)) for part in found.parts),
         )
         for figure in explanation.figures
     )
 
 
-def _spec(figure: Figure, found: Curve, part: str) -> Spec:
-    colours = [style.series_colour(i) for i in range(len(found.kernels))]
-    colour = alt.Color(
-        field="name", type="nominal", scale=alt.Scale(domain=list(found.kernels), range=colours), legend=None
+def _lines(figure: Figure, found: Curve, part: str, rows: Sequence[Row]) -> Lines:
+    share = figure.id != "bytes"  # bytes moved per byte needed are a number around 1, all other figures are shares
+    shades = tuple(Shade(name, style.series_colour(index)) for index, name in enumerate(found.kernels))
+    return Lines(
+        Data(rows, "explain", {"part": (part,), "figure": (figure.id,)}),
+        along(found),
+        Axis("value", ticks=Ticks.PERCENT if share else Ticks.RATIO),
+        Colours("name", shades, legend=False),
+        dots=("kind", str(Kind.MEASURED)),
+        height=_HEIGHT,
+        tips=(
+            Tip("name", "kernel"),
+            Tip("x", found.axis),
+            Tip("value", figure.title, ".1%" if share else ".2f"),
+            Tip("kind", "kind"),
+            Tip("label", "variant"),
+        ),
     )
-    scale = alt.Scale(type="log", base=2) if found.wide else alt.Scale(zero=False, nice=False)
-    x_axis = alt.X(field="x", type="quantitative", title=found.axis, scale=scale)
-    # a byte moved per byte needed is a number around 1, everything else here is a share
-    shown = ".2~f" if figure.id == "bytes" else ".0%"
-    value = alt.Y(
-        field="value", type="quantitative", title=None, scale=alt.Scale(zero=True), axis=alt.Axis(format=shown)
-    )
-    tooltip = [
-        alt.Tooltip(field="name", type="nominal", title="kernel"),
-        alt.Tooltip(field="x", type="quantitative", title=found.axis),
-        alt.Tooltip(field="value", type="quantitative", title=figure.title, format=".2f" if shown == ".2~f" else ".1%"),
-        alt.Tooltip(field="kind", type="nominal", title="kind"),
-        alt.Tooltip(field="label", type="nominal", title="variant"),
-    ]
-    mine = alt.Chart(alt.NamedData("explain")).transform_filter(alt.FieldEqualPredicate(field="part", equal=part))
-    base = mine.transform_filter(alt.FieldEqualPredicate(field="figure", equal=figure.id)).encode(
-        x=x_axis, y=value, color=colour, tooltip=tooltip
-    )
-    measured = f"datum.kind === '{Kind.MEASURED}'"
-    lines = base.transform_filter(f"!({measured})").mark_line(strokeWidth=1.4)
-    dots = base.transform_filter(measured).mark_point(filled=True, size=42, opacity=1, cursor="pointer")
-    return finish(alt.layer(lines, dots), _HEIGHT)

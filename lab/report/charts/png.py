@@ -1,4 +1,4 @@
-"""The PNGs, by matplotlib: made to be read in a README at 800 pixels.
+"""Draws charts as PNGs with matplotlib, made to be read in a README at 800 pixels.
 
 Every title says what is shown, every axis its unit and kind.
 """
@@ -18,30 +18,74 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 from PIL import Image
 
-from lab.measured.timing import Kind
-from lab.report.charts import rows as chartdata
 from lab.report.charts import style
-from lab.report.charts.charts import axis_title
-from lab.report.charts.rows import Bar, Slice, labelled_points, point_labels
-from lab.report.columns import Column, Value
-from lab.report.facts.agreement import Agreement
-from lab.report.facts.curves import Curve
-from lab.report.facts.effects import Effect
-from lab.store.figures import Basis, Response, text
-from lab.store.model import VariantRecord
+from lab.report.charts.definition import (
+    Axis,
+    Bars,
+    Drawing,
+    Lines,
+    Means,
+    Picture,
+    Row,
+    Scale,
+    Scatter,
+    Shade,
+    Stacks,
+    Ticks,
+)
+from lab.report.charts.style import INK
+from lab.report.columns import Value
+from lab.store.figures import text
 
 DPI: Final = 160
 COLOURS: Final = 128
 """Size of a PNG's palette."""
 WIDTH: Final = 7.5
 """Inches: 1200 pixels, so that the text stays legible when a README shows them at 800."""
+FAINT: Final = "#d0d7de"
 
 _MOST_LETTERS: Final = 90
-"""Of tick labels side by side over the figure's width; more stand upright."""
+"""Letters of tick labels that fit side by side in the figure's width; more stand upright."""
+_MOST_COLUMNS: Final = 4
+"""Small charts side by side."""
+_DASH: Final = (0, (5, 4))
 
-_DARK: Final = ("variant", "baseline", "issue slots")
-"""Groups of bars that are dark enough for white text."""
-INK, FAINT = "#1f2328", "#d0d7de"
+
+def draw(picture: Picture, folder: Path) -> Path:
+    """Write a picture to a folder.
+
+    Returns:
+        The file.
+    """
+    figure = _figure_of(picture.drawings)
+    return save(figure, folder / picture.file, picture.title)
+
+
+def _figure_of(drawings: Sequence[Drawing]) -> Figure:
+    """One figure of drawings that all have the form of the first."""
+    match drawings[0]:
+        case Scatter():
+            return _scatters([drawing for drawing in drawings if isinstance(drawing, Scatter)])
+        case Lines() as lines:
+            return _lines(lines)
+        case Bars() as bars:
+            return _bars(bars)
+        case Stacks():
+            return _stacks([drawing for drawing in drawings if isinstance(drawing, Stacks)])
+        case Means():
+            return _means([drawing for drawing in drawings if isinstance(drawing, Means)])
+
+
+def save(figure: Figure, path: Path, title: str) -> Path:
+    """Write a figure under its title."""
+    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
+    canvas: Any = FigureCanvasAgg(figure)  # its methods are untyped
+    canvas.draw()
+    # A palette suffices for flat colours and takes a third of the bytes: reports are committed.
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
+        path, optimize=True, dpi=(DPI, DPI)
+    )
+    return path
 
 
 def _figure(height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:  # noqa: ANN401 - handed to matplotlib
@@ -64,209 +108,238 @@ def _short(words: str, limit: int = 44) -> str:
     return _plain(words if len(words) <= limit else words[: limit - 1] + "…")
 
 
-def save(figure: Figure, path: Path, title: str) -> Path:
-    """Write a figure under its title."""
-    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
-    canvas: Any = FigureCanvasAgg(figure)  # its methods are untyped
-    canvas.draw()
-    # A palette suffices for flat colours and takes a third of the bytes: reports are committed.
-    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
-        path, optimize=True, dpi=(DPI, DPI)
-    )
-    return path
+def _number(value: Value) -> float:
+    """A value as a coordinate; NaN, which is not drawn, for what is none."""
+    return float(value) if isinstance(value, int | float) else float("nan")
 
 
-def ratio(
-    path: Path,
-    *,
-    records: Sequence[VariantRecord],
-    axis_column: Column,
-    response: Response,
-    by: tuple[Column, Sequence[Value]] | None,
-    baseline: tuple[str, float] | None,
-    labelled: bool,
-    title: str,
-) -> Path:
-    """A ratio of the hot loop against the response."""
-    figure, (axis,) = _figure(4.2)
-    axis.grid(color=FAINT, linewidth=0.5)
-    points = [
-        (float(x), y, record)
-        for record in records
-        if (y := response.of(record)) is not None and isinstance(x := axis_column.get(record), int | float)
-    ]
-    groups: list[Value] = list(by[1]) if by else [None]  # at most eight: see `render.analyse`
-    for index, group in enumerate(groups):
-        mine = [p for p in points if by is None or text(by[0].get(p[2])) == text(group)]
-        label = f"{by[0].title} = {text(group)}" if by else None
-        colour = style.series_colour(index)
-        axis.scatter([p[0] for p in mine], [p[1] for p in mine], s=38, color=colour, alpha=0.85, linewidths=0,
-                     label=_plain(label) if label else None)  # fmt: skip
-        timed = [(x, record.rate, record.measurement.samples) for x, _, record in mine if record.measurement]
-        if response.kind is Kind.MEASURED and timed:
-            low = [rate(samples.p80) for _, rate, samples in timed]
-            high = [rate(samples.p20) for _, rate, samples in timed]
-            axis.vlines([x for x, *_ in timed], low, high, color=colour, linewidth=1, alpha=0.6)
-    if labelled:
-        for x, y, words in point_labels(labelled_points(records, axis_column, response)):
-            axis.annotate(
-                _short(words), (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8, color=INK
-            )
-    if baseline:
-        axis.axhline(baseline[1], color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
-        axis.annotate(_plain(f"{baseline[0]} {baseline[1]:.1f}"), (0, baseline[1]), xycoords=("axes fraction", "data"),
-                      xytext=(4, 3), textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
-    axis.set_ylim(bottom=0)
-    axis.margins(x=0.06)
-    axis.set_xlabel(_plain(axis_title(axis_column)), fontsize=9, color=INK)
-    axis.set_ylabel(response.axis, fontsize=9, color=INK)
-    if axis_column.format.endswith("%"):
-        axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    if by:
-        axis.legend(fontsize=8, frameon=False, loc="best")
-    return save(figure, path, title)
+def _column(rows: Sequence[Row], field: str) -> list[float]:
+    return [_number(row[field]) for row in rows]
 
 
-def model(path: Path, found: Sequence[Agreement], response: Response, *, title: str) -> Path:
-    """Predicted against measured throughput, side by side; on the line they agree."""
-    figure, axes = _figure(4.2, columns=len(found))
-    for axis, one in zip(axes, found, strict=True):
-        axis.grid(color=FAINT, linewidth=0.5)
-        measured, predicted = [x for _, x, _ in one.points], [y for *_, y in one.points]
-        most = 1.05 * max(*measured, *predicted)
-        axis.plot([0, most], [0, most], color=style.BASELINE, linestyle=(0, (5, 4)), linewidth=1)
-        axis.scatter(measured, predicted, s=30, color=style.PREDICTED, alpha=0.85, linewidths=0)
-        axis.set_xlim(0, most)
-        axis.set_ylim(0, most)
-        axis.set_xlabel(f"throughput ({response.unit}, measured)", fontsize=9, color=INK)
-        axis.set_ylabel(f"{one.name} ({response.unit}, predicted)", fontsize=9, color=INK)
-        rank = "" if one.correlation is None else f", rank correlation {one.correlation:.2f}"
-        axis.set_title(f"median error {one.error:.1%}{rank}, n = {len(one.points)}", fontsize=9, color=INK)
-    return save(figure, path, title)
+def _titles(axes: Axes, x: Axis, y: Axis) -> None:
+    """Titles of both axes, and how their figures are written."""
+    for axis, made, title in ((x, axes.xaxis, axes.set_xlabel), (y, axes.yaxis, axes.set_ylabel)):
+        if axis.title:
+            title(_plain(axis.title), fontsize=9, color=INK)
+        if axis.ticks is Ticks.PERCENT:
+            made.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def curve(path: Path, found: Curve, response: Response, *, title: str) -> Path:
-    """Throughput along a problem axis, and below it a strip with the fastest kernel at each value."""
-    figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
-    axis, strip = figure.subplots(2, 1, sharex=True, height_ratios=(12, 1))
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(color=FAINT, linewidth=0.5)
-    xs = sorted({point.x for point in found.points})
-    edges = [xs[0], *((a + b) / 2 for a, b in pairwise(xs)), xs[-1]]
-    for i, name in enumerate(found.kernels):
-        mine, colour = [p for p in found.points if p.name == name], style.series_colour(i)
-        axis.plot([p.x for p in mine], [p.value for p in mine], color=colour, linewidth=1.4, label=_short(name))
-        for place in (xs.index(p.x) for p in mine if p.best):
-            strip.axvspan(edges[place], edges[place + 1], color=colour, linewidth=0)
-    for i, name in enumerate(found.baselines):
-        mine = [p for p in found.points if p.name == name and p.group == "baseline"]
-        axis.plot([p.x for p in mine], [p.value for p in mine], color=style.BASELINES[i % len(style.BASELINES)],
-                  linewidth=1.4, linestyle=(0, (5, 3)), label=_short(name))  # fmt: skip
-    if found.wide:
-        axis.set_xscale("log", base=2)
-    axis.set_ylim(bottom=0)
-    axis.margins(x=0.01)
-    axis.set_ylabel(response.axis, fontsize=9, color=INK)
-    axis.tick_params(colors=INK, labelsize=8, color=FAINT)
-    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
-    strip.set_yticks([0.5], ["fastest"])
-    strip.set_ylim(0, 1)
-    strip.spines[:].set_visible(False)
-    strip.tick_params(colors=INK, labelsize=8, color=FAINT)
-    strip.set_xlabel(_plain(f"{found.axis} (problem)"), fontsize=9, color=INK)
-    return save(figure, path, title)
+def _scatters(drawings: Sequence[Scatter]) -> Figure:
+    figure, axes = _figure(4.2, columns=len(drawings))
+    for axis, drawing in zip(axes, drawings, strict=True):
+        _scatter(axis, drawing)
+    return figure
 
 
-def bars(path: Path, rows: Sequence[Bar], response: Response, peak: float | None, *, title: str) -> Path:
-    """One bar a variant, with its share of peak and its predicted ceiling."""
-    figure, (axis,) = _figure(1.4 + 0.26 * len(rows))
-    axis.grid(axis="x", color=FAINT, linewidth=0.5)
-    ticks = response.basis is not Basis.CEILING
-    colours = {"variant": style.MEASURED, "baseline": style.BASELINE, **style.BOUND_COLOURS}
-    top = max(max(bar.value, bar.ceiling or 0.0) for bar in rows)
-    for place, bar in enumerate(rows):
-        axis.barh(place, bar.value, height=0.7, color=colours.get(bar.group, style.PREDICTED))
-        if bar.low is not None and bar.high is not None:
-            axis.plot([bar.low, bar.high], [place, place], color=INK, linewidth=1.2)
-        if ticks and bar.ceiling is not None:
-            axis.plot([bar.ceiling] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
-        inside = bar.value > 0.3 * top
-        past = max(bar.value, (bar.ceiling or 0.0) if ticks else 0.0)  # not across the ceiling's tick
-        axis.text(0.01 * top + (0 if inside else past), place, bar.text.replace("%", "% of peak"), va="center",
-                  fontsize=8, color="white" if inside and bar.group in _DARK else INK)  # fmt: skip
-    names, heading = chartdata.row_names([bar.name for bar in rows])
-    if heading:
-        axis.set_title(_plain(heading), fontsize=8, color=INK, loc="left")
-    axis.set_yticks(range(len(rows)), [_short(name) for name in names])
-    axis.tick_params(axis="y", length=0)
-    axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_xlim(0, top * 1.05)
-    peak_words = f"; peak {peak:.1f}" if peak else ""
-    axis.set_xlabel(f"{response.axis}{peak_words}", fontsize=9, color=INK)
-    if ticks:
-        axis.plot([], [], color=style.ACCENT, linewidth=2, label="predicted ceiling")
+def _scatter(axes: Axes, drawing: Scatter) -> None:
+    axes.grid(color=FAINT, linewidth=0.5)
+    rows, colours = drawing.data.rows, drawing.colours
+    if drawing.diagonal and drawing.x.domain:
+        axes.plot(drawing.x.domain, drawing.x.domain, color=style.BASELINE, linestyle=_DASH, linewidth=1)
+    if colours is None:
+        _points(axes, drawing, rows, drawing.colour)
     else:
-        for group in dict.fromkeys(bar.group for bar in rows):
-            axis.barh(0, 0, color=colours.get(group, style.PREDICTED), label=f"bound by {group}")
+        for shade in colours.shades:
+            mine = [row for row in rows if text(row[colours.field]) == text(shade.value)]
+            _points(axes, drawing, mine, shade.colour, f"{colours.title} = {text(shade.value)}")
+        axes.legend(fontsize=8, frameon=False, loc="best")
+    for label in drawing.labels:
+        axes.annotate(_short(label.text), (label.x, label.y), xytext=(0, 6), textcoords="offset points", ha="center",
+                      fontsize=8, color=INK)  # fmt: skip
+    if line := drawing.reference:
+        axes.axhline(line.value, color=style.BASELINE, linestyle=_DASH, linewidth=1)
+        axes.annotate(_plain(line.text), (0, line.value), xycoords=("axes fraction", "data"), xytext=(4, 3),
+                      textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
+    if drawing.x.domain and drawing.y.domain:
+        axes.set_xlim(*drawing.x.domain)
+        axes.set_ylim(*drawing.y.domain)
+    else:
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.06)
+    if drawing.caption:
+        axes.set_title(_plain(drawing.caption), fontsize=9, color=INK)
+    _titles(axes, drawing.x, drawing.y)
+
+
+def _points(axes: Axes, drawing: Scatter, rows: Sequence[Row], colour: str, label: str | None = None) -> None:
+    x = _column(rows, drawing.x.field)
+    axes.scatter(x, _column(rows, drawing.y.field), s=30 if drawing.diagonal else 38, color=colour, alpha=0.85,
+                 linewidths=0, label=_plain(label) if label else None)  # fmt: skip
+    if drawing.span:
+        low, high = drawing.span
+        axes.vlines(x, _column(rows, low), _column(rows, high), color=colour, linewidth=1, alpha=0.6)
+
+
+def _lines(drawing: Lines) -> Figure:
+    figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
+    if drawing.strip:
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(12, 1))
+        _strip(below, drawing)
+    else:
+        axes = below = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color=FAINT, linewidth=0.5)
+    rows = drawing.data.rows
+    for shade in drawing.colours.shades:
+        if mine := [row for row in rows if row[drawing.colours.field] == shade.value]:
+            _line(axes, drawing, mine, shade)
+    if drawing.x.scale is Scale.LOG2:
+        axes.set_xscale("log", base=2)
+    elif drawing.x.scale is Scale.CATEGORY:
+        axes.set_xticks(range(len(drawing.x.order)), [_short(text(value), 20) for value in drawing.x.order])
+    if drawing.y.zero:
+        axes.set_ylim(bottom=0)
+    axes.margins(x=0.01)
+    axes.tick_params(colors=INK, labelsize=8, color=FAINT)
+    _titles(axes, Axis("x"), drawing.y)
+    below.set_xlabel(_plain(drawing.x.title), fontsize=9, color=INK)
+    if drawing.colours.title:
+        figure.legend(
+            title=_plain(drawing.colours.title), fontsize=8, frameon=False, loc="outside lower center", ncols=4
+        )
+    else:
+        figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _line(axes: Axes, drawing: Lines, rows: Sequence[Row], shade: Shade) -> None:
+    dots = [row for row in rows if drawing.dots and row[drawing.dots[0]] == drawing.dots[1]]
+    joined = [row for row in rows if row not in dots]
+    axes.plot(_along(drawing.x, joined), _column(joined, drawing.y.field), color=shade.colour, linewidth=1.4,
+              linestyle=(0, (5, 3)) if shade.dashed else "solid", label=_short(text(shade.value)))  # fmt: skip
+    if dots:
+        axes.scatter(_along(drawing.x, dots), _column(dots, drawing.y.field), s=18, color=shade.colour, linewidths=0)
+
+
+def _along(axis: Axis, rows: Sequence[Row]) -> list[float]:
+    """Places of rows on an axis, which may be one of categories."""
+    if axis.scale is Scale.CATEGORY:
+        return [float(axis.order.index(row[axis.field])) for row in rows]
+    return _column(rows, axis.field)
+
+
+def _strip(axes: Axes, drawing: Lines) -> None:
+    """Which line is chosen at each value: a field of its colour as far as half-way to the neighbours."""
+    rows = drawing.data.rows
+    chosen, title = drawing.strip or ("", "")
+    values = sorted(set(_column(rows, drawing.x.field)))
+    edges = [values[0], *((a + b) / 2 for a, b in pairwise(values)), values[-1]]
+    for row in rows:
+        if row[chosen]:
+            place = values.index(_number(row[drawing.x.field]))
+            colour = drawing.colours.of(row[drawing.colours.field])
+            axes.axvspan(edges[place], edges[place + 1], color=colour, linewidth=0)
+    axes.set_yticks([0.5], [title.replace(" ", "\n")])
+    axes.set_ylim(0, 1)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(colors=INK, labelsize=8, color=FAINT)
+
+
+def _bars(drawing: Bars) -> Figure:
+    rows, colours = drawing.data.rows, drawing.colours
+    figure, (axes,) = _figure(1.4 + 0.26 * len(rows))
+    axes.grid(axis="x", color=FAINT, linewidth=0.5)
+    top = max(_number(row[name] or 0.0) for row in rows for name in (drawing.x.field, "ceiling"))
+    for place, row in enumerate(rows):
+        value, ceiling, colour = _number(row[drawing.x.field]), row["ceiling"], colours.of(row[colours.field])
+        axes.barh(place, value, height=0.7, color=colour)
+        if row["low"] is not None and row["high"] is not None:
+            axes.plot([_number(row["low"]), _number(row["high"])], [place, place], color=INK, linewidth=1.2)
+        if drawing.ceilings and ceiling is not None:
+            axes.plot([_number(ceiling)] * 2, [place - 0.35, place + 0.35], color=style.ACCENT, linewidth=2)
+        inside = value > drawing.least_inside
+        past = max(value, _number(ceiling or 0.0) if drawing.ceilings else 0.0)  # not across the ceiling's tick
+        axes.text(0.01 * top + (0 if inside else past), place, str(row["words"]), va="center", fontsize=8,
+                  color="white" if inside and colour in style.DARK else INK)  # fmt: skip
+    _row_names(axes, drawing.names, drawing.heading, 44)
+    axes.set_xlim(0, top * 1.05)
+    note = f"; {drawing.note}" if drawing.note else ""
+    axes.set_xlabel(_plain(f"{drawing.x.title}{note}"), fontsize=9, color=INK)
+    if drawing.ceilings:
+        axes.plot([], [], color=style.ACCENT, linewidth=2, label="predicted ceiling")
+    else:
+        for shade in colours.shades:
+            axes.barh(0, 0, color=shade.colour, label=f"bound by {text(shade.value)}")
     figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=4)
-    return save(figure, path, title)
+    return figure
 
 
-def mix(path: Path, slices: Sequence[Slice], *, title: str) -> Path:
-    """Stacked shares of the classes in the hot loop: of the PTX, of the PTX as executed, and of the SASS."""
-    slices = [part for part in slices if part.hot]
-    names = list(dict.fromkeys(part.name for part in slices))
-    mixes = list(dict.fromkeys(part.mix for part in slices))
-    shown, heading = chartdata.row_names(names)
-    figure, axes = _figure(1.7 + 0.24 * len(names), columns=len(mixes), sharey=True)
-    place = {name: index for index, name in enumerate(names)}
-    used = [cls for cls in style.CLASS_COLOURS if any(part.cls == cls for part in slices)]
-    for axis, mix_name in zip(axes, mixes, strict=True):
-        left = [0.0] * len(names)
-        for cls in used:
-            mine = {place[part.name]: part.share for part in slices if part.mix == mix_name and part.cls == cls}
-            rows = sorted(mine)
-            axis.barh(rows, [mine[r] for r in rows], left=[left[r] for r in rows], height=0.78, linewidth=0,
-                      color=style.CLASS_COLOURS[cls])  # fmt: skip
-            for r in rows:
-                left[r] += mine[r]
-        axis.set_xlim(0, 1)
-        axis.set_xticks([0, 0.5, 1])
-        axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        what, kind = chartdata.MIXES[mix_name]
-        axis.set_xlabel(f"{what} ({kind})", fontsize=9, color=INK)
-        axis.set_yticks(range(len(names)), [_short(name, 46) for name in shown])
-        axis.tick_params(axis="y", length=0)
-        axis.set_ylim(len(names) - 0.4, -0.6)
+def _row_names(axes: Axes, names: Sequence[str], heading: str, limit: int) -> None:
+    """The names of horizontal bars, the first at the top."""
     if heading:
-        axes[0].set_title(_plain(heading), fontsize=8, color=INK, loc="left")
-    handles = [Patch(color=style.CLASS_COLOURS[cls], label=cls) for cls in used]
+        axes.set_title(_plain(heading), fontsize=8, color=INK, loc="left")
+    axes.set_yticks(range(len(names)), [_short(name, limit) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _stacks(drawings: Sequence[Stacks]) -> Figure:
+    bars = drawings[0].y.order
+    figure, axes = _figure(1.7 + 0.24 * len(bars), columns=len(drawings), sharey=True)
+    used: set[Value] = set()
+    for axis, drawing in zip(axes, drawings, strict=True):
+        used |= _stack(axis, drawing)
+        _row_names(axis, drawing.names, drawing.heading if axis is axes[0] else "", 46)
+    handles = [
+        Patch(color=one.colour, label=text(one.value)) for one in drawings[0].colours.shades if one.value in used
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
-    return save(figure, path, title)
+    return figure
 
 
-def effects(
-    path: Path, found: Sequence[Effect], domain: tuple[float, float], response: Response, *, title: str
-) -> Path:
-    """Range and mean of the response at each value of each factor."""
-    columns = min(len(found), 4)
-    rows = -(-len(found) // columns)
-    figure, axes = _figure(0.7 + 2.5 * rows, columns=columns, rows=rows, sharey=True)
-    for axis, effect in zip(axes, found, strict=False):
-        places = range(len(effect.levels))
-        axis.grid(axis="y", color=FAINT, linewidth=0.5)
-        axis.vlines(places, [v.low for v in effect.levels], [v.high for v in effect.levels], color=style.PREDICTED,
-                    linewidth=5, alpha=0.4)  # fmt: skip
-        axis.plot(places, [v.mean for v in effect.levels], "o-", color=style.MEASURED, linewidth=1.6, markersize=6)
-        labels = [text(v.value) for v in effect.levels]
-        upright = sum(min(len(label), 12) for label in labels) * columns > _MOST_LETTERS
-        labels = [_short(label, 20 if upright else 12) for label in labels]
-        axis.set_xticks(list(places), labels, rotation=90 if upright else 0)
-        axis.set_xlim(-0.5, len(effect.levels) - 0.5)
-        axis.set_ylim(*domain)
-        axis.set_title(_short(f"{effect.factor} (η² = {effect.share:.2f})", 32), fontsize=9, color=INK, loc="left")
-    for axis in axes[len(found) :]:
+def _stack(axes: Axes, drawing: Stacks) -> set[Value]:
+    """Draw one column of stacked bars.
+
+    Returns:
+        The values that have a part.
+    """
+    place = {name: index for index, name in enumerate(drawing.y.order)}
+    left = [0.0] * len(place)
+    rows = drawing.data.rows
+    for shade in drawing.colours.shades:
+        mine = {
+            place[row[drawing.y.field]]: _number(row[drawing.x.field])
+            for row in rows
+            if row[drawing.colours.field] == shade.value
+        }
+        bars = sorted(mine)
+        axes.barh(bars, [mine[bar] for bar in bars], left=[left[bar] for bar in bars], height=0.78, linewidth=0,
+                  color=shade.colour)  # fmt: skip
+        for bar in bars:
+            left[bar] += mine[bar]
+    if drawing.x.domain:
+        axes.set_xlim(*drawing.x.domain)
+        axes.set_xticks([0, 0.5, 1])
+    _titles(axes, Axis(drawing.x.field, drawing.caption, ticks=drawing.x.ticks), Axis(drawing.y.field))
+    return {row[drawing.colours.field] for row in rows}
+
+
+def _means(drawings: Sequence[Means]) -> Figure:
+    columns = min(len(drawings), _MOST_COLUMNS)
+    figure, axes = _figure(0.7 + 2.5 * -(-len(drawings) // columns), columns=columns, rows=-(-len(drawings) // columns),
+                           sharey=True)  # fmt: skip
+    for axis, drawing in zip(axes, drawings, strict=False):
+        _mean(axis, drawing, columns)
+    for axis in axes[len(drawings) :]:
         axis.set_visible(False)
     for axis in axes[::columns]:
-        axis.set_ylabel(f"{response.unit} ({response.kind})", fontsize=9, color=INK)
-    return save(figure, path, title)
+        axis.set_ylabel(_plain(drawings[0].y.title), fontsize=9, color=INK)
+    return figure
+
+
+def _mean(axes: Axes, drawing: Means, columns: int) -> None:
+    rows = drawing.data.rows
+    places = range(len(rows))
+    axes.grid(axis="y", color=FAINT, linewidth=0.5)
+    axes.vlines(places, _column(rows, "low"), _column(rows, "high"), color=style.PREDICTED, linewidth=5, alpha=0.4)
+    axes.plot(places, _column(rows, drawing.y.field), "o-", color=style.MEASURED, linewidth=1.6, markersize=6)
+    labels = [text(value) for value in drawing.x.order]
+    upright = sum(min(len(label), 12) for label in labels) * columns > _MOST_LETTERS
+    labels = [_short(label, 20 if upright else 12) for label in labels]
+    axes.set_xticks(list(places), labels, rotation=90 if upright else 0)
+    axes.set_xlim(-0.5, len(rows) - 0.5)
+    if drawing.y.domain:
+        axes.set_ylim(*drawing.y.domain)
+    axes.set_title(_short(drawing.caption, 32), fontsize=9, color=INK, loc="left")

@@ -1,17 +1,18 @@
-"""Rows behind the charts; the page's charts and the PNGs draw the same ones."""
+"""The rows of the charts: what a bar, a part of a bar or a label stands for."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind, Merit
 from lab.report.charts import style
+from lab.report.charts.definition import Label, Row
 from lab.report.columns import Column
 from lab.report.variant.executed import executed_by_class, threads_of
 from lab.store import figures
@@ -19,13 +20,12 @@ from lab.store.figures import Basis, Response, name_of
 from lab.store.model import RunRecord, VariantRecord
 
 MOST_BARS: Final = 40
-"""A chart with one bar a variant shows at most so many; the table has them all."""
-
-
-_PARAMETER: Final = re.compile(r"[\w.]+=(?!>)")
+"""Most bars of a chart with one bar a variant; the table has every variant."""
 
 MOST_NAMES: Final = 3
 """Names in one label of the ratio chart; a cluster of points can be a dozen."""
+
+_PARAMETER: Final = re.compile(r"[\w.]+=(?!>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Bar:
         name: Unique on the chart.
         variant: Variant id; empty for the baseline.
         value: The response.
-        low: Throughput at the 80th percentile of the time, or None.
-        high: Throughput at the 20th percentile of the time, or None.
+        low: 20th percentile of the throughput, or None.
+        high: 80th percentile of the throughput, or None.
         ceiling: Predicted ceiling, in the same unit, or None.
         share: `value` over the peak, or None.
-        group: What colours the bar: `variant`, `baseline`, `estimate`, or the binding bound's name of a ceiling.
+        group: What colours the bar: `variant`, `baseline`, `estimate`, or for a ceiling the name of its bound.
     """
 
     name: str
@@ -58,6 +58,16 @@ class Bar:
         if self.share is None:
             return f"{self.value:.2f}"
         return f"{self.value:.2f} · {self.share * 100:.{0 if self.share >= 0.1 else 1}f} %"  # noqa: PLR2004 - a tenth
+
+    @property
+    def words(self) -> str:
+        """`46.31 · 69 % of peak`, which needs no explanation beside it."""
+        return self.text if self.share is None else f"{self.text} of peak"
+
+    @property
+    def row(self) -> Row:
+        """The bar as a row of its chart."""
+        return asdict(self) | {"text": self.text, "words": self.words}
 
 
 def is_ladder(records: Sequence[VariantRecord]) -> bool:
@@ -275,57 +285,66 @@ def ratio_columns(
     return tuple(known[name] for name in names if any(known[name].get(record) is not None for record in records))
 
 
-def point_labels(
-    points: Sequence[tuple[float, float, str]], *, near: tuple[float, float] = (0.05, 0.045)
-) -> tuple[tuple[float, float, str], ...]:
-    """Labels of points, one for each cluster that would print over itself.
+Point = tuple[float, float, str]
+"""(x, y, name)"""
+
+
+def point_labels(points: Sequence[Point], *, near: tuple[float, float] = (0.05, 0.045)) -> tuple[Label, ...]:
+    """Labels of points, one for each cluster of points whose labels would overlap.
 
     Args:
-        points: (x, y, name).
-        near: Points closer than these shares of the ranges of x (from its least value) and y (from 0) share a label.
+        points: The points, in the order in which a label names them.
+        near: Points that are closer than these shares of the range of x (from its least value) and of y (from 0) share
+            a label.
 
     Returns:
-        (x, y, names): at the highest point of each cluster, its names in the order given, as many as a line holds.
+        A label at the highest point of each cluster, with at most `MOST_NAMES` names.
     """
     if not points:
         return ()
     width = (max(p[0] for p in points) - min(p[0] for p in points)) or 1.0
     height = max(p[1] for p in points) or 1.0
-    clusters: list[list[tuple[float, float, str]]] = []
+    order = {point[2]: index for index, point in enumerate(points)}
+    made = []
+    for cluster in _clusters(points, (near[0] * width, near[1] * height)):
+        x, y, _ = max(cluster, key=lambda p: p[1])
+        words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
+        more = len(words) - MOST_NAMES
+        text = ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more"
+        made.append(Label(x, y, text))
+    return tuple(made)
+
+
+def _clusters(points: Sequence[Point], near: tuple[float, float]) -> list[list[Point]]:
+    """Points in groups: each is near, in both directions, to one that its group had before."""
+    clusters: list[list[Point]] = []
     for point in sorted(points):
         for cluster in clusters:
-            if any(
-                abs(point[0] - p[0]) <= near[0] * width and abs(point[1] - p[1]) <= near[1] * height for p in cluster
-            ):
+            if any(abs(point[0] - p[0]) <= near[0] and abs(point[1] - p[1]) <= near[1] for p in cluster):
                 cluster.append(point)
                 break
         else:
             clusters.append([point])
-    order = {point[2]: index for index, point in enumerate(points)}
-    made = []
-    for cluster in clusters:
-        top = max(cluster, key=lambda p: p[1])
-        words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
-        more = len(words) - MOST_NAMES
-        text = ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more"
-        made.append((top[0], top[1], text))
-    return tuple(made)
+    return clusters
 
 
-def labelled_points(
-    records: Sequence[VariantRecord], axis: Column, response: Response
-) -> tuple[tuple[float, float, str], ...]:
-    """(ratio, response, kernel) of the records that have both.
+def labelled_points(rows: Sequence[Row], x: str, y: str) -> tuple[Point, ...]:
+    """The points of a scatter that get a label, each with the name of its kernel.
 
-    Of more than `MOST_BARS`, each kernel is named at its best point alone, and only the best `MOST_BARS` kernels.
+    Of more than `MOST_BARS` points, only the best `MOST_BARS` kernels are named, each at its best point alone.
+
+    Args:
+        rows: Rows that have both figures and a `kernel`.
+        x: Field on the horizontal axis.
+        y: Field on the vertical axis.
     """
     points = tuple(
-        (float(x), y, record.kernel)
-        for record in records
-        if (y := response.of(record)) is not None and isinstance(x := axis.get(record), int | float)
+        (float(a), float(b), str(row["kernel"]))
+        for row in rows
+        if isinstance(a := row[x], int | float) and isinstance(b := row[y], int | float)
     )
     if len(points) <= MOST_BARS:
         return points
-    best = {name: (x, y, name) for x, y, name in sorted(points, key=lambda point: point[1])}
+    best = {name: (a, b, name) for a, b, name in sorted(points, key=lambda point: point[1])}
     chosen = set(sorted(best.values(), key=lambda point: -point[1])[:MOST_BARS])
     return tuple(point for point in dict.fromkeys(points) if point in chosen)

@@ -47,6 +47,9 @@ BASELINE: Final = "#5c636b"
 BASELINES: Final = ("#1f2328", "#7d8590", "#b0b7bf")
 """Greys of several baselines, in the experiment's order."""
 ACCENT: Final = "#d55e00"
+INK: Final = "#1f2328"
+DARK: Final = frozenset({MEASURED, BASELINE})
+"""Colours of bars that need white text; on all others ink is easier to read."""
 
 BOUND_COLOURS: Final[dict[str, str]] = {
     "issue slots": "#0072b2",

@@ -140,7 +140,7 @@ def table(
     if len(found) <= MOST_SENTENCES:
         return None
     shown = found[:MOST_ROWS]
-    chosen = _columns(columns, [winner.record for winner in shown], response)
+    chosen = telling_columns(columns, [winner.record for winner in shown], response)
     rows = tuple(
         WinnerRow(
             winner.problem, winner.record.variant, _cell(winner, response), tuple(c.get(winner.record) for c in chosen)
@@ -150,8 +150,10 @@ def table(
     return WinnerTable(chosen, rows, len(found))
 
 
-def _columns(columns: Sequence[Column], records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
-    """How fast, how surely, against what, and what limits: of the registry's columns those that have values."""
+def telling_columns(
+    columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
+) -> tuple[Column, ...]:
+    """Columns of a short table: throughput, spread, ratios, ceiling and what limits it, as far as they have values."""
     by_name = {column.name: column for column in columns}
     names = [response.column]
     if response.kind is Kind.MEASURED:

@@ -8,6 +8,7 @@
   const at = Object.fromEntries(columns.map((column, i) => [column.name, i]));
   const records = data.rows.map((row) => Object.fromEntries(columns.map((column, i) => [column.key, row[i]])));
   const byVariant = new Map(data.rows.map((row) => [row[at.variant], row]));
+  const filesBeside = new Map(data.rows.map((row, i) => [row[at.variant], data.beside.sets[data.beside.of[i]]]));
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const broad = matchMedia("(min-width: 900px)");
 
@@ -450,10 +451,11 @@
     drawBody();
     const found = await texts(variant);
     if (opened !== variant) return;
-    const files = make("p", { class: "meta" }, "Files: ", ...Object.values(data.files).flatMap((file) =>
-      [make("a", { href: `variants/${encodeURIComponent(variant)}/${file}` }, file), "  "]));
+    const names = filesBeside.get(variant);
+    const files = names.length ? make("p", { class: "meta" }, "Files: ", ...names.flatMap((file) =>
+      [make("a", { href: `variants/${encodeURIComponent(variant)}/${file}` }, file), "  "])) : null;
     if (!found) {
-      $("viewer").replaceChildren(make("p", {}, "The listings of this variant are not embedded."), files);
+      $("viewer").replaceChildren(...[make("p", {}, "The listings of this variant are not embedded."), files].filter(Boolean));
     } else {
       const detail = JSON.parse(found.detail);
       const made = Object.keys(TITLES).filter((name) => found[name] !== undefined).map((name) => listing(name, found[name], detail));

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from importlib import metadata, resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Final
 
 import vl_convert
 from altair import SCHEMA_VERSION
@@ -18,9 +19,11 @@ from markupsafe import Markup
 
 from lab.base.files import write_atomically
 from lab.measured.timing import CardState, Kind
+from lab.report.analysis import Analysis
 from lab.report.charts import rows as chartdata
 from lab.report.charts import style
-from lab.report.charts.charts import Chart
+from lab.report.charts.definition import Row
+from lab.report.charts.vega import PageChart
 from lab.report.columns import Column, Value
 from lab.report.facts import repeatability
 from lab.report.facts.agreement import loss
@@ -31,14 +34,17 @@ from lab.store.figures import by_problem, ranked
 from lab.store.model import VariantRecord
 from lab.toolchain.cache import default_folder
 
-if TYPE_CHECKING:
-    from lab.report.render import Analysis
-
 LOG_LINES = 12
 """Lines of a failed variant's log that the table of failures shows."""
 
 PROBLEMS_A_PAGE = 12
 """Rows of the table of problems that are shown at once."""
+
+REPEAT = "repeat/index.html"
+"""The report of the second run, relative to the first one's."""
+
+_NAMES: Final = {**FILES, "provenance": "provenance.json"}
+"""What a variant's file is of, to its name."""
 
 MOST_LOGS = 50
 """Failed variants whose logs are shown; the others keep their reason and a link."""
@@ -46,10 +52,10 @@ MOST_LOGS = 50
 
 def page(
     analysis: Analysis,
-    rows: Sequence[dict[str, Value]],
     *,
-    charts: Sequence[Chart],
+    charts: Sequence[PageChart],
     store: Store,
+    folder: Path,
     pngs: Sequence[str],
     budget: int,
 ) -> str:
@@ -57,9 +63,9 @@ def page(
 
     Args:
         analysis: Everything derived from the records.
-        rows: Cells by column name, one dict a record.
         charts: Interactive charts.
-        store: Where the variants' files are.
+        store: Where the variants' files are read.
+        folder: Where the page will stand; it links to files below this folder alone.
         pngs: Names of the PNGs beside the page.
         budget: Bytes that embedded listings may take.
     """
@@ -75,7 +81,7 @@ def page(
             charts={chart.id: chart for chart in charts},
             pngs=pngs,
             packed=packed,
-            data=_data(analysis, rows, charts, packed),
+            data=_data(analysis, charts, packed) | {"beside": _files_beside(folder, analysis.records)},
             vega=vega(),
             css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
             script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
@@ -93,6 +99,7 @@ def page(
             profiled=[
                 (one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays
             ],
+            repeat_link=REPEAT if (folder / REPEAT).is_file() else "",
             repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
             page_rows=PROBLEMS_A_PAGE,
             problems=len(by_problem(analysis.run, analysis.records)),
@@ -135,20 +142,17 @@ def vega() -> str:
     return packed
 
 
-def _data(
-    analysis: Analysis, rows: Sequence[dict[str, Value]], charts: Iterable[Chart], packed: Packed
-) -> dict[str, Any]:
+def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> dict[str, Any]:
     """What the page's script reads."""
     columns = [column for column in analysis.columns if column.name != "folder"]
-    bars = [asdict(bar) | {"text": bar.text} for bar in analysis.bars]
     return {
-        "columns": [_column(column, rows) for column in columns],
-        "rows": [[_number(cells[column.name]) for column in columns] for cells in rows],
+        "columns": [_column(column, analysis.rows) for column in columns],
+        "rows": [[_number(cells[column.key]) for column in columns] for cells in analysis.rows],
         "response": analysis.response.column,
         "charts": {chart.id: [asdict(choice) for choice in chart.choices] for chart in charts},
         "labels": {chart.id: chart.label for chart in charts},
         "datasets": {
-            "bars": bars,
+            "bars": [bar.row for bar in analysis.bars],
             "curve": [asdict(point) for point in analysis.curve.points] if analysis.curve else [],
         },
         "explain": _explained(analysis),
@@ -156,9 +160,27 @@ def _data(
         "colours": style.CLASS_COLOURS,
         "opcodes": opcode_classes(analysis.records),
         "variants": packed.variants,
-        "files": {**FILES, "provenance": "provenance.json"},
+        "files": _NAMES,
         "first": next((bar.variant for bar in ranked_bars(analysis) if bar.variant), None),
     }
+
+
+def _files_beside(folder: Path, records: Iterable[VariantRecord]) -> dict[str, Any]:
+    """Which files of the variants the page can link to: those below its own folder.
+
+    Returns:
+        `sets`: lists of file names, each once; `of`: for each record the place of its list in `sets`.
+    """
+    sets: dict[tuple[str, ...], int] = {}
+    of = []
+    for record in records:
+        try:
+            there = frozenset(file.name for file in (folder / "variants" / record.variant).iterdir())
+        except OSError:
+            there = frozenset()
+        names = tuple(name for name in _NAMES.values() if name in there)
+        of.append(sets.setdefault(names, len(sets)))
+    return {"sets": list(sets), "of": of}
 
 
 def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
@@ -174,8 +196,8 @@ def ranked_bars(analysis: Analysis) -> list[chartdata.Bar]:
     return sorted(analysis.bars, key=lambda bar: -bar.value)
 
 
-def _column(column: Column, rows: Sequence[dict[str, Value]]) -> dict[str, Any]:
-    values = [value for cells in rows if (value := cells[column.name]) is not None]
+def _column(column: Column, rows: Sequence[Row]) -> dict[str, Any]:
+    values = [value for cells in rows if (value := cells[column.key]) is not None]
     numeric = bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     return {
         "name": column.name,

@@ -8,10 +8,12 @@ import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
 from lab.measured.timing import Kind
 from lab.report.charts import style
-from lab.report.charts.charts import Chart, Choice, Spec
+from lab.report.charts.vega import PageChart as Chart
+from lab.report.charts.vega import PageChoice as Choice
+from lab.report.charts.vega import Spec
 from lab.report.tuning.rows import MapCell, MapChart, MapSubject, RatioChart, TuningCharts
 
-alt: Any = typed  # as in lab.report.charts.charts
+alt: Any = typed  # as in lab.report.charts.vega
 _CELL, _LEAST_CELL = 560, 18
 
 

@@ -25,7 +25,7 @@ from lab.isa.mix import KernelMix
 from lab.report.variant import sasstext
 from lab.report.variant.details import variant_detail
 from lab.report.variant.faults import marked_lines
-from lab.store.database import Store
+from lab.store.database import PROVENANCE, Store
 from lab.store.model import VariantRecord
 
 BUDGET: Final = 3_000_000
@@ -157,8 +157,31 @@ def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, 
             texts[name], first[name] = of_kernel(texts[name], mix, needed)
     if "sass" in texts:
         texts["sass"] = sasstext.compact(texts["sass"])
-    detail = {**variant_detail(record), "provenance": read(folder / "provenance.json") or "", "first": first}
+    detail = {**variant_detail(record), "provenance": read(folder / PROVENANCE) or "", "first": first}
     texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
+    return texts
+
+
+def published_texts(store: Store, record: VariantRecord) -> dict[str, str]:
+    """A variant's files as committed results keep them: of each listing the kernel that the page shows, in its place.
+
+    Lines of other kernels of the module are empty, so that line numbers keep their meaning.
+
+    Args:
+        store: Where the files are.
+        record: The complete record.
+
+    Returns:
+        File name to text; empty where the variant has no files.
+    """
+    folder, texts = store.variant_folder(record.variant), dict[str, str]()
+    for file in (*FILES.values(), PROVENANCE):
+        if (text := read(folder / file)) is not None:
+            texts[file] = text
+    for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
+        if mix is not None and FILES[name] in texts:
+            part, first = of_kernel(texts[FILES[name]], mix, _needed(record) if name == "ptx" else ())
+            texts[FILES[name]] = "\n" * (first - 1) + part
     return texts
 
 

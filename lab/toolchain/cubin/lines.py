@@ -32,7 +32,7 @@ def line_table(cubin: bytes) -> LineTable:
         found = {section.name: section.content for section in listed}
         if ".debug_line" not in found:
             return LineTable()
-        reader = _Reader(found[".debug_line"], _relocations(found, [section.name for section in listed]))
+        reader = _LineProgram(found[".debug_line"], _relocations(found, [section.name for section in listed]))
         reader.read()
     except (struct.error, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"not a whole line table: {error}") from error
@@ -64,7 +64,7 @@ class _State:
 
 
 @dataclass
-class _Reader:
+class _LineProgram:
     """One pass over the section."""
 
     content: bytes

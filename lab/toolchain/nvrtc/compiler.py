@@ -13,7 +13,7 @@ from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.nvrtc import headers
-from lab.toolchain.nvrtc.library import Library, load
+from lab.toolchain.nvrtc.library import NvrtcLibrary, load
 
 INSTALL = "python -m pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
 FIRST_WITHOUT_SUFFIX = 13
@@ -128,7 +128,7 @@ def find_nvrtc(wanted: str = "") -> Nvrtc | None:
     return next(find_nvrtcs(wanted), None)
 
 
-def _toolchain(library: Library) -> Nvrtc:
+def _toolchain(library: NvrtcLibrary) -> Nvrtc:
     folder = locate.headers(library.version, beside=library.path)
     return Nvrtc(
         library=library.path,

@@ -21,7 +21,7 @@ _SUCCESS = 0  # NVRTC_SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class NvrtcOutput:
     """What became of one program.
 
     Attributes:
@@ -37,7 +37,7 @@ class Compiled:
     log: str
 
 
-class Library:
+class NvrtcLibrary:
     """One libnvrtc. Made by `load`."""
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class Library:
         except (OSError, AttributeError) as error:  # a function that is not there is an attribute that is not
             raise MissingToolError(f"NVRTC cannot be loaded from {path}: {error}") from error
 
-    def compile(self, source: str, name: str, options: Sequence[str], included: Mapping[str, str]) -> Compiled:
+    def compile(self, source: str, name: str, options: Sequence[str], included: Mapping[str, str]) -> NvrtcOutput:
         """Compile one program.
 
         Args:
@@ -75,9 +75,9 @@ class Library:
             result = api.nvrtcCompileProgram(program, len(options), _strings(options))
             log = self._bytes("ProgramLog", program).decode(errors="replace")
             if result != _SUCCESS:
-                return Compiled(ok=False, ptx="", cubin=b"", log=log or f"error: {self._text(result).decode()}")
+                return NvrtcOutput(ok=False, ptx="", cubin=b"", log=log or f"error: {self._text(result).decode()}")
             ptx = self._bytes("PTX", program).decode(errors="replace")
-            return Compiled(ok=True, ptx=ptx, cubin=self._bytes("CUBIN", program, closed=False), log=log)
+            return NvrtcOutput(ok=True, ptx=ptx, cubin=self._bytes("CUBIN", program, closed=False), log=log)
         finally:
             api.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -114,13 +114,13 @@ class Library:
 
 
 @functools.cache  # loading takes 50 ms; what is loaded stays loaded anyway
-def load(path: Path) -> Library:
+def load(path: Path) -> NvrtcLibrary:
     """The library of a path, loaded once in a process.
 
     Raises:
         MissingToolError: it cannot be loaded.
     """
-    return Library(path)
+    return NvrtcLibrary(path)
 
 
 def _strings(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:

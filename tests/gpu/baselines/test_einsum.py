@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import types
 
 import numpy as np
 import pytest
 from contraction_cases import by_numpy, problems
+from fake_torch import FakeTorch
 from hypothesis import given, settings
-from numpy.lib.stride_tricks import as_strided
 
 from lab.gpu.baselines.einsum import einsum_baseline
 from lab.gpu.device.backend import BaselineMissingError
 from lab.operators.builtin import operator
 
 CONTRACTION = operator("contraction")
-
-
-class FakeTensor(np.ndarray):
-    def as_strided(self, sizes, strides):
-        return as_strided(self, sizes, [stride * self.itemsize for stride in strides], subok=True)
-
-    def copy_(self, other):
-        self[...] = other
-
-
-class FakeTorch(types.ModuleType):
-    """Only what the baseline uses."""
-
-    __version__ = "2.0"
-
-    def __init__(self, *, available=True, fails=False):
-        super().__init__("torch")
-        stream = types.SimpleNamespace(synchronize=lambda: None)
-        self.cuda = types.SimpleNamespace(
-            is_available=lambda: available,
-            ExternalStream=lambda address: stream,
-            stream=lambda own: contextlib.nullcontext(),
-        )
-        self.fails, self.precision, self.einsums = fails, "high", 0
-        self.zeros_like = np.zeros_like
-
-    def set_float32_matmul_precision(self, name):
-        self.precision = name
-
-    def as_tensor(self, data, device):
-        interface = data.__cuda_array_interface__
-        holder = types.SimpleNamespace(__array_interface__=interface)
-        return np.asarray(holder).view(FakeTensor)
-
-    def einsum(self, equation, a, b):
-        if self.fails:
-            raise RuntimeError("CUDA out of memory")
-        assert self.precision == "highest"
-        self.einsums += 1
-        return np.einsum(equation, a, b)
-
-    def add(self, left, right, alpha):
-        return left + alpha * right
 
 
 def made(monkeypatch, fields, **behaviour):

@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_ncu import fake  # noqa: F401 - a fixture
 
 from lab.gpu.counters import profile
-from lab.gpu.counters.ncu import ProfilerError, Row
-from lab.gpu.counters.profile import Order, counters, matched, profiles
+from lab.gpu.counters.ncu import MetricRow, ProfilerError
+from lab.gpu.counters.profile import ProfileOrder, counters, matched, profiles
 from lab.gpu.process.job import Job
 from lab.measured.counters import Profile
 from lab.templates.launches import Launch, Launches
@@ -21,17 +20,17 @@ TARGET = (sys.executable, str(HERE / "fake_profiled.py"))
 def order(variant, *entries, cache="cold", n=16):
     steps = tuple(Launch(entry, (1, 1, 1), (32, 1, 1), 0, ()) for entry in entries)
     job = Job(variant, b"1", Launches(steps), "fake_operator.py:Double", {"n": n}, 0, HERE)
-    return Order(job, cache)
+    return ProfileOrder(job, cache)
 
 
 @pytest.fixture
-def count(fake, monkeypatch, tmp_path):  # noqa: F811 - the fixture of the other module
+def count(fake_ncu, monkeypatch, tmp_path):
     """Profile orders; the profiler's calls are in `.calls`."""
 
-    def run(*orders, how="", seconds=60.0):
+    def run(*orders, how="", seconds=60.0, **named):
         monkeypatch.setenv("FAKE_NCU", how)
         monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "calls"))
-        found = list(profiles(orders, seconds=seconds, profiler=fake, target=TARGET))
+        found = list(profiles(orders, seconds=seconds, profiler=fake_ncu, target=TARGET, **named))
         calls = tmp_path / "calls"
         run.calls = [line.split()[0] for line in calls.read_text().splitlines()] if calls.exists() else []
         made = {variant: one for part in found for variant, one in part.profiles.items()}
@@ -119,22 +118,23 @@ def test_no_profiler_is_one_note(monkeypatch):
     assert "Nsight Compute was not found" in found.notes[0]
 
 
-def test_chunks_keep_problems_together_and_end_with_the_time(count, monkeypatch):
-    monkeypatch.setattr(profile, "CHUNK", 2)
+def test_chunks_keep_problems_together_and_end_at_the_time_limit(count):
     orders = [order(f"v{i}", "double", n=16 + i % 2) for i in range(4)]
-    made, notes = count(*orders, seconds=0.0)
+    clock = iter([100.0, 160.5])  # at the start, and before the second chunk
+    made, notes = count(*orders, chunk=2, now=lambda: next(clock))
     assert set(made) == {"v0", "v2"}
-    assert notes == ["Counters of 2 variants were not read: 0 s had passed."]
-    assert set(count(*orders)[0]) == {"v0", "v1", "v2", "v3"}
+    assert notes == ["The counters of 2 variants were not read: the limit of 60 s had passed."]
+    clock = iter([100.0, 159.5])
+    assert set(count(*orders, chunk=2, now=lambda: next(clock))[0]) == {"v0", "v1", "v2", "v3"}
 
 
 def test_rows_of_other_kernels_than_the_program_launched_are_refused():
     orders = [order("v1", "a", "b")]
     said = [{"variant": "v1", "times": 1}]
-    assert set(matched(orders, said, [Row("a(int)", {}), Row("b", {})])) == {"v1"}
+    assert set(matched(orders, said, [MetricRow("a(int)", {}), MetricRow("b", {})])) == {"v1"}
     for rows in (["a"], ["b", "a"], ["a", "b", "a"], []):
         with pytest.raises(ProfilerError):
-            matched(orders, said, [Row(name, {}) for name in rows])
+            matched(orders, said, [MetricRow(name, {}) for name in rows])
 
 
 def test_every_metric_has_a_field():

@@ -1,23 +1,25 @@
 """The comparison on the device, executed by the emulator, against the operator's own in NumPy."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_pycuda import view
 
 import lab.gpu
+from lab.base.errors import MissingToolError
 from lab.emulator.api import launch
-from lab.operators.base import Elementwise, Expected
+from lab.operators.base import Expected, Inputs
 from lab.operators.builtin import operator
 from lab.operators.gemm import Gemm
-from lab.toolchain.base import CompileRequest
-from lab.toolchain.select import toolchain
+from lab.toolchain.own import build_own
 
 
 @pytest.fixture(scope="module")
 def ptx():
     source = (Path(lab.gpu.__file__).parent / "device" / "compare.cu").read_text()
-    return toolchain("nvrtc").compile(CompileRequest(source, "compare.cu", "sm_90")).ptx
+    return build_own(source, "compare.cu", "sm_90").ptx
 
 
 def on_device(ptx, output, expected):
@@ -32,7 +34,6 @@ def on_device(ptx, output, expected):
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_it_finds_what_the_operator_finds(ptx, dtype, layout):
     gemm = Gemm()
-    assert isinstance(gemm, Elementwise)
     problem = gemm.problem({"m": 33, "n": 20, "k": 7, "ldc": 40, "dtype": dtype, "layout": layout, "beta": 0.5})
     reference = gemm.reference(problem, gemm.inputs(problem, 0))
     expected, tolerance = gemm.elementwise(problem, reference)
@@ -60,7 +61,6 @@ def test_it_finds_what_the_operator_finds(ptx, dtype, layout):
 @pytest.mark.parametrize("name", ["copy", "transpose"])
 def test_moves_too(ptx, name, dtype):
     move = operator(name)
-    assert isinstance(move, Elementwise)
     problem = move.problem({"m": 13, "n": 7, "ldb": 16, "dtype": dtype})
     reference = move.reference(problem, move.inputs(problem, 0))
     expected, tolerance = move.elementwise(problem, reference)
@@ -81,3 +81,77 @@ def test_halves_are_compared_too(ptx):
     assert on_device(ptx, output, expected) == 0.0
     output[299] += 3
     assert on_device(ptx, output, expected) == 1.5
+
+
+def by_numpy(grid, got, values, scale, count, worst, dtype):
+    error = np.abs(view(got, dtype, count).astype(np.float64) - view(values, np.float64, count))
+    largest = float((error / view(scale, np.float64, count)).max())
+    found = view(worst, np.float64, 1)
+    found[0] = max(found[0], largest)
+
+
+@pytest.fixture
+def comparison(cuda):
+    """The comparison of a backend, on a driver that is played: kernels compute with NumPy."""
+    from lab.gpu.device.compare import DeviceComparison  # noqa: PLC0415 - PyCUDA is played by now
+
+    for dtype in (np.float16, np.float32, np.float64):
+        cuda.kernels[f"compare_{np.dtype(dtype)}"] = partial(by_numpy, dtype=dtype)
+    return DeviceComparison("sm_90")
+
+
+def case(cuda, dtype=np.float32):
+    """Two outputs on the device; the second is wrong by 0.5 of its scale of 2."""
+    arrays = {"y": np.arange(300, dtype=dtype), "z": np.ones(7, dtype)}
+    expected = {name: Expected(array.astype(np.float64), np.ones(array.size)) for name, array in arrays.items()}
+    expected["z"] = Expected(np.full(7, 2.0), np.full(7, 2.0))
+    memory = {name: cuda.to_device(array) for name, array in arrays.items()}
+    return expected, Inputs({}, arrays, ("y", "z")), {name: int(at) for name, at in memory.items()}, memory
+
+
+def test_the_largest_error_of_all_outputs_counts(comparison, cuda):
+    expected, inputs, pointers, _memory = case(cuda)
+    assert comparison.largest_error(expected, inputs, pointers) == 0.5
+    assert [grid for _, grid, *_ in cuda.launched] == [(2, 1), (1, 1)]
+
+
+def test_expected_values_stay_on_the_device_until_they_are_forgotten(comparison, cuda):
+    expected, inputs, pointers, _memory = case(cuda)
+    before = cuda.used
+    comparison.largest_error(expected, inputs, pointers)
+    held = cuda.used
+    assert held > before
+    comparison.largest_error(expected, inputs, pointers)
+    assert (cuda.used, len(cuda.loaded)) == (held, 1)
+    comparison.forget()
+    assert cuda.used == before + 8  # the result's own place
+    assert comparison.largest_error(expected, inputs, pointers) == 0.5
+    assert len(cuda.loaded) == 1
+
+
+def test_a_type_without_a_kernel_is_compared_on_the_host(comparison, cuda):
+    expected, inputs, pointers, _memory = case(cuda, np.uint16)
+    assert comparison.largest_error(expected, inputs, pointers) is None
+
+
+def test_without_room_outputs_are_compared_on_the_host(comparison, cuda):
+    expected, inputs, pointers, _memory = case(cuda)
+    cuda.capacity = cuda.used + 100
+    assert comparison.largest_error(expected, inputs, pointers) is None
+
+
+def test_without_a_compiler_outputs_are_compared_on_the_host(comparison, cuda, monkeypatch):
+    from lab.gpu.device import compare  # noqa: PLC0415 - as above
+
+    def missing(*_):
+        raise MissingToolError("there is no NVRTC")
+
+    monkeypatch.setattr(compare, "compiled", missing)
+    expected, inputs, pointers, _memory = case(cuda)
+    assert comparison.largest_error(expected, inputs, pointers) is None
+
+
+def test_empty_outputs_are_right(comparison, cuda):
+    nothing = np.empty(0, np.float32)
+    expected = {"y": Expected(np.empty(0), np.empty(0))}
+    assert comparison.largest_error(expected, Inputs({}, {"y": nothing}, ("y",)), {"y": 0}) == 0.0

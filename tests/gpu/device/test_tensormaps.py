@@ -27,8 +27,8 @@ def test_every_map_gets_the_address_of_its_array():
     ("of", "dtype", "words"),
     [
         ("Z", "float32", "tensor map map: the operator has no array Z; it has A, H, packed"),
-        ("A", "float64", "tensor map map: it is of float64, the array holds float32"),
-        ("H", "bfloat16", "tensor map map: H lies at no multiple of 16 bytes"),
+        ("A", "float64", "tensor map map: its type is float64, the array A holds float32"),
+        ("H", "bfloat16", "tensor map map: the address of H is not a multiple of 16 bytes"),
     ],
 )
 def test_maps_that_do_not_fit_are_refused(of, dtype, words):

@@ -1,34 +1,195 @@
-"""The session and its worker process, with a device that is none. Time-outs here are limits, not measurements."""
+"""The session: with scripted workers, and with real worker processes on the fake device. No test waits for time."""
+
+from __future__ import annotations
 
 import os
 import signal
-import threading
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from fake_device import AbsentDevice, FakeDevice, SlowToOpen
+from gpu_jobs import QUIET, job
 
 from lab.base.errors import MissingToolError
-from lab.gpu.process.job import Job, Policy, Stage
+from lab.gpu.process.job import JobResult, JobStage
+from lab.gpu.process.link import WorkerEndedError, WorkerSilentError
+from lab.gpu.process.messages import Progress, Ready, Reply, SurveyReply, Unusable
 from lab.gpu.process.session import GpuSession, remeasure
-from lab.templates.launches import Launch, Launches
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
+from lab.templates.launches import Launches
 
-POLICY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, baseline="fake", timeout_s=60.0)
-IMPATIENT = Policy(baseline=None, timeout_s=0.3)
-HERE = Path(__file__).parents[2] / "support"
+GPU = FakeDevice().describe()
+DONE = Reply(JobResult("v1"), usable=True)
 
 
-def job(kernel="double"):
-    launches = Launches((Launch(kernel, (1, 1, 1), (32, 1, 1), 0, ()),))
-    return Job(
-        "v1",
-        b"4",
-        launches,
-        "fake_operator.py:Double",
-        {"n": 16},
-        0,
-        HERE,
-    )
+class Worker:
+    """Says what it is told to say, one item for each `receive`; exceptions are raised, callables are called."""
+
+    process_id = 1
+
+    def __init__(self, *script):
+        self.script, self.sent, self.waited, self.ends = [Ready(GPU), *script], [], [], []
+
+    def is_alive(self):
+        return not self.ends
+
+    def send(self, message, activity=""):
+        self.sent.append(message)
+
+    def receive(self, limit, activity):
+        self.waited.append((limit, activity))
+        says = self.script.pop(0)
+        if isinstance(says, BaseException):
+            raise says
+        return says() if callable(says) else says
+
+    def stop(self):
+        self.ends.append("stopped")
+
+    def kill(self):
+        self.ends.append("killed")
+
+
+def scripted(*workers):
+    """A session whose workers follow scripts."""
+    waiting = iter(workers)
+    return GpuSession(FakeDevice, lambda backend: next(waiting))
+
+
+def killed():
+    return WorkerEndedError("worker ended by signal 9 (SIGKILL) (launch)", killed=True)
+
+
+def test_a_worker_is_started_once_and_stopped_in_the_end():
+    worker = Worker()
+    with scripted(worker) as session:
+        assert session.process_id is None
+        assert session.start() == session.start() == GPU
+        assert (session.workers, session.process_id) == (1, 1)
+    assert worker.ends == ["stopped"]
+
+
+def test_the_limit_is_that_of_the_stage():
+    policy = replace(QUIET, timeout_s=30.0, host_timeout_s=900.0)
+    worker = Worker(Progress("reference", on_host=True), Progress("launch", on_host=False), DONE)
+    with scripted(worker) as session:
+        assert session.run(job(), policy) == DONE.result
+    assert worker.waited == [(120.0, "starting"), (900.0, "inputs"), (900.0, "reference"), (30.0, "launch")]
+
+
+def test_a_silent_worker_is_killed_and_replaced():
+    silent = Worker(Progress("launch", on_host=False), WorkerSilentError("timed out after 30 s (launch)"))
+    with scripted(silent, Worker(DONE)) as session:
+        failure = session.run(job(), QUIET).failure
+        assert (failure.stage, failure.reason) == (JobStage.TIMEOUT, "timed out after 30 s (launch)")
+        assert session.run(job(), QUIET).failure is None
+        assert session.workers == 2
+    assert silent.ends == ["killed"]
+
+
+def test_a_worker_that_another_process_kills_is_replaced_and_the_job_starts_again():
+    with scripted(Worker(killed()), Worker(DONE)) as session:
+        assert session.run(job(), QUIET).failure is None
+
+
+def test_a_job_over_which_two_workers_are_killed_fails():
+    with scripted(Worker(killed()), Worker(killed())) as session:
+        failure = session.run(job(), QUIET).failure
+    assert (failure.stage, failure.reason) == (JobStage.CRASH, "worker ended by signal 9 (SIGKILL) (launch)")
+
+
+def test_a_worker_that_answers_that_it_is_unusable_is_killed():
+    spent = Worker(Reply(JobResult("v1"), usable=False))
+    with scripted(spent) as session:
+        session.run(job(), QUIET)
+    assert spent.ends == ["killed"]
+
+
+@pytest.mark.parametrize("ask", ["run", "survey"])
+def test_an_interrupt_kills_the_worker(ask):
+    worker = Worker(KeyboardInterrupt())
+    with scripted(worker) as session, pytest.raises(KeyboardInterrupt):
+        session.run(job(), QUIET) if ask == "run" else session.survey(survey("a"), {"a": b"1"})
+    assert worker.ends == ["killed"]
+
+
+def test_if_the_first_worker_cannot_start_the_tool_is_missing():
+    worker = Worker()
+    worker.script = [Unusable("there is no GPU")]
+    with scripted(worker) as session, pytest.raises(MissingToolError, match=r"^there is no GPU$"):
+        session.run(job(), QUIET)
+    assert worker.ends == ["killed"]
+
+
+def test_if_a_later_worker_cannot_start_it_costs_one_job():
+    absent = Worker()
+    absent.script = [WorkerEndedError("worker ended with exit code 1 (starting)", killed=False)]
+    with scripted(Worker(killed()), absent, Worker(DONE)) as session:
+        failure = session.run(job(), QUIET).failure
+        assert failure.stage is JobStage.CRASH
+        assert failure.reason == (
+            "a new worker could not start: the GPU worker did not start: worker ended with exit code 1 (starting)"
+        )
+        assert session.run(job(), QUIET).failure is None
+
+
+def survey(*kernels, baseline=False):
+    entrants = tuple(Entrant(name, Launches(())) for name in kernels)
+    ground = Ground("float32", (64, 64, 64), 0, 0)
+    return Survey(ground, {"m": 8, "n": 8, "k": 8}, entrants, baseline, SurveyPolicy(warmup_ms=0.0))
+
+
+def points(*kernels):
+    return SurveyReply(tuple(SurveyPoint(name) for name in kernels), usable=True)
+
+
+def test_machine_code_is_sent_to_a_worker_once():
+    first = Worker(points("a"), points("a", "b"), killed())
+    second = Worker(points("a"))
+    with scripted(first, second) as session:
+        for names in (["a"], ["a", "b"]):
+            session.survey(survey(*names), dict.fromkeys(names, b"code"))
+        assert [dict(order.cubins) for order in first.sent] == [{"a": b"code"}, {"b": b"code"}]
+        (point,) = session.survey(survey("a"), {"a": b"code"})
+    assert "SIGKILL" in point.failure
+    assert second.sent == []
+
+
+def test_a_new_worker_is_sent_all_machine_code_again():
+    bad = Progress("launch", on_host=False, subject="bad")
+    workers = [Worker(points("a"), bad, killed()), Worker(points("a"))]
+    with scripted(*workers) as session:
+        session.survey(survey("a"), {"a": b"code"})
+        session.survey(survey("a", "bad"), {"a": b"code", "bad": b"code"})
+    assert [dict(order.cubins) for order in workers[1].sent] == [{"a": b"code"}]
+
+
+@pytest.mark.parametrize(
+    "error", [WorkerSilentError("timed out after 60 s (launch)"), WorkerEndedError("worker ended", killed=False)]
+)
+def test_a_kernel_that_costs_the_worker_gets_the_blame(error):
+    first = Worker(Progress("launch", on_host=False, subject="bad"), error)
+    with scripted(first, Worker(points("good", BASELINE))) as session:
+        found = session.survey(survey("good", "bad", baseline=True), dict.fromkeys(("good", "bad"), b""))
+    assert [(point.kernel, point.failure) for point in found] == [("bad", str(error)), ("good", ""), (BASELINE, "")]
+    assert first.ends == ["killed"]
+
+
+def test_a_baseline_that_costs_the_worker_is_left_out_the_next_time():
+    first = Worker(Progress("launch of the baseline", on_host=False, subject=BASELINE), killed())
+    second = Worker(points("a"))
+    with scripted(first, second) as session:
+        found = session.survey(survey("a", baseline=True), {"a": b""})
+    assert [point.kernel for point in found] == [BASELINE, "a"]
+    assert second.sent[0].baseline is False
+
+
+def test_a_fault_of_no_kernel_in_particular_ends_the_survey():
+    first = Worker(Progress("reference", on_host=False), killed())
+    with scripted(first) as session:
+        found = session.survey(survey("a", "b", baseline=True), {"a": b"", "b": b""})
+    assert {point.kernel for point in found} == {"a", "b", BASELINE}
+    assert all("SIGKILL" in point.failure for point in found)
 
 
 def is_running(pid):
@@ -41,25 +202,20 @@ def is_running(pid):
 
 @pytest.fixture(scope="module")
 def session():
+    """A real worker process that a module's tests share."""
     with GpuSession(FakeDevice) as shared:
         shared.start()
         yield shared
 
 
-def test_start_describes_the_gpu_and_starts_one_worker(session):
-    session.start()
-    pid = session.process_id
-    assert session.start().name == "Fake"
-    assert session.process_id == pid
-
-
 @pytest.mark.parametrize(
     ("kernel", "policy", "stage", "reason"),
     [
-        ("hangs", IMPATIENT, Stage.TIMEOUT, "timed out after 0.3 s (launch)"),
-        ("aborts", POLICY, Stage.CRASH, "worker ended by signal 11 (SIGSEGV) (launch)"),
-        ("exits", POLICY, Stage.CRASH, "worker ended with exit code 7 (launch)"),
-        ("illegal", POLICY, Stage.LAUNCH, "CUDA error: an illegal memory access was encountered"),
+        # nothing that waits for the device has any time: the kernel that hangs, or a stage before it, times out
+        ("hangs", replace(QUIET, timeout_s=0.0), JobStage.TIMEOUT, "timed out after 0 s ("),
+        ("aborts", QUIET, JobStage.CRASH, "worker ended by signal 11 (SIGSEGV) (launch)"),
+        ("exits", QUIET, JobStage.CRASH, "worker ended with exit code 7 (launch)"),
+        ("illegal", QUIET, JobStage.LAUNCH, "CUDA error: an illegal memory access was encountered"),
     ],
 )
 def test_what_costs_the_worker_costs_only_its_own_job(session, kernel, policy, stage, reason):
@@ -69,41 +225,39 @@ def test_what_costs_the_worker_costs_only_its_own_job(session, kernel, policy, s
     assert result.failure.stage is stage
     assert result.failure.reason.startswith(reason)
     assert not is_running(lost)
-    after = session.run(job(), POLICY)
+    after = session.run(job(), QUIET)
     assert after.failure is None
     assert after.measurement.ratio_to_baseline == 0.5
     assert session.process_id != lost
 
 
-def test_a_worker_that_someone_kills_is_replaced_and_the_job_starts_over(session):
+def test_a_killed_worker_process_is_replaced_and_the_job_starts_again(session):
     session.start()
     lost = session.process_id
-    result = session.run(job("killed_once"), POLICY)
+    result = session.run(job("killed_once"), QUIET)
     assert result.failure is None
     assert session.process_id != lost
-    again = session.run(job("killed"), POLICY)
-    assert again.failure.reason == "worker ended by signal 9 (SIGKILL) (launch)"
 
 
 def test_a_failed_verification_keeps_the_worker(session):
     session.start()
     pid = session.process_id
-    assert session.run(job("wrong"), POLICY).failure.stage is Stage.VERIFY
+    assert session.run(job("wrong"), QUIET).failure.stage is JobStage.VERIFY
     assert session.process_id == pid
 
 
 def test_what_a_kernel_prints_stays_out_of_stdout(session, capfd):
     session.close()  # the worker inherits this test's stderr, not an earlier one's
-    assert session.run(job("prints"), POLICY).failure is None
+    assert session.run(job("prints"), QUIET).failure is None
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "printed by the kernel" in captured.err
 
 
 def test_the_winner_is_measured_again_in_another_process(session):
-    first = session.run(job(), POLICY)
+    first = session.run(job(), QUIET)
     pid = session.process_id
-    again = remeasure(session, job(), first, POLICY)
+    again = remeasure(session, job(), first, QUIET)
     assert session.process_id != pid
     assert again.measurement.samples == first.measurement.samples
     assert again.measurement.remeasured.median == 4.0
@@ -111,42 +265,46 @@ def test_the_winner_is_measured_again_in_another_process(session):
 
 
 def test_a_failed_repetition_is_a_note_on_the_first_measurement(session):
-    first = session.run(job(), POLICY)
-    again = remeasure(session, job("exits"), first, POLICY)
+    first = session.run(job(), QUIET)
+    again = remeasure(session, job("exits"), first, QUIET)
     assert again.measurement.remeasured is None
     assert again.measurement.notes[-1].endswith("failed: worker ended with exit code 7 (launch)")
 
 
+def test_a_worker_that_cannot_restart_is_a_note_too(session):
+    first = session.run(job(), QUIET)
+    absent = Worker()
+    absent.script = [Unusable("there is no GPU")]
+    again = remeasure(scripted(absent), job(), first, QUIET)
+    assert again.measurement.notes[-1].endswith("the repetition in a fresh process failed: there is no GPU")
+
+
+def test_a_result_without_times_is_not_repeated():
+    nothing = JobResult("v1")
+    assert remeasure(scripted(), job(), nothing, QUIET) is nothing
+
+
 def test_interrupting_the_parent_ends_the_worker_promptly():
-    def interrupt_both():  # as a terminal does
-        os.kill(session.process_id, signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with GpuSession(FakeDevice) as session:
-        session.start()
-        pid = session.process_id
-        timer = threading.Timer(0.2, interrupt_both)
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            session.run(job("hangs"), POLICY)
-        timer.join()
-        assert not is_running(pid)
-
-
-def test_the_worker_ignores_the_terminals_interrupt(session):
-    session.start()
-    os.kill(session.process_id, signal.SIGINT)
-    assert session.run(job(), POLICY).failure is None
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    try:
+        with GpuSession(FakeDevice) as session:
+            session.start()
+            pid = session.process_id
+            with pytest.raises(KeyboardInterrupt):
+                session.run(job("interrupts"), QUIET)
+            assert not is_running(pid)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_no_device_is_a_missing_tool():
     with pytest.raises(MissingToolError, match="RuntimeError: no device"), GpuSession(AbsentDevice) as session:
-        session.run(job(), POLICY)
+        session.run(job(), QUIET)
 
 
 def test_a_device_that_does_not_open_in_time_is_a_missing_tool():
     with (
-        pytest.raises(MissingToolError, match=r"did not start: timed out after 0.5 s \(starting\)"),
+        pytest.raises(MissingToolError, match=r"did not start: timed out after 0 s \(starting\)"),
         GpuSession(SlowToOpen) as session,
     ):
-        session.start(timeout=0.5)
+        session.start(timeout=0.0)

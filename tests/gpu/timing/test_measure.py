@@ -1,15 +1,15 @@
-import math
 from dataclasses import replace
 
 from fake_device import FakeDevice
 
-from lab.gpu.process.job import Flush, Policy
-from lab.gpu.timing.measure import Clockwork, Contender, measure
+from lab.gpu.process.job import Policy
+from lab.gpu.timing.cache import Flush
+from lab.gpu.timing.measure import IDLE_S, CardHistory, Contender, measure
 
 QUICK = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, min_samples=5, max_samples=7)
 
 
-def timed(times_ms, policy=QUICK, device=None, clockwork=None):
+def timed(times_ms, policy=QUICK, device=None, history=None):
     device = device or FakeDevice()
     contenders = []
     for name, ms in times_ms.items():
@@ -19,7 +19,7 @@ def timed(times_ms, policy=QUICK, device=None, clockwork=None):
 
         device.durations[launch] = ms
         contenders.append(Contender(name, launch))
-    return measure(device, contenders, policy, clockwork or Clockwork(), lambda: None), device
+    return measure(device, contenders, policy, history or CardHistory(), lambda: None), device
 
 
 def test_variant_and_baseline_alternate():
@@ -62,15 +62,15 @@ def test_the_warm_up_goes_on_until_the_clock_is_steady():
 
 
 def test_the_run_clock_is_the_highest_median_and_a_slower_measurement_says_so():
-    clockwork = Clockwork()
-    assert timed({"kernel": 2.0}, clockwork=clockwork)[0].notes == ()
+    history = CardHistory()
+    assert timed({"kernel": 2.0}, history=history)[0].notes == ()
     device = FakeDevice()
     device.clocks = iter([1500] * 99)
-    measurement, _ = timed({"kernel": 2.0}, device=device, clockwork=clockwork)
-    assert clockwork.run_clock == 1980
+    measurement, _ = timed({"kernel": 2.0}, device=device, history=history)
+    assert history.run_clock == 1980
     (note,) = measurement.notes
     assert note.startswith("21 of 21 repetitions ran below 95%")
-    assert note.endswith("are used all the same: too few others are left")
+    assert note.endswith("they are used nevertheless, because too few others are left")
     assert (measurement.samples.unused, measurement.samples.n) == ((), 21)
 
 
@@ -82,7 +82,7 @@ def test_samples_at_a_low_clock_are_kept_but_not_used_and_made_up_for():
     assert len(measurement.samples.ms) == 14
     assert measurement.samples.n == 12
     assert measurement.notes[0].startswith("2 of 14 repetitions ran below 95%")
-    assert measurement.notes[0].endswith("and are not used")
+    assert measurement.notes[0].endswith("they are left out")
 
 
 STEADY = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, first_samples=6)
@@ -119,21 +119,60 @@ def test_a_noisy_variant_is_measured_longer_and_then_marked():
     assert calmed.notes == ()
 
 
+class Clock:
+    """The host's clock: a look at it takes half a millisecond."""
+
+    now = 50.0
+
+    def __call__(self):
+        self.now += 0.0005
+        return self.now
+
+
+def test_the_warm_up_lasts_its_least_time_and_later_ones_are_shorter():
+    device, clock = FakeDevice(), Clock()
+    history = CardHistory(now=clock)
+    policy = Policy(warmup_ms=100.0, rewarm_ms=10.0, warmup_limit_ms=1000.0)
+    runs = []
+    for _ in range(2):
+        device.calls.clear()
+        timed({"kernel": 2.0}, policy, device, history)
+        runs.append(sum(call.startswith("run") for call in device.calls))
+        clock.now += 10 * IDLE_S
+    first, second = runs
+    assert 190 < first <= 200
+    assert 15 < second <= 20
+
+
+def test_the_warm_up_ends_at_its_limit_though_the_clock_is_not_steady():
+    device = FakeDevice()
+    device.clocks = iter([1000, 1980] * 10_000)
+    policy = Policy(warmup_ms=0.0, warmup_limit_ms=10.0, max_samples=5)
+    timed({"kernel": 5.0}, policy, device, CardHistory(now=Clock()))
+    assert 15 < sum(call.startswith("run") for call in device.calls) <= 20
+
+
 def test_a_card_that_comes_straight_from_another_measurement_needs_no_warm_up():
-    clockwork, device = Clockwork(), FakeDevice()
-    policy = Policy(warmup_ms=1.0, rewarm_ms=1.0, warmup_limit_ms=60_000.0)
-    timed({"kernel": 2.0}, policy, device, clockwork)
+    device, clock = FakeDevice(), Clock()
+    history = CardHistory(now=clock)
+    timed({"kernel": 2.0}, Policy(), device, history)
     assert any(call.startswith("run") for call in device.calls)
     device.calls.clear()
-    clockwork.busy_until = math.inf
-    timed({"kernel": 2.0}, policy, device, clockwork)
+    clock.now += IDLE_S / 2
+    timed({"kernel": 2.0}, Policy(), device, history)
     assert not any(call.startswith("run") or call == "calibrate" for call in device.calls)
-    clockwork.busy_until = -math.inf
-    timed({"kernel": 2.0}, policy, device, clockwork)
+    clock.now += 2 * IDLE_S
+    timed({"kernel": 2.0}, Policy(), device, history)
     assert any(call.startswith("run") for call in device.calls)
 
 
-def test_a_starved_device_is_remarked_on_unless_the_launch_is_long():
+def test_a_card_whose_clock_has_dropped_is_warmed_up_again():
+    history = CardHistory(now=Clock(), run_clock=1980, warmed=True, busy_until=50.0)
+    assert history.is_warm([1980, 1970, None])
+    assert not history.is_warm([1980, 1500])
+
+
+def test_a_starved_device_gets_a_note_unless_the_launch_is_long():
     device = FakeDevice()
     device.starved = True
     notes = timed({"kernel": 0.06, "cublas": 50.0}, device=device)[0].notes

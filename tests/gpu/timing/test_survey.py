@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-import pytest
-from fake_device import FakeDevice
+from dataclasses import replace
 
-from lab.gpu.process.session import GpuSession
-from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, Surveyor, SurveyPolicy, batch_size
-from lab.templates.launches import Launches
+import pytest
+from fake_device import FakeDevice, FakeError
+
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, Surveyor, SurveyPolicy, room, warm_batch
+from lab.templates.launches import Launches, Workspace
 
 GROUND = Ground("float32", (64, 64, 64), 0, 0)
 PROBLEM = {"m": 8, "n": 8, "k": 8}
@@ -46,15 +47,15 @@ def test_a_kernel_that_is_kept_gets_all_samples():
 def test_short_launches_are_timed_warm_and_in_batches():
     device = FakeDevice()
     points = survey(device, {"a": b"0.01", "b": b"0.4"}, samples=2)
-    assert (points["a"].cache, points["a"].samples.batch, points["a"].samples.n) == ("warm", batch_size(0.01), 2)
+    assert (points["a"].cache, points["a"].samples.batch, points["a"].samples.n) == ("warm", warm_batch(0.01), 2)
     # a kernel that is dropped was timed in the same way, once
-    assert (points["b"].cache, points["b"].samples.batch, points["b"].samples.n) == ("warm", batch_size(0.4), 1)
-    assert f"time 0.01 batch={batch_size(0.01)} rewarm=True" in device.calls
+    assert (points["b"].cache, points["b"].samples.batch, points["b"].samples.n) == ("warm", warm_batch(0.4), 1)
+    assert f"time 0.01 batch={warm_batch(0.01)} rewarm=True" in device.calls
 
 
 def test_batches_are_bounded():
-    assert batch_size(1.0) == 1
-    assert batch_size(1e-9) == 32
+    assert warm_batch(1.0) == 1
+    assert warm_batch(1e-9) == 32
 
 
 def test_a_wrong_kernel_is_not_timed():
@@ -97,23 +98,42 @@ def test_without_checks_nothing_is_compared():
     assert not [call for call in device.calls if call.startswith("expect")]
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"), [(b"abort", "SIGSEGV"), (b"illegal", "illegal memory access"), (b"hang", "timed out")]
-)
-def test_a_kernel_that_costs_the_worker_costs_its_own_point(words, reason):
-    cubins = {"good": b"1.0", "bad": words, "other": b"1.1"}
-    with GpuSession(FakeDevice) as session:
-        wanted = order(cubins, baseline=True, samples=2, timeout_s=3.0)
-        points = {point.kernel: point for point in session.survey(wanted, cubins)}
-        assert session.workers == 2
-    assert reason in points["bad"].failure
-    assert set(points) == {"good", "bad", "other", BASELINE}
-    assert points["good"].samples.n == points["other"].samples.n == 2
+def test_the_warm_up_happens_once_a_worker_and_lasts_its_time():
+    device, looks = FakeDevice(), iter(range(10**6))
+    surveyor = Surveyor(device, lambda *_: None, now=lambda: next(looks) * 0.001)
+    for _ in range(2):
+        surveyor.answer(order({"a": b"1"}, warmup_ms=100.0))
+    assert device.calls.count("run 1") == 99
+    assert device.calls.count("calibrate") == 1
 
 
-def test_machine_code_is_sent_once():
-    cubins = {"a": b"1.0"}
-    with GpuSession(FakeDevice) as session:
-        session.survey(order({"a": b""}), cubins)
-        (point,) = session.survey(order({"a": b""}), {"a": b"abort"})  # what the worker has is what it runs
-    assert point.samples.median == 1.0
+def test_whatever_begins_is_announced_with_its_kernel():
+    said = []
+    surveyor = Surveyor(FakeDevice(), lambda *words: said.append(words))
+    surveyor.answer(order({"a": b"1"}, baseline=True, samples=1))
+    assert list(dict.fromkeys(said)) == [
+        ("allocation", ""),
+        ("reference", ""),
+        ("launch", "a"),
+        ("launch of the baseline", BASELINE),
+        ("measurement", "a"),
+        ("measurement", BASELINE),
+    ]
+
+
+def test_machine_code_that_was_sent_before_is_kept():
+    surveyor = Surveyor(FakeDevice(), lambda *_: None)
+    first = order({"a": b"1.5"})
+    surveyor.answer(first)
+    (point,) = surveyor.answer(replace(first, cubins={}))
+    assert point.samples.median == 1.5
+
+
+def test_a_device_error_is_raised():
+    with pytest.raises(FakeError, match="illegal memory access"):
+        survey(FakeDevice(), {"good": b"1.0", "bad": b"illegal"})
+
+
+@pytest.mark.parametrize(("elements", "size"), [(0, 0), (1, 256), (64, 256), (65, 512)])
+def test_workspace_buffers_are_aligned_like_allocations(elements, size):
+    assert room(Workspace("scratch", "float32", elements)) == size

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lab.hardware.latencies import machine_of
+from lab.hardware.latencies import latencies_of
 from lab.isa.sass.control import Control
 from lab.predict.schedulers.loop import Slot, Traffic, Unit, passes
 from lab.predict.schedulers.simulate import Cause, simulate
 
-MACHINE = machine_of("sm_90")
+MACHINE = latencies_of("sm_90")
 
 
 def control(stall=1, write=None, read=None, waits=()):
@@ -167,34 +167,6 @@ def test_causes_add_up():
             other(Unit.BRANCH, stall=5), other(Unit.BARRIER)]  # fmt: skip
     cycles = simulate(loop, warps=4, blocks=2, machine=MACHINE, traffic=TRAFFIC)
     assert sum(cycles.by_cause.values()) == pytest.approx(cycles.total)
-
-
-def test_only_compared_architectures_have_a_model():
-    assert machine_of("sm_90a") is MACHINE
-    assert machine_of("sm_80") is None
-    assert replace(MACHINE, queue=1) != MACHINE
-
-
-@pytest.mark.parametrize(
-    ("width", "counted", "of_bytes", "expected"),
-    [
-        (4, 0.0, 0.0, 1.0),  # nothing counted: the bytes decide
-        (16, 0.0, 0.0, 4.0),
-        (16, 3.0, 16.0, 3.0),  # the PTX has it as wide
-        (16, 1.0, 4.0, 4.0),  # four accesses without conflicts, merged
-        (16, 17.0, 4.0, 17.0),  # conflicts of many ways are paid once
-        (4, 3.0, 16.0, 3.0),
-    ],
-)
-def test_passes_of_shared_memory(width, counted, of_bytes, expected):
-    slot = other(Unit.SHARED, width=width)
-    assert passes(slot, Traffic(load_wavefronts=counted, load_bytes=of_bytes)) == expected
-
-
-def test_passes_of_global_memory_follow_the_sectors():
-    assert passes(other(Unit.GLOBAL, width=4), Traffic(sectors=32.0)) == 16.0
-    assert passes(other(Unit.COPY, width=16), Traffic()) == 4.0
-    assert passes(fma(), Traffic(sectors=32.0)) == 0.0
 
 
 def test_one_warp_of_a_block_issues_what_it_does_alone():

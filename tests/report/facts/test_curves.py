@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from lab.measured.timing import Samples
-from lab.report.charts.charts import curve_chart
-from lab.report.charts.png import curve as draw
 from lab.report.facts.curves import curve
 from lab.store.figures import response_of
 
@@ -46,16 +44,6 @@ def test_a_curve_has_the_best_of_each_kernel_and_every_baseline(axis_run):
     assert not found.wide
 
 
-def test_the_chart_and_the_png_show_it(axis_run, tmp_path):
-    run, records = axis_run
-    response = response_of(records)
-    found = curve(run, records, response)
-    spec = curve_chart(found, response).choices[0].spec
-    assert len(spec["vconcat"]) == 2
-    path = draw(tmp_path / "curve.png", found, response, title="t")
-    assert path.stat().st_size > 5000
-
-
 @pytest.fixture
 def two_types(axis_run):
     """The same at two element types; in the second one `a` is ten times as fast."""
@@ -70,7 +58,7 @@ def two_types(axis_run):
     return replace(run, problem_axes=("n", "dtype")), tuple(made)
 
 
-def test_words_beside_the_number_make_a_curve_each(two_types, tmp_path):
+def test_words_beside_the_number_make_a_curve_each(two_types):
     run, records = two_types
     response = response_of(records)
     found = curve(run, records, response)
@@ -79,9 +67,6 @@ def test_words_beside_the_number_make_a_curve_each(two_types, tmp_path):
     assert best == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
     assert {p.name for p in found.only("dtype=bfloat16").points if p.best} == {"a"}
     assert sum(len(found.only(part).points) for part in found.parts) == len(found.points)
-    chart = curve_chart(found, response)
-    assert [choice.label for choice in chart.choices] == list(found.parts)
-    assert draw(tmp_path / "curve.png", found.only("dtype=bfloat16"), response, title="t").stat().st_size > 5000
 
 
 def test_there_is_no_curve_of_one_problem_or_of_words(axis_run):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from lab.report.charts.rows import MOST_BARS, labelled_points, point_labels
-from lab.report.columns import columns_for
 from lab.report.facts.effects import MOST_LEVELS, Factor, factors, main_effects, strongest_interaction
-from lab.store.figures import ranked, response_of
 
 A, B = Factor("unroll", parameter=True), Factor("vector_width", parameter=True)
 
@@ -65,26 +60,3 @@ def test_factors_are_what_varies(make):
     assert [f.name for f in factors(store.run(), store.records())] == ["unroll", "double_buffer", "vector_width"]
     assert factors(store.run(), store.records()[:1]) == ()
     assert MOST_LEVELS >= 8
-
-
-def test_near_points_share_a_label():
-    points = [(0.0, 1.0, "v1"), (0.01, 1.5, "v0"), (1.0, 100.0, "top"), (0.0, 60.0, "far")]
-    assert sorted(point_labels(points)) == [(0.0, 60.0, "far"), (0.01, 1.5, "v1, v0"), (1.0, 100.0, "top")]
-    assert point_labels([]) == ()
-
-
-def test_a_label_names_no_more_than_a_line_holds():
-    crowd = [(1.0, 10.0, name) for name in ("a", "a", "b", "c", "d", "e")]
-    assert point_labels([(0.0, 1.0, "far"), *crowd]) == ((0.0, 1.0, "far"), (1.0, 10.0, "a, b, c and 2 more"))
-
-
-def test_of_many_points_each_kernel_is_named_at_its_best(make):
-    store = make("sweep")
-    records = store.records()
-    axis = next(column for column in columns_for(store.run(), records) if column.name == "ptx_fma_share")
-    assert len(labelled_points(records, axis, response_of(records))) == len(records)
-    many = tuple(replace(record, kernel=f"v{turn}") for turn in range(2) for record in records)
-    assert len(many) > MOST_BARS
-    points = labelled_points(many, axis, response_of(many))
-    best = ranked(records, response_of(records))[0]
-    assert points == tuple((axis.get(best), best.throughput, name) for name in ("v0", "v1"))

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import Kind, Merit, Samples
-from lab.report.charts.explain import explain_charts
-from lab.report.columns import columns_for
 from lab.report.facts.curves import curve
 from lab.report.facts.explain import explain, ranges
+from lab.report.registry.registry import columns_for
 from lab.report.render import render
 from lab.store.figures import response_of
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord
@@ -85,14 +84,11 @@ def test_each_kernel_has_its_wins_its_ranges_and_what_its_warps_wait_for(run):
 
 
 def test_emulated_and_counted_figures_are_points_of_one_chart(run):
-    explained, along = found(run)
+    explained, _ = found(run)
     assert [figure.id for figure in explained.figures] == ["bytes", "occupancy", "special"]  # nothing converts
     of_bytes = [p for p in explained.points if p.figure == "bytes" and p.name == "b"]
     assert [(p.x, p.value) for p in of_bytes if p.kind is Kind.MEASURED] == [(256.0, 2.0), (2048.0, 2.0)]
     assert len([p for p in of_bytes if p.kind is Kind.EMULATED]) == 4
-    charts = explain_charts(explained, along)
-    assert [chart.id for chart in charts] == ["explain-bytes", "explain-occupancy", "explain-special"]
-    assert {layer["mark"]["type"] for layer in charts[0].choices[0].spec["layer"]} == {"line", "point"}
 
 
 def test_the_page_and_the_tables_have_it(run):
@@ -121,8 +117,6 @@ def test_several_curves_are_explained_one_by_one(run):
         for dtype in ("float16", "bfloat16")
         for name, wins in (("a", "256 to 512"), ("b", "1024 to 2048"))
     ]
-    for chart in explain_charts(explained, along):
-        assert [choice.label for choice in chart.choices] == ["dtype=float16", "dtype=bfloat16"]
     run.clear()
     run.write_run(replace(facts, variants=len(both)))
     for position, record in enumerate(both):

@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 
 from lab.measured.timing import Samples
-from lab.report.columns import columns_for
 from lab.report.facts.answer import answer
 from lab.report.facts.winners import MOST_SENTENCES, table
+from lab.report.registry.registry import columns_for
 from lab.report.render import render
 from lab.store.figures import response_of
 from lab.store.model import Status

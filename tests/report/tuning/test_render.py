@@ -64,18 +64,45 @@ def test_the_page_tells_steps_census_cuts_and_loss(drawn):
     assert float(rows["large"]["efficiency_none_hidden"]) == pytest.approx(512 / 564)
 
 
-def test_a_published_tuning_run_has_every_time_with_its_samples(drawn, script, tmp_path):
+def test_charts_have_a_cell_a_size_and_a_hover(drawn):
+    folder, _, _, _ = drawn
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (folder / "index.html").read_text(), re.DOTALL)[1])
+    spec = data["charts"][f"throughput-{LABEL}-512"]
+    assert len(spec["datasets"][spec["data"]["name"]]) == 16
+    assert {"tflops", "kernel", "ms", "samples", "entrants"} <= {one["field"] for one in spec["encoding"]["tooltip"]}
+    assert set(data["labels"]) == set(data["charts"])
+
+
+def test_the_whole_page_is_drawn_from_what_was_published(drawn, script, tmp_path):
+    folder, _, _, _ = drawn
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "map_of_other_sizes.png").touch()
+    assert script.publish(folder, out) == ("The libraries are not kept.", "Samples are rounded to six digits.")
+    assert {file.name for file in out.glob("*.png")} == {file.name for file in folder.glob("*.png")}
+    facts = json.loads((out / "provenance.json").read_text())
+    assert "libraries" not in facts
+    assert len(facts["published"]) == 2
+    done = CliRunner().invoke(app, ["report", str(out)])
+    assert done.exit_code == 0, done.output
+    assert (out / "full" / "kernels.csv").read_bytes() == (folder / "kernels.csv").read_bytes()
+    pages = [(place / "index.html").read_text().partition("<script")[0] for place in (out / "full", folder)]
+    assert pages[0] == pages[1], "what is behind it, data of charts, has samples of six digits"
+    again = script.publish(out, tmp_path / "again")
+    assert len(again) == 2
+    for name in ("index.html", "tuning.json.xz", "times.csv.xz", "provenance.json"):
+        assert (tmp_path / "again" / name).exists()
+    assert (tmp_path / "again" / "times.csv.xz").read_bytes() == (out / "times.csv.xz").read_bytes()
+
+
+def test_published_times_have_every_sample(drawn, script, tmp_path):
     folder, _, _, gpu = drawn
-    (tmp_path / "map_of_other_sizes.png").touch()
-    assert script.publish(folder, tmp_path) == ("The libraries are not published.",)
-    assert (tmp_path / "index.html").read_bytes() == (folder / "index.html").read_bytes()
-    assert {file.name for file in tmp_path.glob("*.png")} == {file.name for file in folder.glob("*.png")}
-    times = pd.read_csv(tmp_path / "times.csv.gz")
+    script.publish(folder, tmp_path)
+    times = pd.read_csv(tmp_path / "times.csv.xz")
     assert len(times) == len(SIZES) * (4 if gpu else 3)
     small = times[(times.kernel == "small") & (times.m == SIZES[0][0]) & (times.n == SIZES[0][1])].iloc[0]
     expected = [invented("small", *SIZES[0][:2])] * 3
     assert [float(ms) for ms in small.samples_ms.split()] == pytest.approx(expected, rel=1e-5)
-    assert json.loads((tmp_path / "provenance.json").read_text())["published"] == ["The libraries are not published."]
 
 
 def test_the_report_is_drawn_again_by_command(drawn, tmp_path):

@@ -1,0 +1,202 @@
+"""The small page of committed results: question, answer, tables and pictures, without a script.
+
+The whole page embeds listings, charts and the program that draws them: some megabytes. This one names the command that
+draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from lab.measured.timing import Kind
+from lab.report.charts.style import KIND_MEANING
+from lab.report.facts.winners import telling_columns
+from lab.report.render import Analysis
+from lab.report.tuning.data import Analysis as TuningAnalysis
+from lab.report.tuning.render import ends
+from lab.store import figures, published
+
+MOST_VARIANTS: Final = 12
+"""Variants in the table of a run with one problem."""
+
+MOST_PROBLEMS: Final = 40
+"""Problems in the table of a run with several."""
+
+_PICTURES: Final = {
+    "curve": "Throughput along the problem axis",
+    "ratio_vs_throughput": "What the throughput depends on",
+    "ladder": "Throughput of the rungs",
+    "sweep": "Throughput of the variants",
+    "model": "Predicted against measured throughput",
+    "instruction_mix": "Instruction mix of the hot loop",
+    "main_effects": "Main effects of the parameters",
+    "ratios": "Size-tuned kernels against cuBLAS and against one kernel for all sizes",
+    "throughput": "Throughput of the fastest kernel over M and N",
+    "fastest": "Which kernel is fastest over M and N",
+}
+"""Beginning of a picture's name to its caption; the page shows them in this order."""
+
+
+_FILES: Final = (
+    "provenance.json", published.RECORDS, published.TABLE, published.TUNING, published.TIMES, published.WINNERS,
+    published.LISTINGS,
+)  # fmt: skip
+"""Files that the page links to, as far as they are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTable:
+    """A table of the small page.
+
+    Attributes:
+        heading: Above it.
+        columns: Headers, each with its unit; the first column names the row.
+        rows: Cells as text, as many in each row as there are columns.
+        total: Rows that there are; more than are shown where the table is cut.
+    """
+
+    heading: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class SmallPage:
+    """What the small page shows.
+
+    Attributes:
+        name: Of the experiment or the tuning file.
+        question: What was asked.
+        headline: The answer's figure; may be empty.
+        kind: What the figures of headline and tables are.
+        answer: Paragraphs.
+        notes: What a reader must know besides.
+        tables: In order.
+        facts: (name, text) of where and how the figures were made.
+    """
+
+    name: str
+    question: str
+    headline: str
+    kind: Kind
+    answer: tuple[str, ...]
+    notes: tuple[str, ...]
+    tables: tuple[SmallTable, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+def of_run(analysis: Analysis) -> SmallPage:
+    """The small page of `lab run`."""
+    run, gpu = analysis.run, analysis.run.gpu
+    table = _problems(analysis) if analysis.winners else _variants(analysis)
+    facts = (
+        ("command", run.command),
+        ("started", run.started),
+        ("lab", f"{run.lab_version} {run.commit}".strip()),
+        ("GPU", f"{gpu.name}, driver {gpu.driver}, CUDA {gpu.cuda}" if gpu else f"none: {run.not_measured}"),
+        ("compilers", ", ".join(dict.fromkeys(record.compiler for record in analysis.records if record.compiler))),
+    )
+    return SmallPage(
+        run.experiment,
+        run.question,
+        analysis.answer.headline,
+        analysis.response.kind,
+        (analysis.answer.text, *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in analysis.agreements)),
+        run.notes,
+        (table,) if table.rows else (),
+        tuple((name, text) for name, text in facts if text),
+    )
+
+
+def _variants(analysis: Analysis) -> SmallTable:
+    """The best variants of a run with one problem, or with few."""
+    best = figures.ranked(analysis.records, analysis.response)
+    columns = telling_columns(analysis.columns, best, analysis.response)
+    rows = tuple(
+        (figures.name_of(record), *(column.text(column.get(record)) for column in columns))
+        for record in best[:MOST_VARIANTS]
+    )
+    return SmallTable("The best variants", ("variant", *(column.header for column in columns)), rows, len(best))
+
+
+def _problems(analysis: Analysis) -> SmallTable:
+    """The best variant of each problem."""
+    assert analysis.winners is not None  # noqa: S101 - the caller asked
+    columns = analysis.winners.columns
+    rows = tuple(
+        (row.problem, row.name, *(column.text(value) for column, value in zip(columns, row.values, strict=True)))
+        for row in analysis.winners.rows[:MOST_PROBLEMS]
+    )
+    headers = ("problem", "best variant", *(column.header for column in columns))
+    return SmallTable("Problem by problem", headers, rows, analysis.winners.problems)
+
+
+def of_tuning(analysis: TuningAnalysis) -> SmallPage:
+    """The small page of `lab tune`."""
+    facts, gpu = analysis.facts, analysis.facts.gpu
+    answer = [analysis.sentence()]
+    for one in analysis.types:
+        counts = f"{len(one.winners)} sizes, {one.points} pairs of kernel and size with a time"
+        answer.append(f"{one.label}: {counts}, {len(one.kernels)} kernels that win. {ends(analysis, one)}".strip())
+    answer += [
+        f"Over {one.against}: geometric mean {one.mean:.3f}, faster at {one.faster:.1%} of {len(one.values)} sizes."
+        for one in analysis.ratios
+    ]
+    tables = (
+        SmallTable(
+            f"Kernels that win, {one.label}",
+            ("kernel", "sizes that it wins", "best throughput (TFLOP/s)"),
+            tuple((kernel.name, str(wins), f"{best:.2f}") for kernel, wins, best in one.kernels[:MOST_VARIANTS]),
+            len(one.kernels),
+        )
+        for one in analysis.types
+    )
+    shown = (
+        ("command", facts.command),
+        ("started", facts.started),
+        ("lab", f"{facts.lab_version} {facts.commit}".strip()),
+        ("GPU", f"{gpu.name}, driver {gpu.driver}" if gpu else f"none: {facts.not_measured}"),
+    )
+    notes = (facts.grown_again,) if facts.grown_again else ()
+    return SmallPage(facts.tuning, facts.question, "", analysis.kind, tuple(answer), notes, tuple(tables), shown)
+
+
+def html(page: SmallPage, folder: Path, left_out: Sequence[str], place: str) -> str:
+    """The page's HTML; it links to nothing that is not in the folder.
+
+    Args:
+        page: What it shows.
+        folder: Where the pictures and the other files are.
+        left_out: Sentences on what the committed results lack.
+        place: The folder as a reader of the repository names it, for the command that draws the whole page.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template("small_page.html.j2").render(
+        page=page,
+        meaning=KIND_MEANING[page.kind],
+        pictures=pictures(folder),
+        files=[name for name in _FILES if (folder / name).is_file()],
+        left_out=left_out,
+        place=place,
+        full=published.FULL,
+    )
+
+
+def pictures(folder: Path) -> list[tuple[str, str]]:
+    """(file name, caption) of every PNG of a folder, in the page's order."""
+    order = list(_PICTURES)
+
+    def key(file: Path) -> str:
+        return next((name for name in order if file.stem.startswith(name)), "")
+
+    found = sorted(folder.glob("*.png"), key=lambda file: (order.index(key(file)) if key(file) else 99, file.name))
+    return [(file.name, _PICTURES.get(key(file), file.stem.replace("_", " "))) for file in found]

@@ -1,0 +1,94 @@
+"""The geometry of a batch: which threads of which blocks run together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Indices, Mask
+from lab.emulator.lanes import Lanes
+
+Index3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Consecutive blocks of a launch, executed together. Clusters are whole.
+
+    Threads are numbered block by block. Every block is filled up to whole warps with lanes that never run.
+
+    Attributes:
+        grid: Blocks of the launch along x, y, z.
+        block: Threads of a block along x, y, z.
+        cluster: Blocks of a cluster, consecutive along x.
+        blocks: Blocks of the batch.
+        threads: Threads of the batch, lanes that never run included.
+        block_of: (threads,) block of each thread, counted within the batch.
+        tid: Index of each thread in its block along x, y, z, (threads,) each.
+        ctaid: Index of each thread's block in the grid along x, y, z, (threads,) each.
+        exists: (threads,) whether the thread is one of the launch, and does not only fill up a warp.
+        everyone: All threads of the batch.
+    """
+
+    grid: Index3
+    block: Index3
+    cluster: int
+    blocks: int
+    threads: int
+    block_of: Indices
+    tid: tuple[Indices, Indices, Indices]
+    ctaid: tuple[Indices, Indices, Indices]
+    exists: Mask
+    everyone: Lanes
+
+    @property
+    def block_size(self) -> int:
+        """Threads that the launch asked for in each block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps(self) -> int:
+        """Warps of the batch."""
+        return self.threads // WARP_SIZE
+
+    def where(self, thread: int) -> tuple[Index3, Index3]:
+        """Return the block index and the thread index of a thread of the batch."""
+        block, tid = (tuple(int(axis[thread]) for axis in axes) for axes in (self.ctaid, self.tid))
+        return (block[0], block[1], block[2]), (tid[0], tid[1], tid[2])
+
+
+def padded_threads(block: Index3) -> int:
+    """Return the threads of a block, filled up to whole warps."""
+    return -(-block[0] * block[1] * block[2] // WARP_SIZE) * WARP_SIZE
+
+
+def make_batch(grid: Index3, block: Index3, first_block: int, blocks: int, *, cluster: int = 1) -> Batch:
+    """Lay out a batch.
+
+    Args:
+        grid: Blocks of the launch along x, y, z.
+        block: Threads of a block along x, y, z.
+        first_block: Linear index of the batch's first block.
+        blocks: Blocks of the batch, whole clusters.
+        cluster: Blocks of a cluster, consecutive along x.
+    """
+    each = padded_threads(block)
+    block_of = np.repeat(np.arange(blocks), each)
+    within = np.tile(np.arange(each), blocks)
+    linear = first_block + block_of
+    x, y, z = block
+    gx, gy, _ = grid
+    return Batch(
+        grid,
+        block,
+        cluster,
+        blocks,
+        blocks * each,
+        block_of,
+        (within % x, within // x % y, within // (x * y)),
+        (linear % gx, linear // gx % gy, linear // (gx * gy)),
+        within < x * y * z,
+        Lanes(blocks * each),
+    )

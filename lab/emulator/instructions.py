@@ -1,0 +1,150 @@
+"""Turning decoded instructions into calls: each becomes a function for all threads, and one for chosen threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lab.emulator import operands
+from lab.emulator.batch import Batch
+from lab.emulator.binding import CARRY, OperandBinder, Storage, unsupported
+from lab.emulator.findings import BatchFindings
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu
+from lab.emulator.operations.move import packing, unpacking
+from lab.emulator.operations.system import Site
+from lab.emulator.operations.table import ALU, SYSTEM
+from lab.emulator.tally import Counters
+from lab.emulator.waiting.mbarriers import Mbarriers
+
+Full = Callable[[], Any]
+"""Executes an instruction for all threads of the batch."""
+
+Part = Callable[[Lanes], Any]
+"""Executes an instruction for chosen threads."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstructionBinder:
+    """Binds instructions to the registers and units of one batch.
+
+    Attributes:
+        storage: What operands can name.
+        batch: The threads.
+        memory: Loads and stores.
+        mbarriers: The mbarriers of the batch's blocks.
+        findings: Where faults are noted.
+        counters: Tallies, or None.
+    """
+
+    storage: Storage
+    batch: Batch
+    memory: MemoryUnit
+    mbarriers: Mbarriers
+    findings: BatchFindings
+    counters: Counters | None
+
+    def bind(self, position: int) -> tuple[Full, Part]:
+        """Return an instruction for all threads, and for chosen ones, guard included.
+
+        Raises:
+            UnsupportedInstruction: the instruction, or a part of it, is not known.
+        """
+        binder = self.storage.at(position)
+        instruction = binder.instruction
+        op = Opcode(instruction.opcode)
+        try:
+            if op.family in SYSTEM:
+                part: Part = SYSTEM[op.family](self._site(position, binder), op)
+                full: Full = partial(part, self.batch.everyone)
+            else:
+                full, part = _bind_alu(binder, op, self.batch.everyone)
+        except UnknownForm as unknown:
+            raise unsupported(instruction, str(unknown)) from unknown
+        return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
+
+    def _site(self, position: int, binder: OperandBinder) -> Site:
+        return Site(position, binder, self.batch, self.memory, self.mbarriers, self.findings, self.counters)
+
+    def _guarded(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
+        """Execute an instruction only for the threads whose guard is true."""
+        guard, counters, threads = binder.guard(), self.counters, self.batch.threads
+
+        def note(count: int) -> None:
+            if counters is not None:
+                counters.guarded[position] += count
+
+        def all_threads() -> None:
+            mask = guard()
+            count = int(np.count_nonzero(mask))
+            note(count)
+            if count == threads:
+                full()
+            elif count:
+                part(Lanes(threads, np.flatnonzero(mask)))
+
+        def some_threads(lanes: Lanes) -> None:
+            kept = lanes.take(np.flatnonzero(lanes.select(guard())))
+            note(kept.count)
+            if kept.count:
+                part(kept)
+
+        return all_threads, some_threads
+
+
+def _bind_alu(binder: OperandBinder, op: Opcode, everyone: Lanes) -> tuple[Full, Part]:
+    """Bind an operation on registers.
+
+    Where no operand needs a conversion, all threads execute it on the register arrays themselves.
+    """
+    written = binder.instruction.operands
+    texts = [piece.strip() for piece in written[0].split("|")] if written else []
+    texts += written[1:]
+    alu, outs, ins = _operation(op, texts)
+    if len(ins) != len(alu.ins) or len(outs) != len(alu.outs):
+        raise UnknownForm(f"{len(texts)} operands")
+    compute = alu.compute
+    simple = all(binder.is_simple(text, t) for text, t in zip(ins, alu.ins, strict=True))
+    exact = simple and all(binder.is_exact(text, t) for text, t in zip(outs, alu.outs, strict=True))
+    reads = [binder.source(text, t) for text, t in zip(ins, alu.ins, strict=True)]
+    writes = [binder.target(text, t) for text, t in zip(outs, alu.outs, strict=True)]
+    dtypes = [DTYPES[t] for t in alu.outs]
+
+    def some_threads(lanes: Lanes) -> None:
+        results = [np.empty(lanes.count, dtype) for dtype in dtypes]
+        compute(*results, *(read(lanes) for read in reads))
+        for write, result in zip(writes, results, strict=True):
+            write(lanes, result)
+
+    if exact and len(set(outs)) == len(outs) and (len(outs) == 1 or not set(outs) & set(ins)):
+        targets = [binder.array(text, t)[0] for text, t in zip(outs, alu.outs, strict=True)]
+        sources = [binder.array(text, t)[0] for text, t in zip(ins, alu.ins, strict=True)]
+        return partial(compute, *targets, *sources), some_threads
+    return partial(some_threads, everyone), some_threads
+
+
+def _operation(op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]:
+    """Return an operation with its destinations and sources as names, the carry flag included."""
+    if op.family == "mov" and texts and (texts[0].startswith("{") or texts[-1].startswith("{")):
+        t = op.type()
+        op.finish()
+        if texts[0].startswith("{"):
+            outs = list(operands.elements(texts[0]))
+            return unpacking(t, len(outs)), outs, texts[1:]
+        ins = list(operands.elements(texts[1]))
+        return packing(t, len(ins)), texts[:1], ins
+    build = ALU.get(op.family)
+    if build is None:
+        raise UnknownForm("unknown opcode")
+    alu = build(op, len(texts))
+    carries_out = "pred" in alu.outs[1:] and op.family in ("add", "sub", "mad", "addc", "subc", "madc")
+    carries_in = op.family in ("addc", "subc", "madc")
+    count = len(alu.outs) - carries_out
+    outs, ins = texts[:count], texts[count:]
+    return alu, outs + [CARRY] * carries_out, ins + [CARRY] * carries_in

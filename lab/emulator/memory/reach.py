@@ -1,0 +1,147 @@
+"""Where accesses fall: which region each address is in, and whether bounds and alignment are respected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.emulator.arrays import Addresses, Indices, Mask
+from lab.emulator.findings import BatchFindings
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.memory import PARAM_SEGMENT, SEGMENT_SHIFT, WITHIN_SEGMENT, AddressSpace, Region
+from lab.emulator.results import FindingKind
+
+_WITHIN = np.int64(WITHIN_SEGMENT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """The part of an access that falls into one region.
+
+    Attributes:
+        region: Where it falls.
+        part: Positions within the access.
+        lanes: The threads of that part.
+        offsets: (count,) byte offsets that each thread sees.
+        places: (count,) byte offsets into the region's data.
+    """
+
+    region: Region
+    part: Lanes
+    lanes: Lanes
+    offsets: Addresses
+    places: Addresses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """An access before it is checked.
+
+    Attributes:
+        position: Index of the instruction.
+        addresses: (count,) byte addresses in the instruction's state space.
+        width: Bytes that each thread accesses.
+        lanes: The threads.
+        verb: `load`, `store` or `atomic`, for findings.
+    """
+
+    position: int
+    addresses: Addresses
+    width: int
+    lanes: Lanes
+    verb: str
+
+
+class AddressChecker:
+    """Splits accesses of a batch by region, and leaves out what is out of bounds or misaligned."""
+
+    def __init__(
+        self, space: AddressSpace, shared: Region, local: Region, frame: Region, findings: BatchFindings
+    ) -> None:
+        """Set the memories.
+
+        Args:
+            space: Every region with a segment.
+            shared: The batch's shared memory.
+            local: The batch's local memory.
+            frame: The batch's parameters of device functions.
+            findings: Where faults are noted.
+        """
+        self._space, self._findings = space, findings
+        self._fixed = {"shared": shared, "local": local, "frame": frame}
+
+    def reach(self, attempt: Attempt, space: str) -> Iterator[Reach]:
+        """Yield the good parts of an access; the bad ones become findings.
+
+        Args:
+            attempt: The access.
+            space: `global`, `shared`, `local`, `const`, `generic`, `frame` or `kernel-param`.
+        """
+        if not len(attempt.addresses):
+            return
+        for region, part, offsets in self._regions(space, attempt.addresses):
+            if region is None:
+                detail = f"{attempt.verb} of {attempt.width} bytes where nothing is allocated"
+                self._find("out-of-bounds", attempt, part.indices(), detail)
+                continue
+            bad = self._bad(attempt, region, part, offsets)
+            if bad is None:
+                lanes = attempt.lanes.among(part)
+                yield Reach(region, part, lanes, offsets, region.places(offsets, lanes.rows))
+                continue
+            good = np.flatnonzero(~bad)
+            if len(good):
+                kept, inside = part.take(good), offsets[good]
+                lanes = attempt.lanes.among(kept)
+                yield Reach(region, kept, lanes, inside, region.places(inside, lanes.rows))
+
+    def _regions(self, space: str, addresses: Addresses) -> Iterator[tuple[Region | None, Lanes, Addresses]]:
+        """Split (count,) addresses by region: the region or None, the positions, and the offsets in the region."""
+        whole = Lanes(len(addresses))
+        fixed = self._fixed.get(space)
+        if fixed is not None:
+            yield fixed, whole, addresses
+            return
+        if space == "kernel-param":
+            yield self._space.regions[PARAM_SEGMENT], whole, addresses
+            return
+        segments = addresses >> SEGMENT_SHIFT
+        first = int(segments[0])
+        if (segments == first).all():
+            yield self._allowed(space, first), whole, addresses & _WITHIN
+            return
+        for segment in np.unique(segments):
+            at = np.flatnonzero(segments == segment)
+            yield self._allowed(space, int(segment)), whole.take(at), addresses[at] & _WITHIN
+
+    def _allowed(self, space: str, segment: int) -> Region | None:
+        """Return the region of a segment; None where there is none that an access to the space can reach."""
+        region = self._space.regions.get(segment)
+        if region is None or space == "generic":
+            return region
+        return region if region.space in (space, "global") or (space == "global" and region.space == "const") else None
+
+    def _bad(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses) -> Mask | None:
+        """Note what is out of bounds or misaligned; return which offsets are, or None where none is."""
+        width, bad = attempt.width, None
+        limit = region.size - width
+        what = f"{attempt.verb} of {width} bytes at offset"
+        if limit < 0 or int(offsets.view(np.uint64).max()) > limit:
+            bad = (offsets < 0) | (offsets > limit)
+            at = np.flatnonzero(bad)
+            detail = f"{what} {int(offsets[at[0]])} of {region.name} ({region.size} bytes)"
+            self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
+        if width > 1 and int(np.bitwise_or.reduce(offsets)) & (width - 1):
+            crooked = (offsets & (width - 1)) != 0
+            bad = crooked if bad is None else bad | crooked
+            at = np.flatnonzero(crooked)
+            detail = f"{what} {int(offsets[at[0]])} of {region.name}"
+            self._find("misaligned", attempt, part.take(at).indices(), detail)
+        return bad
+
+    def _find(self, kind: FindingKind, attempt: Attempt, at: Indices, detail: str) -> None:
+        """Note a fault of the threads at some positions of an access."""
+        threads = attempt.lanes.take(at).indices()
+        self._findings.add(kind, attempt.position, detail, threads, address=int(attempt.addresses[at[0]]))

@@ -1,0 +1,72 @@
+"""Opcodes and the types that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(code)
+    for name, code in {
+        "pred": "?", "b8": "u1", "u8": "u1", "s8": "i1",
+        "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2", "bf16": "u2",
+        "b32": "u4", "u32": "u4", "s32": "i4", "f32": "f4", "tf32": "u4",
+        "f16x2": "u4", "bf16x2": "u4", "u16x2": "u4", "s16x2": "u4",
+        "b64": "u8", "u64": "u8", "s64": "i8", "f64": "f8", "f32x2": "u8",
+    }.items()
+}  # fmt: skip
+"""PTX's fundamental and packed types to NumPy's. Untyped bits are unsigned; bf16 and packed pairs are bits."""
+
+
+class UnknownForm(Exception):  # noqa: N818  turned into UnsupportedInstruction where the line is known
+    """A modifier or form of an operation that the emulator does not know."""
+
+
+class Opcode:
+    """An opcode's dot-separated parts. Builders take them one by one, so that none is ignored.
+
+    Attributes:
+        text: The opcode as written.
+        family: Its first part, such as `add`.
+        parts: The parts that have not been taken yet; `::` belongs to its part.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.family, *self.parts = text.split(".")
+
+    def flag(self, name: str) -> bool:
+        """Take a modifier; return whether it was there."""
+        if name in self.parts:
+            self.parts.remove(name)
+            return True
+        return False
+
+    def one_of(self, names: Sequence[str], default: str | None = None) -> str:
+        """Take the first modifier that is one of `names`.
+
+        Raises:
+            UnknownForm: none is there and no default is given.
+        """
+        for part in self.parts:
+            if part in names:
+                self.parts.remove(part)
+                return part
+        if default is None:
+            raise UnknownForm(f"none of .{', .'.join(names)}")
+        return default
+
+    def type(self) -> str:
+        """Take the first type among the parts."""
+        return self.one_of(tuple(DTYPES))
+
+    def finish(self) -> None:
+        """Check that every part was taken.
+
+        Raises:
+            UnknownForm: a modifier is left.
+        """
+        if self.parts:
+            raise UnknownForm(f"modifier .{'.'.join(self.parts)}")

@@ -1,0 +1,91 @@
+"""Which groups of threads can run, and where each of them is.
+
+A group is a set of threads at one location: the same basic block, with the same call stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lab.emulator.arrays import Indices, Mask
+from lab.emulator.batch import Batch
+from lab.emulator.lanes import Lanes
+
+Stack = tuple[int, ...]
+"""Blocks at which the callers of a group go on, outermost first."""
+
+Location = tuple[Stack, int]
+"""A call stack, and the block to execute next; a negative block is the end of a function."""
+
+
+class Pool:
+    """The groups of a batch that can run.
+
+    Attributes:
+        alive: (threads,) whether the thread has not ended.
+    """
+
+    def __init__(self, batch: Batch, ranks: Sequence[int], leave: Callable[[Stack, Lanes], None]) -> None:
+        """Begin without groups.
+
+        Args:
+            batch: The threads.
+            ranks: Rank of each block of the program; lower ranks run first.
+            leave: Called with the stack and the threads that come to the end of a function.
+        """
+        self.alive: Mask = batch.exists.copy()
+        self._ranks, self._leave = ranks, leave
+        self._ready: dict[Location, Lanes] = {}
+        self._parked: dict[Location, Lanes] = {}
+        self._keys: dict[Location, tuple[float, ...]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any group can run."""
+        return bool(self._ready)
+
+    def arrive(self, at: Location, lanes: Lanes) -> None:
+        """Add threads to a location, where they join those that are already there."""
+        if not lanes.count:
+            return
+        if at[1] < 0:
+            self._leave(at[0], lanes)
+            return
+        parts = [part for part in (self._ready.get(at), self._parked.pop(at, None), lanes) if part is not None]
+        self._ready[at] = Lanes.union(parts)
+
+    def take(self) -> tuple[Location, Lanes]:
+        """Remove and return the group that comes first in the order of the program's blocks."""
+        ready = self._ready
+        at = min(ready, key=self._key) if len(ready) > 1 else next(iter(ready))
+        return at, ready.pop(at)
+
+    def park(self, at: Location, lanes: Lanes) -> None:
+        """Set threads aside until others join them, or nothing else can run."""
+        self._parked[at] = lanes
+
+    def unpark(self) -> bool:
+        """Let the first parked group run; return False where there is none."""
+        if not self._parked:
+            return False
+        at = min(self._parked, key=self._key)
+        self._ready[at] = self._parked.pop(at)
+        return True
+
+    def end(self, threads: Indices | slice) -> None:
+        """Mark threads as ended, (count,) indices or a full slice."""
+        self.alive[threads] = False
+
+    def _key(self, at: Location) -> tuple[float, ...]:
+        found = self._keys.get(at)
+        if found is None:
+            stack, block = at
+            # A caller resumes after everything in its callee: the callee counts as just before the return.
+            found = self._keys[at] = (*(self._ranks[back] - 0.5 for back in stack), float(self._ranks[block]))
+        return found
+
+
+def living(batch: Batch, pool: Pool) -> Indices:
+    """Return the threads of each block of the batch that have not ended, (blocks,)."""
+    return np.bincount(batch.block_of[pool.alive], minlength=batch.blocks)

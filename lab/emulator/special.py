@@ -1,0 +1,89 @@
+"""Special registers: the geometry of a launch as PTX shows it to each thread (PTX ISA, Special Registers)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Integers, Mask, Words
+from lab.emulator.batch import Batch
+
+CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
+"""Registers that change while a kernel runs; all of them read the steps taken so far."""
+
+_WARPS_OF_A_MULTIPROCESSOR = 64
+
+
+@dataclass(slots=True)
+class StepClock:
+    """Counts the instructions that the interpreter has issued.
+
+    Attributes:
+        steps: Instructions so far, each for all threads that were together, over all batches.
+    """
+
+    steps: int = 0
+
+
+def special_registers(batch: Batch, shared_bytes: int, dynamic_bytes: int) -> dict[str, Integers | Mask]:
+    """Return the special registers that do not change.
+
+    Args:
+        batch: The threads.
+        shared_bytes: Shared memory of a block, static and dynamic.
+        dynamic_bytes: The dynamic part.
+
+    Returns:
+        Name to an array of (threads,), or of (1,) where all threads see the same value. The machine shows one
+        multiprocessor.
+    """
+    table = _indices(batch)
+    table |= _of_clusters(batch)
+    table |= _of_lanes(batch)
+    table["%nwarpid"], table["%smid"], table["%nsmid"] = _fixed(_WARPS_OF_A_MULTIPROCESSOR), _fixed(0), _fixed(1)
+    table["%gridid"] = np.array([1], np.uint64)
+    table["%total_smem_size"], table["%dynamic_smem_size"] = _fixed(shared_bytes), _fixed(dynamic_bytes)
+    return table
+
+
+def _fixed(value: int) -> Words:
+    return np.array([value], np.uint32)
+
+
+def _indices(batch: Batch) -> dict[str, Integers | Mask]:
+    table: dict[str, Integers | Mask] = {}
+    for i, axis in enumerate("xyz"):
+        table[f"%tid.{axis}"] = batch.tid[i].astype(np.uint32)
+        table[f"%ctaid.{axis}"] = batch.ctaid[i].astype(np.uint32)
+        table[f"%ntid.{axis}"], table[f"%nctaid.{axis}"] = _fixed(batch.block[i]), _fixed(batch.grid[i])
+    return table
+
+
+def _of_clusters(batch: Batch) -> dict[str, Integers | Mask]:
+    """Clusters extend along x alone: along y and z each block is a cluster of its own."""
+    table: dict[str, Integers | Mask] = {}
+    for i, axis in enumerate("xyz"):
+        size = batch.cluster if axis == "x" else 1
+        table[f"%clusterid.{axis}"] = (batch.ctaid[i] // size).astype(np.uint32)
+        table[f"%nclusterid.{axis}"] = _fixed(batch.grid[i] // size)
+        table[f"%cluster_nctaid.{axis}"] = _fixed(size)
+        table[f"%cluster_ctaid.{axis}"] = _fixed(0)
+    rank = (batch.ctaid[0] % batch.cluster).astype(np.uint32)
+    table["%cluster_ctaid.x"] = table["%cluster_ctarank"] = rank
+    table["%cluster_nctarank"] = _fixed(batch.cluster)
+    table["%is_explicit_cluster"] = np.array([batch.cluster > 1])
+    return table
+
+
+def _of_lanes(batch: Batch) -> dict[str, Integers | Mask]:
+    x, y, _ = batch.block
+    linear = batch.tid[0] + x * (batch.tid[1] + y * batch.tid[2])
+    lane = (linear % WARP_SIZE).astype(np.uint32)
+    table: dict[str, Integers | Mask] = {"%laneid": lane, "%warpid": (linear // WARP_SIZE).astype(np.uint32)}
+    own = (np.uint64(1) << lane.astype(np.uint64)).astype(np.uint32)
+    below = own - np.uint32(1)
+    table["%lanemask_eq"], table["%lanemask_lt"], table["%lanemask_le"] = own, below, own | below
+    table["%lanemask_gt"], table["%lanemask_ge"] = ~(own | below), ~below
+    return table

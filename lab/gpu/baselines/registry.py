@@ -1,0 +1,107 @@
+"""The baselines by name: the only place that says which function makes which baseline.
+
+`lab.measured.baselines` holds the names. To add a baseline, add its name there, and a maker for each of its operators
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import pycuda.driver as cuda
+
+from lab.base.expressions import Scalar
+from lab.gpu.baselines.copy import copy_baseline
+from lab.gpu.baselines.cublas import Cublas, cublas_baseline
+from lab.gpu.baselines.einsum import einsum_baseline
+from lab.gpu.baselines.softmax import torch_baseline, triton_baseline
+from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
+from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TRITON
+from lab.operators.base import Inputs
+from lab.operators.contraction import ContractionProblem
+from lab.operators.softmax import SoftmaxProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a baseline is made on.
+
+    Attributes:
+        inputs: The loaded inputs.
+        pointers: Device address of every array, by name.
+        stream: The stream that everything is queued on.
+        arch: Architecture of the GPU.
+        timed: Times a launch with L2 flushed before it, in milliseconds.
+        cublas: Returns cuBLAS on that stream, or raises BaselineMissingError.
+    """
+
+    inputs: Inputs
+    pointers: Mapping[str, int]
+    stream: cuda.Stream
+    arch: str
+    timed: Callable[[Enqueue], float]
+    cublas: Callable[[], Cublas]
+
+
+Maker = Callable[[Mapping[str, Scalar], Site], Baseline]
+"""From a problem and a site to a baseline."""
+
+
+def make(name: str, operator: str, problem: Mapping[str, Scalar], site: Site) -> Baseline:
+    """Make a baseline.
+
+    Args:
+        name: One of `lab.measured.baselines.BASELINES`.
+        operator: Name of the operator: ``gemm``.
+        problem: The operator's problem, complete.
+        site: What to make it on.
+
+    Raises:
+        BaselineMissingError: It does not exist, does not compute the operator, or is not available here.
+    """
+    if name not in BASELINES:
+        raise BaselineMissingError(f"there is no baseline {name!r}; accepted: {', '.join(BASELINES)}")
+    maker = MAKERS.get((name, operator)) or MAKERS.get((name, ANY))
+    if maker is None:
+        raise BaselineMissingError(f"the baseline {name} computes {' and '.join(BASELINES[name])}, not {operator}")
+    return maker(problem, site)
+
+
+def _copy(_problem: Mapping[str, Scalar], site: Site) -> Baseline:
+    return copy_baseline(site.inputs, site.pointers, site.stream, site.arch, site.timed)
+
+
+def _cublas_gemm(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+    cublas = site.cublas()
+    launch = cublas.gemm(problem, site.inputs, site.pointers)
+    return cublas_baseline(cublas, launch, site.stream.handle, site.stream.synchronize)
+
+
+def _torch_softmax(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+    return torch_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle)
+
+
+def _torch_einsum(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+    return einsum_baseline(ContractionProblem.restored(problem), site.pointers, site.stream.handle)
+
+
+def _triton_softmax(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+    return triton_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, site.timed)
+
+
+ANY: Final = "*"
+"""Stands for every operator."""
+
+MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
+    {
+        (COPY, ANY): _copy,
+        (CUBLAS, "gemm"): _cublas_gemm,
+        (TORCH, "softmax"): _torch_softmax,
+        (TORCH, "contraction"): _torch_einsum,
+        (TRITON, "softmax"): _triton_softmax,
+    }
+)
+"""Name and operator to the function that makes the baseline."""

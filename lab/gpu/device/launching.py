@@ -1,0 +1,117 @@
+"""Launches on the device: from a template's launches to calls with packed arguments, checked before the first one.
+
+Every launch that is timed or verified goes through `Launcher.sequence`, in sweeps and in surveys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import pycuda.driver as cuda
+
+from lab.gpu.device.arguments import marshal
+from lab.gpu.device.backend import Enqueue, RefusedError, in_turn
+from lab.gpu.device.tensormaps import tensor_map_words
+from lab.operators.base import Inputs
+from lab.templates.front_matter import TENSOR_MAP
+from lab.templates.launches import Launch, Launches
+from lab.toolchain.cubin.image import parameter_offsets
+
+
+class Launcher:
+    """Makes launches on one stream of one device."""
+
+    def __init__(self, device: cuda.Device, stream: cuda.Stream) -> None:
+        """Launch on this stream.
+
+        Args:
+            device: The device, for its limits.
+            stream: The stream that launches are queued on.
+        """
+        self._device, self._stream = device, stream
+
+    def sequence(
+        self, module: cuda.Module, cubin: bytes, launches: Launches, inputs: Inputs, pointers: Mapping[str, int]
+    ) -> Enqueue:
+        """Resolve a sequence of launches; workspace buffers declared with `zero` are zeroed before it.
+
+        Args:
+            module: The loaded cubin.
+            cubin: The image that `module` was loaded from.
+            launches: The launches, in order, and their workspace.
+            inputs: The operator's scalars and host arrays; the arrays only for their element types.
+            pointers: Device address of every array and workspace buffer.
+
+        Raises:
+            RefusedError: A launch would be refused.
+        """
+        zeroed = [buffer for buffer in launches.workspace if buffer.zero]
+        queues: list[Enqueue] = [
+            partial(cuda.memset_d8_async, pointers[buffer.name], 0, buffer.bytes, self._stream) for buffer in zeroed
+        ]
+        queues += [
+            self._launch(module, cubin, step, launches=launches, inputs=inputs, pointers=pointers)
+            for step in launches.steps
+        ]
+        return in_turn(queues)
+
+    def _launch(
+        self,
+        module: cuda.Module,
+        cubin: bytes,
+        step: Launch,
+        *,
+        launches: Launches,
+        inputs: Inputs,
+        pointers: Mapping[str, int],
+    ) -> Enqueue:
+        types = {buffer.name: buffer.dtype for buffer in launches.workspace}
+        named = {name for name, kind in step.arguments if kind == TENSOR_MAP}
+        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
+        offsets = parameter_offsets(cubin, step.entry) if maps else None
+        codes, values = marshal(step.arguments, inputs, pointers, types, maps, offsets=offsets)
+        self._check_geometry(step)
+        function = module.get_function(step.entry)
+        self._check_resources(step, function)
+        if step.dynamic_shared_bytes:
+            # above 48 KB a kernel must ask for it (CUDA C++ Programming Guide, shared memory)
+            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.dynamic_shared_bytes)
+        function.prepare(codes)
+        grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
+        shared, stream = step.dynamic_shared_bytes, self._stream
+        call = function.prepared_async_call
+
+        def launch(_module: object = module) -> None:  # the default keeps the module loaded
+            call(grid, block, stream, *values, shared_size=shared)
+
+        return launch
+
+    def _attribute(self, name: str) -> int:
+        return int(self._device.get_attribute(getattr(cuda.device_attribute, name)))
+
+    def _check_geometry(self, step: Launch) -> None:
+        for axis, blocks in zip("XYZ", step.grid, strict=True):
+            most = self._attribute(f"MAX_GRID_DIM_{axis}")
+            if not 1 <= blocks <= most:
+                raise RefusedError(f"a grid of {blocks} blocks in {axis.lower()}; this GPU takes 1 to {most}")
+        for axis, threads in zip("XYZ", step.block, strict=True):
+            most = self._attribute(f"MAX_BLOCK_DIM_{axis}")
+            if not 1 <= threads <= most:
+                raise RefusedError(f"a block of {threads} threads in {axis.lower()}; this GPU takes 1 to {most}")
+
+    def _check_resources(self, step: Launch, function: cuda.Function) -> None:
+        of = cuda.function_attribute
+        threads = math.prod(step.block)
+        most = int(function.get_attribute(of.MAX_THREADS_PER_BLOCK))
+        if threads > most:
+            registers = int(function.get_attribute(of.NUM_REGS))
+            raise RefusedError(
+                f"a block of {threads} threads; this kernel uses {registers} registers a thread and takes at most "
+                f"{most} threads"
+            )
+        static = int(function.get_attribute(of.SHARED_SIZE_BYTES))
+        shared, room = static + step.dynamic_shared_bytes, self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        if shared > room:
+            raise RefusedError(f"{shared} bytes of shared memory per block; this GPU has {room}")

@@ -1,0 +1,185 @@
+"""The parent's end of one worker process: start it, send to it, wait for its messages, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Final, Protocol
+
+from lab.gpu.device.backend import Backend
+from lab.gpu.process.worker import main
+
+_KILL_TIMEOUT_S: Final = 30.0
+"""The driver stops a running kernel before the process is gone."""
+
+_STOP_TIMEOUT_S: Final = 5.0
+
+
+class WorkerEndedError(Exception):
+    """The worker is gone; the message says how it ended."""
+
+    def __init__(self, message: str, *, killed: bool) -> None:
+        """Describe the end.
+
+        Args:
+            message: One line.
+            killed: Another process sent it SIGKILL.
+        """
+        self.killed = killed
+        super().__init__(message)
+
+
+class WorkerSilentError(Exception):
+    """The worker gave no sign of life within the limit."""
+
+
+class WorkerLink(Protocol):
+    """What a session needs of a worker."""
+
+    @property
+    def process_id(self) -> int | None:
+        """Id of the worker's process."""
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+
+    def send(self, message: object, activity: str = "") -> None:
+        """Send a message.
+
+        Raises:
+            WorkerEndedError: The worker is gone.
+        """
+
+    def receive(self, limit: float, activity: str) -> object:
+        """Wait for the next message.
+
+        Args:
+            limit: Seconds to wait.
+            activity: What the worker is doing, for the error.
+
+        Raises:
+            WorkerSilentError: No message came in time.
+            WorkerEndedError: The worker is gone.
+        """
+
+    def stop(self) -> None:
+        """End the worker in order; kill it if it does not answer."""
+
+    def kill(self) -> None:
+        """End the worker at once, whatever it does."""
+
+
+class WorkerProcess:
+    """A worker in a process of its own."""
+
+    def __init__(
+        self,
+        process: BaseProcess,
+        connection: Connection,
+        now: Callable[[], float] = time.monotonic,
+        ready: Callable[[Sequence[Any], float], list[Any]] = wait,
+    ) -> None:
+        """Watch a process that was started; `start_worker` starts one.
+
+        Args:
+            process: The worker's process.
+            connection: The parent's end of the pipe.
+            now: The host's clock, in seconds.
+            ready: Waits for some of several objects, for at most so many seconds.
+        """
+        self._process, self._connection, self._now, self._ready = process, connection, now, ready
+
+    @property
+    def process_id(self) -> int | None:
+        """Id of the worker's process."""
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.is_alive()
+
+    def send(self, message: object, activity: str = "") -> None:
+        """Send a message; see `WorkerLink.send`."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise self._ended(activity) from error
+
+    def receive(self, limit: float, activity: str) -> object:
+        """Wait for the next message; see `WorkerLink.receive`."""
+        deadline = self._now() + limit
+        while not self._connection.poll():
+            left = deadline - self._now()
+            if left <= 0:
+                raise WorkerSilentError(f"timed out after {limit:g} s ({activity})")
+            ready = self._ready([self._connection, self._process.sentinel], left)
+            if ready == [self._process.sentinel] and not self._connection.poll():
+                raise self._ended(activity)
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._ended(activity) from error
+
+    def stop(self) -> None:
+        """End the worker in order; kill it if it does not answer."""
+        with contextlib.suppress(OSError):
+            self._connection.send(None)
+        self._process.join(_STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the worker at once, whatever it does."""
+        self._connection.close()
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join(_KILL_TIMEOUT_S)
+        with contextlib.suppress(ValueError):  # the driver still holds it: nothing more can be done here
+            self._process.close()
+
+    def _ended(self, activity: str) -> WorkerEndedError:
+        """Describe how the worker ended and what it was doing."""
+        self._process.join(_STOP_TIMEOUT_S)
+        code, doing = self._process.exitcode, f" ({activity})" if activity else ""
+        if code is None:
+            return WorkerEndedError(f"worker closed its pipe{doing}", killed=False)
+        if code >= 0:
+            return WorkerEndedError(f"worker ended with exit code {code}{doing}", killed=False)
+        try:
+            name = f" ({signal.Signals(-code).name})"
+        except ValueError:
+            name = ""
+        return WorkerEndedError(f"worker ended by signal {-code}{name}{doing}", killed=code == -signal.SIGKILL)
+
+
+def start_worker(backend: Callable[[], Backend]) -> WorkerProcess:
+    """Start a worker process.
+
+    Args:
+        backend: Called in the worker to open the device. It must be importable there: a function or class of a module.
+    """
+    context = multiprocessing.get_context("spawn")
+    connection, theirs = context.Pipe()
+    process = context.Process(target=main, args=(theirs, backend), name="lab-gpu", daemon=True)
+    with _ignoring_interrupts():
+        process.start()
+    theirs.close()  # so that the worker's end is the last one and its death closes the pipe
+    return WorkerProcess(process, connection)
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Let a process that is started meanwhile ignore SIGINT from its first instruction on, since exec keeps that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers; the worker sets its own a moment later
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,320 @@
+"""Which kernel for which size: a tree of thresholds, grown over measured times.
+
+The tree splits the sizes (m, n, k) at one threshold of one dimension at a time. Each node takes the split that loses
+the least time against always picking the best kernel; splitting goes on until nothing is lost over the measured sizes,
+or until a limit that the caller sets. Time lost is relative: a size at which the picked kernel takes 1.1 times as long
+as the best one loses 0.1, whether it runs for a microsecond or a second. Times span six orders of magnitude, and in
+absolute time the largest sizes alone would decide every split.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.errors import UserError
+from lab.base.sizes import Size
+from lab.library.grid import AXES, Floats, Grid, Loss, check_size, loss_of
+
+VECTOR = 4
+"""Elements of the widest copies: a kernel may take another path where this does not divide a dimension."""
+
+SPLIT_AXES = (*AXES, *(f"{axis} % {VECTOR}" for axis in AXES))
+"""What a threshold may stand on: a dimension, or what is left of it when it is divided by `VECTOR`."""
+
+_UNMEASURED = 1e6
+"""Loss of a kernel at a size where it was not measured: beyond any real one, so that no split accepts it willingly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One inner node of the tree.
+
+    Attributes:
+        axis: Number in `SPLIT_AXES`.
+        threshold: Sizes that are below it there go to `below`, the others to `rest`.
+        below: A split's number, or ``~kernel``, which is negative.
+        rest: The same.
+    """
+
+    axis: int
+    threshold: int
+    below: int
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A size that was measured for itself, and the number of its fastest kernel."""
+
+    m: int
+    n: int
+    k: int
+    kernel: int
+
+
+@dataclass(frozen=True)
+class Logic:
+    """What picks a kernel.
+
+    Attributes:
+        kernels: Names of those that can be picked.
+        root: Where a size starts: a split's number, or ``~kernel``.
+        splits: The tree.
+        exact: Sizes that do not go through the tree, in ascending order.
+    """
+
+    kernels: tuple[str, ...]
+    root: int
+    splits: tuple[Split, ...] = ()
+    exact: tuple[Exact, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what a file could have wrong: numbers out of range, and splits that lead back.
+
+        Raises:
+            UserError: it is so.
+        """
+        for name, node, least in [
+            ("root", self.root, 0),
+            *(("splits", to, i + 1) for i, split in enumerate(self.splits) for to in (split.below, split.rest)),
+            *(("exact", ~exact.kernel, len(self.splits)) for exact in self.exact),
+        ]:
+            if not (least <= node < len(self.splits) or 0 <= ~node < len(self.kernels)):
+                accepted = "a later split, or ~kernel"
+                raise UserError("the selection tree is broken", key=name, found=node, accepted=accepted)
+        if any(split.axis not in range(len(SPLIT_AXES)) for split in self.splits):
+            accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(SPLIT_AXES))
+            raise UserError("the selection tree is broken", key="splits.axis", accepted=accepted)
+        order = [(e.m, e.n, e.k) for e in self.exact]
+        if order != sorted(set(order)):
+            raise UserError("exact sizes are not in order", key="exact", accepted="ascending m, n, k, each once")
+
+    @cached_property
+    def _exact(self) -> dict[Size, int]:
+        return {(e.m, e.n, e.k): e.kernel for e in self.exact}
+
+    def select(self, m: int, n: int, k: int) -> int:
+        """Number of the kernel for a size.
+
+        Raises:
+            UserError: it is no size.
+        """
+        size = check_size(m, n, k)
+        found = self._exact.get(size)
+        if found is not None:
+            return found
+        along = (*size, *(dimension % VECTOR for dimension in size))
+        at = self.root
+        while at >= 0:
+            split = self.splits[at]
+            at = split.below if along[split.axis] < split.threshold else split.rest
+        return ~at
+
+
+Edges = Sequence[Sequence[int]]
+"""For m, n and k, ascending: where cells of sizes end."""
+
+
+def build(
+    ranges: Grid | None,
+    exact: Grid | None = None,
+    *,
+    most_leaves: int = 0,
+    tolerance: float = 0.0,
+    edges: Edges | None = None,
+) -> Logic:
+    """The logic over measured ranges and measured exact sizes.
+
+    Args:
+        ranges: What the tree is grown over; None grows it over the exact sizes, for the sizes between them.
+        exact: Sizes that map to their fastest kernel, whatever the tree says.
+        most_leaves: Leaves of the tree at most; 0 is no limit.
+        tolerance: A node whose mean loss is no more than this share is not split further.
+        edges: Thresholds on a dimension stand behind one of these, and others tell sizes apart that `VECTOR` divides;
+            without edges they stand half way between sizes.
+
+    Returns:
+        Kernels that are never picked are left out.
+
+    Raises:
+        UserError: there is neither a range nor an exact size.
+    """
+    grown_over = ranges or exact
+    if grown_over is None:
+        raise UserError("nothing was measured", accepted="a grid of ranges, of exact sizes, or both")
+    root, splits = _grow(grown_over, most_leaves, tolerance, edges if grown_over is ranges else None)
+    fastest = dict(zip(exact.sizes, exact.fastest(), strict=True)) if exact else {}
+    names = grown_over.kernels
+    picked = [names[~to] for to in (root, *(to for s in splits for to in (s.below, s.rest))) if to < 0]
+    kernels = tuple(dict.fromkeys([*picked, *fastest.values()]))
+    number = {name: i for i, name in enumerate(kernels)}
+
+    def renumbered(to: int) -> int:
+        return to if to >= 0 else ~number[names[~to]]
+
+    return Logic(
+        kernels,
+        renumbered(root),
+        tuple(Split(s.axis, s.threshold, renumbered(s.below), renumbered(s.rest)) for s in splits),
+        tuple(Exact(*size, number[name]) for size, name in sorted(fastest.items())),
+    )
+
+
+def evaluate(logic: Logic, grid: Grid) -> Loss:
+    """What the logic loses at the sizes of any grid: those that it was grown over, or held-out ones between them."""
+    return loss_of(grid, [logic.kernels[logic.select(*size)] for size in grid.sizes])
+
+
+@dataclass(slots=True)
+class _Node:
+    """A set of sizes while the tree grows; without a cut it is a leaf."""
+
+    points: NDArray[np.intp]
+    kernel: int
+    lost: float
+    cut: tuple[int, int, _Node, _Node] | None = None
+
+
+def _grow(grid: Grid, most_leaves: int, tolerance: float, edges: Edges | None) -> tuple[int, tuple[Split, ...]]:
+    """The tree with kernels numbered as in the grid. Where leaves are limited, those that lose most are split first."""
+    losses = np.nan_to_num(grid.losses, nan=_UNMEASURED)
+    places = _halfway(grid.sizes) if edges is None else _in_cells(grid.sizes, edges)
+    root = _node(np.arange(len(grid.sizes)), losses)
+    heap = [(-root.lost, 0, root)]
+    leaves = pushed = 1
+    while heap and (not most_leaves or leaves < most_leaves):
+        _, _, node = heapq.heappop(heap)
+        if node.lost <= tolerance * len(node.points):
+            continue
+        found = _cut(places, node.points, losses[node.points])
+        if found is None:
+            continue  # all of one cell
+        axis, last = found
+        under = places.along[node.points, axis] <= last
+        parts = _node(node.points[under], losses), _node(node.points[~under], losses)
+        node.cut = (axis, places.threshold(axis, last, node.points), *parts)
+        leaves += 1
+        for part in parts:
+            pushed += 1  # an order of their own for nodes that lose the same; nodes do not compare
+            heapq.heappush(heap, (-part.lost, pushed, part))
+    return _flatten(root)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where sizes lie along the axes of thresholds.
+
+    Attributes:
+        along: Sizes x axes, integers.
+        edges: For each axis what each integer of `along` ends at, so that a threshold stands behind it; None puts it
+            half way between two of them.
+    """
+
+    along: NDArray[np.int64]
+    edges: tuple[tuple[int, ...], ...] | None
+
+    def threshold(self, axis: int, last: int, points: NDArray[np.intp]) -> int:
+        """Between the points that lie up to `last` along the axis and the others."""
+        if self.edges is not None:
+            return self.edges[axis][last] + 1
+        along = self.along[points, axis]
+        return (last + int(along[along > last].min()) + 1) // 2
+
+
+def _halfway(sizes: Sequence[Size]) -> _Places:
+    return _Places(np.array(sizes, dtype=np.int64), None)
+
+
+def _in_cells(sizes: Sequence[Size], edges: Edges) -> _Places:
+    """Sizes beyond the last edge lie in the last cell."""
+    raw = np.array(sizes, dtype=np.int64)
+    cells = [np.minimum(np.searchsorted(own, raw[:, i]), len(own) - 1) for i, own in enumerate(edges)]
+    divided = (raw % VECTOR != 0).astype(np.int64)
+    along = np.column_stack([*cells, divided]).astype(np.int64)
+    return _Places(along, (*(tuple(own) for own in edges), *((0, VECTOR - 1) for _ in edges)))
+
+
+def _node(points: NDArray[np.intp], losses: Floats) -> _Node:
+    total = losses[points].sum(axis=0)
+    kernel = int(total.argmin())
+    return _Node(points, kernel, float(total[kernel]))
+
+
+def _cut(places: _Places, points: NDArray[np.intp], losses: Floats) -> tuple[int, int] | None:
+    """The axis, and the place along it up to which points go below, so that the best kernel of either side loses least.
+
+    Of equal ones the most even cut wins, which keeps the tree flat. None where all points lie in one place.
+    """
+    best: tuple[float, int, int, int] | None = None
+    for axis in range(places.along.shape[1]):
+        there = places.along[points, axis]
+        order = np.argsort(there, kind="stable")
+        along, ordered = there[order], losses[order]
+        last = np.flatnonzero(along[:-1] < along[1:])  # of the points below a possible threshold
+        if not last.size:
+            continue
+        below = np.cumsum(ordered, axis=0)[last].min(axis=1)
+        rest = np.cumsum(ordered[::-1], axis=0)[::-1][last + 1].min(axis=1)
+        uneven = np.abs(2 * (last + 1) - len(along))
+        i = _least(below + rest, uneven)
+        found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]]))
+        best = found if best is None else min(best, found)
+    return None if best is None else best[2:]
+
+
+def _least(lost: Floats, uneven: NDArray[np.int64]) -> int:
+    return int(np.lexsort((uneven, lost))[0])
+
+
+def _flatten(root: _Node) -> tuple[int, tuple[Split, ...]]:
+    """Where the tree begins, and its splits, parents first."""
+    tree = _simplified(root)
+    cuts = [tree] if isinstance(tree, _Cut) else []
+    for cut in cuts:  # grows while it is read
+        cuts.extend(side for side in (cut.below, cut.rest) if isinstance(side, _Cut))
+    number = {id(cut): i for i, cut in enumerate(cuts)}
+
+    def to(side: int | _Cut) -> int:
+        return number[id(side)] if isinstance(side, _Cut) else ~side
+
+    return to(tree), tuple(Split(cut.axis, cut.threshold, to(cut.below), to(cut.rest)) for cut in cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    axis: int
+    threshold: int
+    below: int | _Cut
+    rest: int | _Cut
+
+
+def _simplified(root: _Node) -> int | _Cut:
+    """The tree with kernels as leaves; a cut whose sides pick the same kernel is none, and limits can leave such.
+
+    Without recursion: a tree may be as deep as it has sizes.
+    """
+    done: dict[int, int | _Cut] = {}
+    for node in reversed(list(_walk(root))):
+        if node.cut is None:
+            done[id(node)] = node.kernel
+            continue
+        axis, threshold, below, rest = node.cut
+        left, right = done[id(below)], done[id(rest)]
+        done[id(node)] = left if isinstance(left, int) and left == right else _Cut(axis, threshold, left, right)
+    return done[id(root)]
+
+
+def _walk(root: _Node) -> Iterable[_Node]:
+    """Parents before their children."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        if node.cut:
+            pending.extend(node.cut[2:])

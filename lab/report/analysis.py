@@ -1,0 +1,163 @@
+"""What a report says, derived from the records of a run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lab.measured.timing import Merit
+from lab.report.charts import rows as chartdata
+from lab.report.charts import style
+from lab.report.charts.definition import Row
+from lab.report.charts.rows import Bar, Slice
+from lab.report.columns import Column, Value, cells
+from lab.report.facts import repeatability, winners
+from lab.report.facts.agreement import Agreement, agreements
+from lab.report.facts.answer import Answer, answer
+from lab.report.facts.compilers import Compilers, compilers
+from lab.report.facts.curves import Curve, curve
+from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
+from lab.report.facts.explain import CurveExplanation, explain
+from lab.report.facts.strays import Stray, strays
+from lab.report.registry.registry import columns_for
+from lab.report.variant.executed import difference
+from lab.store.database import Store
+from lab.store.figures import Response, response_of
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What the page, the PNGs and the tables have in common, computed once.
+
+    Attributes:
+        run: The run's facts.
+        records: Every record, in the experiment's order, without `emulation.lines` (see `load`).
+        columns: The run's columns.
+        rows: Each record's cells by column key; None is an empty cell.
+        response: What the variants are compared by.
+        answer: The opening paragraph.
+        winners: Problem by problem; None where the opening has a sentence for each.
+        effects: Main effects, the most influential factor first.
+        interaction: The strongest one, or None.
+        bars: Ladder or sweep.
+        slices: Instruction mix.
+        axes: Ratio columns that have values.
+        by: Column that colours the ratio chart and its values, or None.
+        baseline: Name and throughput, where one is the same for all variants, else None.
+        curve: Throughput along a problem axis, where the problems differ in one number (and in words); else None.
+        explanation: What explains the curve, where its figures are known.
+        agreements: Predictions against measurements, where there are enough of both.
+        strays: Profiled variants that their prediction misses most, and what the counters say of them.
+        compilers: The same variants by several compilers; None where there is one.
+        repeat: How the run came out a second time; None where it was not repeated.
+        different: Variant id to a sentence, where execution spends most in another loop than the static hot loop.
+    """
+
+    run: RunRecord
+    records: tuple[VariantRecord, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    response: Response
+    answer: Answer
+    winners: winners.WinnerTable | None
+    effects: tuple[Effect, ...]
+    interaction: Interaction | None
+    bars: tuple[Bar, ...]
+    slices: tuple[Slice, ...]
+    axes: tuple[Column, ...]
+    by: tuple[Column, tuple[Value, ...]] | None
+    baseline: tuple[str, float] | None
+    curve: Curve | None
+    explanation: CurveExplanation | None
+    agreements: tuple[Agreement, ...]
+    strays: tuple[Stray, ...]
+    compilers: Compilers | None
+    repeat: RepeatRecord | None
+    different: Mapping[str, str]
+
+    @property
+    def ratio(self) -> str:
+        """What the ratio chart sets against the response."""
+        return "Instruction ratio" if self.response.unit is Merit.TFLOPS else "Memory traffic"
+
+    @property
+    def ladder(self) -> bool:
+        """The experiment has more than one kernel."""
+        return chartdata.is_ladder(self.records)
+
+
+def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
+    """Read the records of a run, without what was counted for each PTX line.
+
+    These counts are half of a record, and ten thousand records with them would take more memory than all else. Only the
+    variants whose listings are embedded need them; their records are read again.
+
+    Returns:
+        The records in the experiment's order, and `Analysis.different`.
+    """
+    records, different = [], {}
+    for record in store.each():
+        if sentence := difference(record):
+            different[record.variant] = sentence
+        lean = replace(record.emulation, lines=()) if record.emulation else None
+        records.append(replace(record, emulation=lean))
+    return tuple(records), different
+
+
+def analyse(
+    run: RunRecord,
+    records: tuple[VariantRecord, ...],
+    different: Mapping[str, str],
+    repeat: RepeatRecord | None = None,
+) -> Analysis:
+    """Derive everything that the report says.
+
+    Args:
+        run: The run's facts.
+        records: As `load` returns them.
+        different: As `load` returns it.
+        repeat: How the run came out a second time; None where it was not repeated.
+    """
+    response = response_of(records)
+    columns = columns_for(run, records, repeat)
+    observed = observations(records, response.of)
+    varied = factors(run, records)
+    effects = main_effects(varied, observed)
+    bars = chartdata.bars(run, records, response)
+    found = curve(run, records, response)
+    baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
+    named = {column.name: column for column in columns}
+    by = None
+    if effects and len(effects[0].levels) <= len(style.SERIES) and not chartdata.is_ladder(records):
+        first = effects[0]
+        by = named[f"p.{first.factor}" if first.parameter else first.factor], tuple(v.value for v in first.levels)
+    opening = answer(run, records, response)
+    if (compared := compilers(run, records, response)) is not None:
+        said = opening.sentences
+        opening = replace(opening, sentences=(*said[:1], *compared.sentences, *said[1:]))
+    if repeat is not None:
+        opening = replace(opening, sentences=(*opening.sentences, *repeatability.sentences(repeat, response)))
+    return Analysis(
+        run,
+        records,
+        columns,
+        tuple(cells(record, columns) for record in records),
+        response,
+        opening,
+        winners.table(run, records, columns, response),
+        effects,
+        strongest_interaction(varied, observed),
+        bars,
+        chartdata.mix_slices(run, records, response),
+        chartdata.ratio_columns(columns, records, response) if observed else (),
+        by,
+        baselines[0] if len(baselines) == 1 else None,
+        found,
+        explain(found, records, columns, response.unit),
+        agreements(records),
+        strays(records),
+        compared,
+        repeat,
+        different,
+    )

@@ -1,0 +1,342 @@
+"""What a chart shows, apart from how it is drawn: its rows, axes, colours, reference lines and labels.
+
+`charts` and `explain` make these definitions from the facts of a run. Two drawers read them and nothing else: `vega`
+for the page and `png` for the PNGs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lab.report.columns import Value
+
+Row = Mapping[str, Value]
+"""Field name to value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The rows of a chart.
+
+    Attributes:
+        source: All rows of the dataset.
+        dataset: Name of the page's dataset that holds `source`; empty where the chart carries its rows itself.
+        where: Field to the values that a row of the chart may have there.
+        known: Fields that must have a value.
+    """
+
+    source: Sequence[Row]
+    dataset: str = ""
+    where: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of `source` that the chart shows, in order."""
+        return [
+            row
+            for row in self.source
+            if all(row[name] in values for name, values in self.where.items())
+            and all(row[name] is not None for name in self.known)
+        ]
+
+
+class Scale(StrEnum):
+    """How an axis places its values."""
+
+    LINEAR = "linear"
+    LOG2 = "log2"
+    CATEGORY = "category"
+
+
+class Ticks(StrEnum):
+    """How the figures at an axis are written."""
+
+    PLAIN = "plain"
+    RATIO = "ratio"  # at most three digits after the point
+    PERCENT = "percent"
+    COUNT = "count"  # 2k for 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis.
+
+    Attributes:
+        field: Field of the rows that it shows.
+        title: With the unit and the kind of the figures; empty for none.
+        scale: How it places the values.
+        zero: A linear axis begins at 0.
+        domain: Its ends, or None for those of the values.
+        order: Values of a category axis, in order.
+        ticks: How its figures are written.
+    """
+
+    field: str
+    title: str = ""
+    scale: Scale = Scale.LINEAR
+    zero: bool = True
+    domain: tuple[float, float] | None = None
+    order: tuple[Value, ...] = ()
+    ticks: Ticks = Ticks.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """How one value of a field is drawn.
+
+    Attributes:
+        value: The value.
+        colour: `#rrggbb`.
+        dashed: Its line is dashed.
+    """
+
+    value: Value
+    colour: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """The field that colours the marks.
+
+    Attributes:
+        field: Field of the rows.
+        shades: Its values, in the order of the legend.
+        title: Heading of the legend; empty for none.
+        legend: A legend is drawn.
+    """
+
+    field: str
+    shades: tuple[Shade, ...]
+    title: str = ""
+    legend: bool = True
+
+    def of(self, value: Value) -> str:
+        """The colour of a value of the field; a KeyError for a value that has none."""
+        return {shade.value: shade.colour for shade in self.shades}[value]
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """One line of the text that appears beside the pointer.
+
+    Attributes:
+        field: Field of the rows.
+        title: What stands before the value.
+        format: d3 format specification; empty for text and whole numbers.
+    """
+
+    field: str
+    title: str
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A dashed horizontal line.
+
+    Attributes:
+        value: Its height on the vertical axis.
+        text: What stands beside it.
+    """
+
+    value: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Text beside a point, in the units of the axes."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """One point a row.
+
+    Attributes:
+        data: The rows.
+        x: Horizontal axis.
+        y: Vertical axis.
+        colour: Colour of all points where `colours` is None.
+        colours: What colours the points, or None.
+        span: Fields with the ends of a vertical line through each point, or None.
+        reference: A horizontal line to compare with, or None.
+        diagonal: The line is drawn on which both axes have the same value.
+        labels: Texts beside points.
+        caption: What stands above the chart; empty for none.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    x: Axis
+    y: Axis
+    colour: str
+    colours: Colours | None = None
+    span: tuple[str, str] | None = None
+    reference: Reference | None = None
+    diagonal: bool = False
+    labels: tuple[Label, ...] = ()
+    caption: str = ""
+    tips: tuple[Tip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """One line a colour.
+
+    Attributes:
+        data: The rows, along the horizontal axis.
+        x: Horizontal axis.
+        y: Vertical axis.
+        colours: What makes the lines.
+        dots: Field and value of the rows that are dots rather than parts of a line, or None.
+        marked: Every row has a mark on its line.
+        strip: Field that is true for the rows that a strip below the axis shows, and the strip's title; or None.
+        height: On the page, in pixels.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    x: Axis
+    y: Axis
+    colours: Colours
+    dots: tuple[str, Value] | None = None
+    marked: bool = False
+    strip: tuple[str, str] | None = None
+    height: int = 380
+    tips: tuple[Tip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One horizontal bar a row, with text on it or beside it.
+
+    Attributes:
+        data: The rows: `text` is what the page writes at a bar, `words` what a picture does, `low` and `high` are the
+            ends of a span, `ceiling` is the place of a tick; each of these three can be None.
+        x: Horizontal axis.
+        y: One bar a value of its order.
+        colours: What colours the bars.
+        ceilings: The ticks are drawn.
+        names: The bars' names where there is little room, in the order of `y`.
+        heading: What the parts of `names` are; empty where they say it themselves.
+        note: What a picture adds to the title of the horizontal axis; empty for nothing.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    x: Axis
+    y: Axis
+    colours: Colours
+    ceilings: bool
+    names: tuple[str, ...]
+    heading: str = ""
+    note: str = ""
+    tips: tuple[Tip, ...] = ()
+
+    @property
+    def least_inside(self) -> float:
+        """The least value whose bar is long enough for text on it."""
+        ends = (row[name] for row in self.data.rows for name in (self.x.field, *(["ceiling"] if self.ceilings else [])))
+        return 0.3 * max((end for end in ends if isinstance(end, int | float)), default=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """Horizontal bars of parts; a row is one part.
+
+    Attributes:
+        data: The rows; `order` is what the parts of a bar are sorted by on the page.
+        x: Length of the parts.
+        y: One bar a value of its order.
+        colours: The parts, in stacking order.
+        names: The bars' names where there is little room, in the order of `y`.
+        heading: What the parts of `names` are; empty where they say it themselves.
+        caption: What the bars are of, with its kind.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    x: Axis
+    y: Axis
+    colours: Colours
+    names: tuple[str, ...]
+    heading: str
+    caption: str
+    tips: tuple[Tip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Mean and range of a figure at each value of a factor.
+
+    Attributes:
+        data: One row a value of the factor; `low` and `high` are the range.
+        x: The factor's values.
+        y: The mean.
+        points: Every variant.
+        point: Fields of `points` for the two axes.
+        caption: The factor and how much it explains.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    x: Axis
+    y: Axis
+    points: Data
+    point: tuple[str, str]
+    caption: str
+    tips: tuple[Tip, ...] = ()
+
+
+Drawing = Scatter | Lines | Bars | Stacks | Means
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to see a chart; a chart with several gets a switch.
+
+    Attributes:
+        label: What the switch calls it; empty where it is the only one.
+        drawing: What it shows.
+    """
+
+    label: str
+    drawing: Drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart of the page.
+
+    Attributes:
+        id: HTML id.
+        label: What it shows, for readers who do not see it.
+        choices: One or more.
+    """
+
+    id: str
+    label: str
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG.
+
+    Attributes:
+        file: Its name.
+        title: What it shows.
+        drawings: All of one form, side by side.
+    """
+
+    file: str
+    title: str
+    drawings: tuple[Drawing, ...]

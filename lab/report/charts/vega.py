@@ -1,0 +1,314 @@
+"""Draws charts for the page: their definitions as Vega-Lite specifications, made with Altair.
+
+Rows come from the page's named datasets where there are any, so that a record is on the page once. Colours that depend
+on the light or dark theme are left to the page's configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, Final
+
+import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
+
+from lab.report.charts import style
+from lab.report.charts.definition import (
+    Axis,
+    Bars,
+    Chart,
+    Colours,
+    Data,
+    Drawing,
+    Label,
+    Lines,
+    Means,
+    Reference,
+    Scale,
+    Scatter,
+    Stacks,
+    Ticks,
+    Tip,
+)
+
+Spec = dict[str, Any]
+Part = Any
+"""An object of altair's: its classes share no base that types well."""
+alt: Any = typed  # its annotations refuse values that are only known at run time
+ROW_HEIGHT: Final = 22
+"""Height of a bar with the gap below it, in pixels."""
+_DASH: Final = [5, 4]
+_SHORT_NAMES: Final = "containerSize()[0] < 640 ? replace(datum.label, regexp('[^ =]+=', 'g'), '') : datum.label"
+"""Beside a narrow chart the names of a sweep's variants keep the values alone: `8 true 4`."""
+_ROWS: Final = alt.Axis(ticks=False, domain=False, labelExpr=_SHORT_NAMES)
+_FORMATS: Final = {Ticks.RATIO: ".3~f", Ticks.PERCENT: ".1~%", Ticks.COUNT: "~s"}
+
+
+@dataclass(frozen=True, slots=True)
+class PageChoice:
+    """One way to see a chart of the page.
+
+    Attributes:
+        label: What the chart's switch calls it.
+        spec: Its Vega-Lite specification.
+    """
+
+    label: str
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class PageChart:
+    """A chart as the page's script reads it.
+
+    Attributes:
+        id: HTML id.
+        label: What it shows, for readers who do not see it.
+        choices: One or more; several get a switch.
+    """
+
+    id: str
+    label: str
+    choices: tuple[PageChoice, ...]
+
+
+def draw(chart: Chart) -> PageChart:
+    """A chart with a specification for each of its choices."""
+    return PageChart(chart.id, chart.label, tuple(PageChoice(c.label, spec_of(c.drawing)) for c in chart.choices))
+
+
+def spec_of(drawing: Drawing) -> Spec:
+    """The Vega-Lite specification of a drawing, as wide as its box."""
+    spec: Spec = _chart(drawing).to_dict(validate=False)
+    for key in ("$schema", "config"):
+        spec.pop(key, None)
+    return spec
+
+
+@singledispatch
+def _chart(drawing: object) -> Part:
+    raise TypeError(f"A {type(drawing).__name__} cannot be drawn.")
+
+
+def _fill(chart: Part, height: int) -> Part:
+    return chart.properties(width="container", height=height)
+
+
+def _base(data: Data) -> Part:
+    """A chart of the rows of a definition: those of a dataset are picked by the same conditions as in `Data.rows`."""
+    if not data.dataset:
+        return alt.Chart(alt.InlineData([dict(row) for row in data.rows]))
+    # users' text, which an expression would interpret, is only ever a value here; a `valid` predicate refuses all text
+    tests: list[object] = [{"field": name, "oneOf": list(values)} for name, values in data.where.items()]
+    tests += [f"isValid(datum.{name})" for name in data.known]
+    chart = alt.Chart(alt.NamedData(data.dataset))
+    return chart.transform_filter({"and": tests}) if tests else chart
+
+
+def _scale(axis: Axis) -> Part:
+    if axis.scale is Scale.CATEGORY:
+        return alt.Scale(domain=list(axis.order))
+    if axis.scale is Scale.LOG2:
+        return alt.Scale(type="log", base=2)
+    if axis.domain:
+        return alt.Scale(domain=list(axis.domain), zero=axis.zero, nice=False)
+    return alt.Scale(zero=axis.zero)
+
+
+def _encoding(channel: Part, axis: Axis, **options: object) -> Part:
+    """An axis as altair's channel X or Y; the options go to its ticks."""
+    kind = "nominal" if axis.scale is Scale.CATEGORY else "quantitative"
+    if form := _FORMATS.get(axis.ticks):
+        options = {"format": form, **options}
+    made = {"axis": alt.Axis(**options)} if options else {}
+    return channel(field=axis.field, type=kind, title=axis.title or None, scale=_scale(axis), **made)
+
+
+def _rows(axis: Axis) -> Part:
+    return alt.Y(field=axis.field, type="nominal", scale=_scale(axis), title=axis.title or None, axis=_ROWS)
+
+
+def _colour(colours: Colours) -> Part:
+    scale = alt.Scale(domain=[one.value for one in colours.shades], range=[one.colour for one in colours.shades])
+    legend = alt.Legend(orient="top", title=colours.title or None) if colours.legend else None
+    return alt.Color(field=colours.field, type="nominal", scale=scale, legend=legend)
+
+
+def _tooltip(tips: Sequence[Tip]) -> list[Part]:
+    return [
+        alt.Tooltip(field=tip.field, type="quantitative", title=tip.title, format=tip.format)
+        if tip.format
+        else alt.Tooltip(field=tip.field, type="nominal", title=tip.title)
+        for tip in tips
+    ]
+
+
+@_chart.register
+def _scatter(drawing: Scatter) -> Part:
+    base = _base(drawing.data)
+    if drawing.diagonal:
+        x_axis, y_axis = _encoding(alt.X, drawing.x), _encoding(alt.Y, drawing.y)
+    else:
+        # equal ratios need one tick, not eight that read alike
+        x_axis = _encoding(alt.X, drawing.x, tickCount=8, tickMinStep=0.001)
+        x_axis.scale = alt.Scale(zero=drawing.x.zero, nice=False, padding=14)
+        y_axis = _encoding(alt.Y, drawing.y)
+    colour = _colour(drawing.colours) if drawing.colours else alt.value(drawing.colour)
+    layers: list[Part] = []
+    if drawing.diagonal:
+        layers.append(_diagonal(drawing).encode(x=x_axis, y=y_axis))
+    if drawing.reference:
+        layers += _reference(drawing.reference)
+    if drawing.span:
+        low, high = drawing.span
+        y_low = alt.Y(field=low, type="quantitative")
+        layers.append(base.mark_rule(opacity=0.5).encode(x=x_axis, y=y_low, y2=alt.Y2(field=high), color=colour))
+    size = 60 if drawing.diagonal else 95
+    points = base.mark_circle(size=size, opacity=0.7 if drawing.diagonal else 0.85, cursor="pointer")
+    layers.append(points.encode(x=x_axis, y=y_axis, color=colour, tooltip=_tooltip(drawing.tips)))
+    return _fill(alt.layer(*layers, *_beside(drawing.labels)), 380)
+
+
+def _diagonal(drawing: Scatter) -> Part:
+    ends = [{drawing.x.field: end, drawing.y.field: end} for end in drawing.x.domain or ()]
+    return alt.Chart(alt.InlineData(ends)).mark_line(color=style.BASELINE, strokeDash=_DASH, strokeWidth=1)
+
+
+def _reference(line: Reference) -> list[Part]:
+    rule = alt.Chart(alt.InlineData([{"y": line.value, "text": line.text}])).encode(
+        y=alt.Y(field="y", type="quantitative")
+    )
+    words = rule.mark_text(align="left", baseline="bottom", dx=4, dy=-3)
+    return [
+        rule.mark_rule(strokeDash=_DASH, color=style.BASELINE),
+        words.encode(x=alt.value(0), text=alt.Text(field="text", type="nominal")),
+    ]
+
+
+def _beside(labels: Sequence[Label]) -> list[Part]:
+    """Texts beside points: to the right of those in the left half, and the other way round."""
+    middle = sum((min(one.x for one in labels), max(one.x for one in labels))) / 2 if labels else 0.0
+    layers = []
+    for align, dx, side in (("left", 9, False), ("right", -9, True)):
+        rows = [{"x": one.x, "y": one.y, "text": one.text} for one in labels if (one.x > middle) is side]
+        if rows:
+            text = alt.Chart(alt.InlineData(rows)).mark_text(align=align, dx=dx, fontSize=12)
+            layers.append(
+                text.encode(
+                    x=alt.X(field="x", type="quantitative"),
+                    y=alt.Y(field="y", type="quantitative"),
+                    text=alt.Text(field="text", type="nominal"),
+                )
+            )
+    return layers
+
+
+@_chart.register
+def _lines(drawing: Lines) -> Part:
+    base = _base(drawing.data)
+    upright = {"labelAngle": 0} if drawing.x.scale is Scale.CATEGORY else {}
+    x_axis, y_axis = _encoding(alt.X, drawing.x, **upright), _encoding(alt.Y, drawing.y)
+    if drawing.x.scale is Scale.LINEAR:
+        x_axis.scale = alt.Scale(zero=drawing.x.zero, nice=False)
+    colour, tooltip = _colour(drawing.colours), _tooltip(drawing.tips)
+    encoding = {"x": x_axis, "y": y_axis, "color": colour, "tooltip": tooltip}
+    if drawing.dots:
+        name, value = drawing.dots
+        dots = {"field": name, "equal": value}
+        return _fill(
+            alt.layer(
+                base.transform_filter({"not": dots}).mark_line(strokeWidth=1.4).encode(**encoding),
+                base.transform_filter(dots)
+                .mark_point(filled=True, size=42, opacity=1, cursor="pointer")
+                .encode(**encoding),
+            ),
+            drawing.height,
+        )
+    if any(shade.dashed for shade in drawing.colours.shades):
+        values = [shade.value for shade in drawing.colours.shades]
+        dashes = [_DASH if shade.dashed else [1, 0] for shade in drawing.colours.shades]
+        scale = alt.Scale(domain=values, range=dashes)
+        encoding["strokeDash"] = alt.StrokeDash(field=drawing.colours.field, type="nominal", scale=scale, legend=None)
+    size = 80 if drawing.x.scale is Scale.CATEGORY else 24
+    lines = base.mark_line(**({"point": {"size": size, "cursor": "pointer"}} if drawing.marked else {}))
+    lines = _fill(lines.encode(**encoding), drawing.height)
+    if not drawing.strip:
+        return lines
+    chosen, title = drawing.strip
+    strip = base.transform_filter({"field": chosen, "equal": True})
+    strip = strip.mark_tick(thickness=6, height=18, opacity=1, cursor="pointer").encode(
+        x=x_axis, color=colour, tooltip=tooltip
+    )
+    strip = _fill(strip, 18).properties(title=alt.TitleParams(title, fontSize=11, anchor="start"))
+    return alt.vconcat(lines, strip).resolve_scale(color="shared")
+
+
+@_chart.register
+def _bars(drawing: Bars) -> Part:
+    base, y_axis, tooltip = _base(drawing.data), _rows(drawing.y), _tooltip(drawing.tips)
+    x_axis = _encoding(alt.X, drawing.x, tickCount=8)
+    bar = base.mark_bar(cursor="pointer", cornerRadiusEnd=2, height={"band": 0.7})
+    layers: list[Part] = [bar.encode(y=y_axis, x=x_axis, color=_colour(drawing.colours), tooltip=tooltip)]
+    if any(row["low"] is not None for row in drawing.data.rows):
+        spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+        layers.append(spans.encode(y=y_axis, x=alt.X(field="low", type="quantitative"), x2=alt.X2(field="high")))
+    if drawing.ceilings:
+        ticks = base.transform_filter("isValid(datum.ceiling)")
+        ticks = ticks.mark_tick(thickness=2, opacity=1, color=style.ACCENT)
+        layers.append(ticks.encode(y=y_axis, x=alt.X(field="ceiling", type="quantitative"), tooltip=tooltip))
+    return _fill(alt.layer(*layers, *_at_bars(drawing, base, y_axis)), ROW_HEIGHT * len(drawing.y.order))
+
+
+def _at_bars(drawing: Bars, base: Part, y_axis: Part) -> list[Part]:
+    """The bars' texts: on those that are long enough, past the others and their ceilings."""
+    inside = {"field": drawing.x.field, "gt": drawing.least_inside}
+    dark = [one.value for one in drawing.colours.shades if one.colour in style.DARK]
+    ink = f"indexof({dark}, datum.{drawing.colours.field}) >= 0 ? 'white' : '{style.INK}'"
+    past = "max(datum.value, datum.ceiling || 0)" if drawing.ceilings else "datum.value"
+    shown = {"y": y_axis, "text": alt.Text(field="text", type="nominal")}
+    text = {"align": "left", "dx": 6, "fontSize": 11}
+    within = base.transform_filter(inside).transform_calculate(place="0")
+    layers = [
+        within.mark_text(**text, color=alt.ExprRef(ink)).encode(x=alt.X(field="place", type="quantitative"), **shown)
+    ]
+    if any(not _above(row[drawing.x.field], drawing.least_inside) for row in drawing.data.rows):
+        beside = base.transform_filter({"not": inside}).transform_calculate(place=past)
+        layers.append(beside.mark_text(**text).encode(x=alt.X(field="place", type="quantitative"), **shown))
+    return layers
+
+
+def _above(value: object, limit: float) -> bool:
+    return isinstance(value, int | float) and value > limit
+
+
+@_chart.register
+def _stacks(drawing: Stacks) -> Part:
+    bar = _base(drawing.data).mark_bar(cursor="pointer", height={"band": 0.78})
+    encoded = bar.encode(
+        y=_rows(drawing.y),
+        x=_encoding(alt.X, drawing.x),
+        color=_colour(drawing.colours),
+        order=alt.Order(field="order", type="quantitative"),
+        tooltip=_tooltip(drawing.tips),
+    )
+    return _fill(encoded, ROW_HEIGHT * len(drawing.y.order))
+
+
+@_chart.register
+def _means(drawing: Means) -> Part:
+    base, points = _base(drawing.data), _base(drawing.points)
+    x_axis, y_axis = _encoding(alt.X, drawing.x, labelAngle=0), _encoding(alt.Y, drawing.y)
+    x_point = alt.X(field=drawing.point[0], type="nominal", scale=_scale(drawing.x))
+    y_point = alt.Y(field=drawing.point[1], type="quantitative", scale=_scale(drawing.y))
+    y_low = alt.Y(field="low", type="quantitative", scale=_scale(drawing.y))
+    large = base.mark_circle(color=style.MEASURED, size=110, opacity=1)
+    chart = alt.layer(
+        base.mark_rule(opacity=0.35, strokeWidth=6, color=style.PREDICTED).encode(
+            x=x_axis, y=y_low, y2=alt.Y2(field="high")
+        ),
+        points.mark_circle(size=22, opacity=0.45, color=style.BASELINE).encode(x=x_point, y=y_point),
+        base.mark_line(color=style.MEASURED, strokeWidth=2).encode(x=x_axis, y=y_axis),
+        large.encode(x=x_axis, y=y_axis, tooltip=_tooltip(drawing.tips)),
+    )
+    return _fill(chart, 220)

@@ -1,0 +1,1 @@
+"""The columns of a run: each is defined once, for the CSV, the JSON, the page's table and the charts."""

@@ -1,0 +1,79 @@
+"""Getters of columns: functions from a record to a value, which is None where the record lacks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.isa.mix import Counts
+from lab.isa.model import Isa
+from lab.measured.counters import Profile
+from lab.measured.timing import CardState, Measurement
+from lab.report.columns import Getter, Value
+from lab.store import figures
+from lab.store.model import BuildRecord, VariantRecord
+
+
+def built(getter: Callable[[BuildRecord], Value]) -> Getter:
+    """A fact of the build."""
+    return lambda record: None if record.build is None else getter(record.build)
+
+
+def profiled(getter: Callable[[Profile], Value]) -> Getter:
+    """A figure of the hardware counters."""
+    return lambda record: None if record.profile is None else getter(record.profile)
+
+
+def timed(getter: Callable[[Measurement], Value]) -> Getter:
+    """A figure of the measurement; None for a variant that failed."""
+    return lambda record: None if record.measurement is None or record.status.failed else getter(record.measurement)
+
+
+def card(getter: Callable[[CardState], Value]) -> Getter:
+    """A fact of the GPU's state when the last sample ended."""
+    return timed(lambda measurement: getter(measurement.after))
+
+
+def hot(isa: Isa, getter: Callable[[Counts], Value]) -> Getter:
+    """A figure of the hot loop of the PTX or the SASS."""
+
+    def get(record: VariantRecord) -> Value:
+        counts = figures.hot_counts(record.ptx if isa == "ptx" else record.sass)
+        return None if counts is None else getter(counts)
+
+    return get
+
+
+def executed(getter: Callable[[ExecutedCounts], Value]) -> Getter:
+    """A figure of the whole emulated launch."""
+
+    def get(record: VariantRecord) -> Value:
+        executed = record.emulation.executed if record.emulation else None
+        return None if executed is None else getter(executed)
+
+    return get
+
+
+def traffic(accesses: tuple[str, ...], getter: Callable[[MemoryCount], float]) -> Getter:
+    """A figure of the emulated launch's memory accesses of some kinds together; None where there was none."""
+
+    def get(record: VariantRecord) -> float | None:
+        total = figures.emulated_traffic(record, *accesses)
+        return getter(total) if total else None
+
+    return get
+
+
+def executed_share(cls: str) -> Getter:
+    """The share of a class of instructions in the warp instructions of the emulated launch; None without any."""
+    return executed(lambda e: e.warps_by_class.get(cls, 0) / e.warps if e.warps else None)
+
+
+def sectors(count: MemoryCount) -> float:
+    """32-byte sectors per warp request."""
+    return count.sectors_per_request
+
+
+def conflicts(count: MemoryCount) -> float:
+    """Bank conflicts per warp request."""
+    return count.bank_conflicts / count.requests

@@ -1,0 +1,113 @@
+"""Which columns a run has, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from lab.measured.timing import Kind, Measurement, Merit
+from lab.report.columns import Column
+from lab.report.registry.code import CODE
+from lab.report.registry.execution import EXECUTION
+from lab.report.registry.getters import timed
+from lab.report.registry.headline import HEADLINE, IDENTITY
+from lab.store import figures
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+
+
+def _bandwidth(column: Column) -> Column:
+    """A column as it is where throughput counts bytes; only columns of throughput differ."""
+    if column.unit != Merit.TFLOPS:
+        return column
+    about = _ABOUT_BYTES.get(column.name, column.about)
+    name = figures.column_name(column.name, Merit.BANDWIDTH)
+    return replace(column, name=name, unit=str(Merit.BANDWIDTH), format=",.1f", about=about)
+
+
+_ABOUT_BYTES: Final = {
+    "measured_tflops": "fewest bytes that the problem must move, over the median time",
+    "peak_tflops": "memory bandwidth of the GPU",
+}
+
+
+def _parameter(name: str, index: int, *, swept: bool) -> Column:
+    return Column(
+        f"p.{name}",
+        name,
+        None,
+        lambda r: r.parameters.get(name),
+        shown=swept,
+        field=f"parameter_{index}",
+        about="parameter of the template",
+    )
+
+
+def _problem(name: str, index: int) -> Column:
+    return Column(
+        f"problem.{name}",
+        name,
+        None,
+        lambda r: r.problem.get(name),
+        shown=True,
+        field=f"problem_{index}",
+        about="field of the problem",
+    )
+
+
+def columns_for(
+    run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord | None = None
+) -> tuple[Column, ...]:
+    """The columns of a run: identity, problem fields that vary, parameters (swept ones first), figures.
+
+    Args:
+        run: The run's facts.
+        records: Its records.
+        repeat: How it came out a second time; None where it was not repeated.
+    """
+    names = dict.fromkeys(run.swept)
+    for record in records:
+        names.update(dict.fromkeys(record.parameters))
+    parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
+    problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
+    bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
+    others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
+    compared = tuple(column for name in others for column in _compared(name))
+    several = len({record.compiler for record in records}) > 1
+    compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
+    again = (_repeated(repeat),) if repeat is not None else ()
+    made = (*IDENTITY, compiler, *problems, *parameters, *again, *HEADLINE, *EXECUTION, *CODE, *compared)
+    if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
+        made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
+    return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _repeated(repeat: RepeatRecord) -> Column:
+    """The column of how the figure that ranks the variants came out in the second run."""
+    kind = repeat.figures[0].kind if repeat.figures else Kind.MEASURED
+    differences = repeat.differences
+    about = "of the figure that ranks the variants: second run over first, less 1"
+    return Column(
+        "run_to_run", "run to run", kind, lambda r: differences.get(r.variant), format="+.2%", shown=True, about=about
+    )
+
+
+def _compared(name: str) -> tuple[Column, Column]:
+    """The columns of a further baseline."""
+    return (
+        Column(
+            f"ratio_to_{name}",
+            f"ratio to {name}",
+            Kind.MEASURED,
+            timed(lambda m: m.ratio_to(name)),
+            format=".3f",
+            shown=True,
+            about=f"throughput over that of {name}, timed in turns; above 1 is faster",
+        ),
+        Column(f"{name}_ms", f"{name} median", Kind.MEASURED, timed(lambda m: _median_of(m, name)), "ms", ".4f"),
+    )
+
+
+def _median_of(measurement: Measurement, name: str) -> float | None:
+    other = measurement.others.get(name)
+    return None if other is None else other.median

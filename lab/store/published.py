@@ -1,0 +1,302 @@
+"""Committed results: a run in a few small files, and the run directory that they become again.
+
+::
+
+    reports/h200/<name>/
+        index.html          a small page for readers
+        *.png               its charts
+        provenance.json     where, when and how the figures were made
+        records.json.xz     of `lab run`: the run's facts and every record
+        records.csv.xz      every variant's figures, a row each
+        tuning.json.xz      of `lab tune`: facts, kernels, steps
+        times.csv.xz        every time with its samples
+        winners.csv.xz      the fastest kernel of each size
+        listings.tar.xz     source, PTX, SASS and build log of the best variants
+        full/               the run directory made from these files; git ignores it
+
+The compression is xz, not gzip: the records of a sweep repeat each other over more than gzip's window of 32 KiB, and
+xz needs as little as a fifth of the space. The same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from lab.base.errors import StoreError
+from lab.base.sizes import Size
+from lab.measured.timing import Kind, Samples
+from lab.store import tuning
+from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
+from lab.store.database import PROVENANCE, Store
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.store.tuning import CUTS, FACTS, STEPS, TuningStore
+from lab.store.tuning_model import KernelFacts, Timed, TimingStage
+
+RECORDS: Final = "records.json.xz"
+TABLE: Final = "records.csv.xz"
+LISTINGS: Final = "listings.tar.xz"
+TUNING: Final = "tuning.json.xz"
+TIMES: Final = "times.csv.xz"
+WINNERS: Final = "winners.csv.xz"
+FULL: Final = "full"
+"""Folder, beside the committed files, in which the whole page is drawn."""
+
+LEFT_OUT: Final = "published"
+"""Key under which a store and provenance.json keep the sentences on what the committed results lack."""
+
+_TEXTS: Final = frozenset({"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", PROVENANCE})
+"""Files of a variant that a committed archive may hold; others in it are ignored."""
+
+_SAMPLE_DIGITS: Final = 6
+"""Significant digits of a tuning run's samples and errors: CUDA events resolve 0.5 µs, in single precision."""
+
+_KERNELS = TypeAdapter(list[KernelFacts])
+_TIME_COLUMNS: Final = (
+    "stage", "type", "kernel", "m", "n", "k", "kind", "cache", "error", "failure", "batch", "unused", "samples_ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRun:
+    """A run as it is committed.
+
+    Attributes:
+        run: The run's facts.
+        records: Every record, in the experiment's order.
+        repeat: How it came out a second time; None where it was not repeated.
+        left_out: Sentences on what the records lack of those that the run made.
+    """
+
+    run: RunRecord
+    records: tuple[VariantRecord, ...]
+    repeat: RepeatRecord | None = None
+    left_out: tuple[str, ...] = ()
+
+
+def is_published(folder: Path) -> bool:
+    """Whether a folder holds committed results of a run or a tuning run."""
+    return (folder / RECORDS).is_file() or (folder / TUNING).is_file()
+
+
+def compressed(content: str | bytes) -> bytes:
+    """Text (as UTF-8) or bytes in xz's format; the same bytes for the same content."""
+    return lzma.compress(content.encode() if isinstance(content, str) else content, preset=9)
+
+
+def write_records(published: PublishedRun, folder: Path) -> None:
+    """Write `records.json.xz`, a record a line."""
+    records = ",\n".join(record_to_text(record) for record in published.records)
+    repeat = REPEAT.dump_json(published.repeat).decode() if published.repeat else "null"
+    head = f'"schema": {SCHEMA},\n"run": {record_to_text(published.run)},\n"repeat": {repeat}'
+    text = f'{{{head},\n"left_out": {json.dumps(published.left_out)},\n"records": [\n{records}\n]}}\n'
+    (folder / RECORDS).write_bytes(compressed(text))
+
+
+def read_records(folder: Path) -> PublishedRun:
+    """Read what `write_records` wrote.
+
+    Raises:
+        StoreError: The file is missing or damaged, or another schema of this program wrote it.
+    """
+    made = _read_json(folder / RECORDS, (SCHEMA, *READ_TOO))
+    try:
+        with uncollected():
+            return PublishedRun(
+                RUN.validate_python(made["run"]),
+                tuple(map(VARIANT.validate_python, made["records"])),
+                REPEAT.validate_python(made["repeat"]) if made.get("repeat") else None,
+                tuple(made.get("left_out", ())),
+            )
+    except (KeyError, ValidationError) as error:
+        raise StoreError(f"{folder / RECORDS} cannot be read: {error}") from error
+
+
+def write_listings(texts: Mapping[str, Mapping[str, str]], folder: Path) -> int:
+    """Write the archive of listings, or none where there are no texts.
+
+    Args:
+        texts: Variant to file name to text. Files of one name are put side by side, since siblings' listings are alike.
+        folder: Where the archive goes.
+
+    Returns:
+        Bytes of the archive.
+    """
+    content = archive(texts)
+    if content:
+        (folder / LISTINGS).write_bytes(content)
+    else:
+        (folder / LISTINGS).unlink(missing_ok=True)
+    return len(content)
+
+
+def archive(texts: Mapping[str, Mapping[str, str]]) -> bytes:
+    """The archive of `write_listings`; empty without texts."""
+    if not texts:
+        return b""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for file in sorted({file for files in texts.values() for file in files}):
+            for variant, files in texts.items():
+                if file in files:
+                    content = files[file].encode()
+                    member = tarfile.TarInfo(f"{variant}/{file}")
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+    return compressed(stream.getvalue())
+
+
+def read_listings(folder: Path) -> dict[str, dict[str, str]]:
+    """Variant to file name to text; empty without an archive.
+
+    Raises:
+        StoreError: The archive is damaged.
+    """
+    path, found = folder / LISTINGS, dict[str, dict[str, str]]()
+    if not path.is_file():
+        return found
+    try:
+        with tarfile.open(path, mode="r:xz") as tar:
+            for member in tar:
+                variant, _, file = member.name.partition("/")
+                if file in _TEXTS and (stream := tar.extractfile(member)) is not None:
+                    found.setdefault(variant, {})[file] = stream.read().decode()
+    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    return found
+
+
+def write_tuning(store: TuningStore, folder: Path) -> None:
+    """Write `tuning.json.xz` and `times.csv.xz`: all that the report of a tuning run is drawn from."""
+    steps, cuts = store.steps()
+    made = {
+        "schema": tuning.SCHEMA,
+        "facts": FACTS.dump_python(store.facts(), mode="json"),
+        "kernels": _KERNELS.dump_python(list(store.kernels()), mode="json"),
+        "steps": STEPS.dump_python(dict(steps), mode="json"),
+        "cuts": CUTS.dump_python(dict(cuts), mode="json"),
+    }
+    (folder / TUNING).write_bytes(compressed(json.dumps(made, ensure_ascii=False, indent=0) + "\n"))
+    (folder / TIMES).write_bytes(compressed(times_table(store)))
+
+
+def times_table(store: TuningStore) -> str:
+    """Every time of every stage as CSV; samples in ms, in the order of measuring."""
+    names = {one.id: (one.type, one.name) for one in store.kernels()}
+    made = io.StringIO()
+    table = csv.writer(made, lineterminator="\n")
+    table.writerow(_TIME_COLUMNS)
+    for stage in TimingStage:
+        for kernel, by_size in sorted(store.times(stage).items()):
+            for size, one in sorted(by_size.items()):
+                table.writerow([stage, *names.get(kernel, ("", kernel)), *size, *_time_cells(one)])
+    return made.getvalue()
+
+
+def _time_cells(one: Timed) -> list[object]:
+    facts = [one.kind, one.cache, "" if one.error is None else f"{one.error:.{_SAMPLE_DIGITS}g}", one.failure]
+    if one.samples is None:
+        return [*facts, "", "", ""]
+    unused = " ".join(map(str, one.samples.unused))
+    return [*facts, one.samples.batch, unused, " ".join(f"{ms:.{_SAMPLE_DIGITS}g}" for ms in one.samples.ms)]
+
+
+def restore(folder: Path, target: Path) -> None:
+    """Make a run directory of committed results; `lab report` and `lab compare` read it as any other.
+
+    Args:
+        folder: The committed results.
+        target: The run directory; what an earlier call put there is replaced.
+
+    Raises:
+        StoreError: `folder` holds none, they are damaged or of another schema, or `target` cannot be written.
+    """
+    if (folder / TUNING).is_file():
+        _restore_tuning(folder, target)
+    elif (folder / RECORDS).is_file():
+        _restore_run(folder, target)
+    else:
+        raise StoreError(f"{folder} holds no committed results: it has neither {RECORDS} nor {TUNING}")
+
+
+def _restore_run(folder: Path, target: Path) -> None:
+    published, listings = read_records(folder), read_listings(folder)
+    _make(target)
+    with Store(target, create=True) as store:
+        store.clear()
+        store.write_run(published.run)
+        store.note(LEFT_OUT, published.left_out)
+        if published.repeat is not None:
+            store.write_repeat(published.repeat)
+        for position, record in enumerate(published.records):
+            store.write(record, position)
+            if record.variant in listings:
+                store.write_files(record.variant, listings[record.variant])
+
+
+def _restore_tuning(folder: Path, target: Path) -> None:
+    made = _read_json(folder / TUNING, (tuning.SCHEMA, *tuning.READ_TOO))
+    try:
+        kernels = _KERNELS.validate_python(made["kernels"])
+        facts, steps = FACTS.validate_python(made["facts"]), STEPS.validate_python(made["steps"])
+        cuts = CUTS.validate_python(made["cuts"])
+        times = list(_times(folder / TIMES, {(one.type, one.name): one.id for one in kernels}))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:  # a row that is too short holds None
+        raise StoreError(f"{folder} cannot be read: {error}") from error
+    _make(target)
+    with TuningStore(target, create=True) as store:
+        store.clear()
+        store.write_facts(facts)
+        store.write_kernels(kernels)
+        store.write_steps(steps, cuts)
+        grouped: dict[tuple[TimingStage, Size], dict[str, Timed]] = {}
+        for stage, size, kernel, timed in times:
+            grouped.setdefault((stage, size), {})[kernel] = timed
+        for (stage, size), by_kernel in grouped.items():
+            store.write_times(stage, size, by_kernel)
+
+
+def _times(path: Path, ids: Mapping[tuple[str, str], str]) -> Iterator[tuple[TimingStage, Size, str, Timed]]:
+    for row in csv.DictReader(io.StringIO(_text(path))):
+        samples = None
+        if row["samples_ms"]:
+            ms, unused = tuple(map(float, row["samples_ms"].split())), tuple(map(int, row["unused"].split()))
+            samples = Samples(ms, int(row["batch"]), unused)
+        error = float(row["error"]) if row["error"] else None
+        timed = Timed(samples, Kind(row["kind"]), row["cache"], error, row["failure"])
+        size = int(row["m"]), int(row["n"]), int(row["k"])
+        yield TimingStage(row["stage"]), size, ids.get((row["type"], row["kernel"]), row["kernel"]), timed
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+def _read_json(path: Path, schemas: tuple[int, ...]) -> dict[str, Any]:
+    try:
+        made = json.loads(_text(path))
+        found = made["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} cannot be read: {error!r}") from error
+    if found not in schemas:
+        raise StoreError(f"{path} has schema {found}; this program reads {', '.join(map(str, sorted(schemas)))}")
+    return dict(made)
+
+
+def _text(path: Path) -> str:
+    try:
+        return lzma.decompress(path.read_bytes()).decode()
+    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error

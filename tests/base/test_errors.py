@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.base.errors import CompileError, LabError, Location, ReaderError, UserError, did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        (Location("a.yaml"), "a.yaml"),
+        (Location(Path("folder/a.yaml"), 3), "folder/a.yaml:3"),
+        (Location("a.yaml", 3, 7), "a.yaml:3:7"),
+    ],
+)
+def test_a_location_is_written_as_editors_read_it(location: Location, text: str) -> None:
+    assert str(location) == text
+
+
+def test_a_user_error_lists_what_is_known() -> None:
+    error = UserError(
+        "unknown key", at=Location("a.yaml", 3), key="kernels[0]", found="blok", accepted=("block", 7),
+        suggestion="did you mean 'block'?",
+    )  # fmt: skip
+    assert str(error).split("\n") == [
+        "a.yaml:3: unknown key",
+        "  key: kernels[0]",
+        "  found: 'blok'",
+        "  accepted: block, 7",
+        "  suggestion: did you mean 'block'?",
+    ]
+
+
+def test_a_user_error_leaves_out_what_is_not_known() -> None:
+    assert str(UserError("no such file")) == "no such file"
+
+
+def test_false_and_empty_values_were_found() -> None:
+    assert "found: ''" in str(UserError("wrong value", found=""))
+    assert "found: False" in str(UserError("wrong value", found=False))
+
+
+def test_accepted_text_is_a_phrase_and_not_its_letters() -> None:
+    assert "  accepted: at most 4" in str(UserError("too large", accepted="at most 4"))
+
+
+def test_a_reader_error_names_the_line() -> None:
+    error = ReaderError("this statement cannot be read", Location("k.ptx", 12))
+    assert str(error) == "k.ptx:12: this statement cannot be read"
+    assert error.at.line == 12
+
+
+def test_a_compile_error_keeps_log_and_command() -> None:
+    error = CompileError("k.cu(1): error", "all of the log", "nvcc k.cu")
+    assert isinstance(error, LabError)
+    assert (str(error), error.log, error.command) == ("k.cu(1): error", "all of the log", "nvcc k.cu")
+
+
+def test_only_near_names_are_suggested() -> None:
+    assert did_you_mean("unrol", ["unroll", "block"]) == "did you mean 'unroll'?"
+    assert did_you_mean("zzz", ["unroll", "block"]) is None
+    assert did_you_mean("unroll", []) is None

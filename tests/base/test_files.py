@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.base.files import write_atomically
+
+
+def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    write_atomically(file, "größe\n")
+    assert file.read_bytes() == "größe\n".encode()
+    write_atomically(file, b"\x00\xff")
+    assert file.read_bytes() == b"\x00\xff"
+    write_atomically(file, iter(["ä", b"b", ""]))
+    assert file.read_text(encoding="utf-8") == "äb"
+    write_atomically(file, "")
+    assert file.read_bytes() == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_others_may_read_the_file(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", "text")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_failure_midway_keeps_the_old_content_and_leaves_nothing(tmp_path: Path) -> None:
+    def parts() -> Iterator[str]:
+        yield "new"
+        raise KeyboardInterrupt
+
+    file = tmp_path / "a"
+    file.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(file, parts())
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_atomically(tmp_path / "nowhere" / "a", "text")

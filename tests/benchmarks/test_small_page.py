@@ -1,0 +1,78 @@
+"""`benchmarks/small_page.py`: the page of committed results, without a script."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lab.report.render import analyse, load
+
+
+@pytest.fixture
+def small(benchmark_script):
+    return benchmark_script("small_page")
+
+
+def analysed(store):
+    records, different = load(store)
+    return analyse(store.run(), records, different)
+
+
+def test_question_answer_and_best_variants(small, make, tmp_path):
+    with make("sweep") as store:
+        analysis = analysed(store)
+    page = small.of_run(analysis)
+    assert page.question == analysis.run.question
+    assert page.headline == analysis.answer.headline
+    assert page.answer[0] == analysis.answer.text
+    (table,) = page.tables
+    assert (len(table.rows), table.total) == (small.MOST_VARIANTS, 24)
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    rates = [float(row[1]) for row in table.rows]
+    assert rates == sorted(rates, reverse=True)
+    text = small.html(page, tmp_path, ("Something is missing.",), "reports/h200/gemm_unroll")
+    assert "Something is missing." in text
+    assert "python -m lab report reports/h200/gemm_unroll\n" in text.replace("</pre>", "\n")
+    assert f"{small.MOST_VARIANTS} of 24 are shown." in text
+    assert "<script" not in text
+
+
+def test_nothing_that_a_user_wrote_is_markup(small, make, tmp_path):
+    with make("hostile") as store:
+        page = small.of_run(analysed(store))
+    text = small.html(page, tmp_path, ("<i>",), "<b>")
+    for tag in ("<script", "<img", "<b>", "<i>"):
+        assert tag not in text
+
+
+def test_a_run_that_measured_nothing_says_so(small, make):
+    with make("no_gpu") as store:
+        analysis = analysed(store)
+    page = small.of_run(analysis)
+    assert page.kind == "predicted"
+    assert dict(page.facts)["GPU"] == f"none: {analysis.run.not_measured}"
+
+
+def test_pictures_stand_in_the_order_of_the_page(small, tmp_path):
+    for name in ("model", "curve-2", "strange_one", "curve", "fastest_float32_nn_8", "ladder"):
+        (tmp_path / f"{name}.png").touch()
+    found = small.pictures(tmp_path)
+    assert [file for file, _ in found] == [
+        "curve-2.png",
+        "curve.png",
+        "ladder.png",
+        "model.png",
+        "fastest_float32_nn_8.png",
+        "strange_one.png",
+    ]
+    assert dict(found)["strange_one.png"] == "strange one"
+
+
+def test_only_files_that_are_there_are_linked(small, make, tmp_path):
+    with make("ladder") as store:
+        page = small.of_run(analysed(store))
+    (tmp_path / "provenance.json").touch()
+    (tmp_path / "ladder.png").touch()
+    text = small.html(page, tmp_path, (), "x")
+    assert set(re.findall(r'(?:href|src)="([^"]*)"', text)) == {"data:,", "provenance.json", "ladder.png"}

@@ -1,0 +1,79 @@
+"""cp.async: partial copies, groups and waits."""
+
+import numpy as np
+import pytest
+from small_ptx import kernel
+
+from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
+
+START = """
+.shared .align 16 .b8 s[1024];
+ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; mad.wide.u32 %rd1, %r0, 16, %rd0;
+mov.u32 %r1, s; shl.b32 %r2, %r0, 4; add.u32 %r1, %r1, %r2;
+"""
+END = """
+ld.param.u64 %rd2, [q]; mad.wide.u32 %rd2, %r0, 16, %rd2;
+ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r1]; st.global.v4.u32 [%rd2], {%r4, %r5, %r6, %r7};
+"""
+WAIT = "cp.async.commit_group; cp.async.wait_group 0;"
+DATA = np.arange(32 * 16, dtype=np.uint8)
+
+
+def run(body, threads=32):
+    out = np.zeros(32 * 16, np.uint8)
+    return launch(kernel(START + body + END, ["p", "q"]), "k", 1, threads, [DATA, out]), out
+
+
+def test_a_copy_arrives_after_the_wait():
+    emulation, out = run("cp.async.cg.shared.global [%r1], [%rd1], 16;" + WAIT)
+    assert emulation.clean
+    np.testing.assert_array_equal(out, DATA)
+    copies = emulation.counts.memory
+    assert copies["global.copy"].bytes_used == copies["shared.copy"].bytes_used == 512
+    assert "global.load" not in copies
+
+
+@pytest.mark.parametrize("size", ["0", "5", "16", "%r0"])
+def test_bytes_that_are_not_read_are_zero(size):
+    emulation, out = run(f"cp.async.ca.shared.global [%r1], [%rd1], 16, {size};" + WAIT, 16)
+    assert emulation.clean
+    read = np.arange(16) if size == "%r0" else np.full(16, int(size))
+    kept = np.arange(16) < read[:, None]
+    np.testing.assert_array_equal(out.reshape(32, 16)[:16], np.where(kept, DATA.reshape(32, 16)[:16], 0))
+
+
+@pytest.mark.parametrize(
+    ("wait", "clean"),
+    [
+        ("", False),
+        ("cp.async.wait_group 0;", False),  # the group was never committed
+        ("cp.async.commit_group; cp.async.wait_group 1;", False),
+        ("cp.async.wait_all;", True),
+        ("cp.async.commit_group; cp.async.commit_group; cp.async.wait_group 1;", True),
+    ],
+)
+def test_which_waits_are_enough(wait, clean):
+    emulation, out = run("cp.async.ca.shared.global [%r1], [%rd1], 16;" + wait)
+    assert {finding.kind for finding in emulation.findings} == (set() if clean else {"async-not-waited"})
+    np.testing.assert_array_equal(out, DATA)
+
+
+def test_another_thread_also_needs_a_barrier():
+    turn = "xor.b32 %r1, %r1, 16;"
+    copy = "cp.async.ca.shared.global [%r1], [%rd1], 16; cp.async.wait_all;"
+    assert [f.kind for f in run(copy + turn)[0].findings] == ["async-not-waited"]
+    assert run(copy + "bar.sync 0;" + turn)[0].clean
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "cp.async.ca.global [%r1], [%rd1], 16;",
+        "cp.async.ca.shared.global [%r1], [%rd1], 16, %p0;",
+        "cp.async.mbarrier.arrive.shared.b64 [%r1];",
+    ],
+)
+def test_unknown_forms(instruction):
+    with pytest.raises(UnsupportedInstruction):
+        run(instruction)

@@ -1,0 +1,123 @@
+"""Conversions against exact rationals."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from alu import QUICK, U64, run, signed
+from hypothesis import given
+from hypothesis import strategies as st
+from small_ptx import execute
+
+from lab.emulator.floats import round_fraction
+from lab.emulator.opcodes import UnknownForm
+
+
+@QUICK
+@given(st.floats(width=32))
+def test_float_to_integer(x):
+    rounded = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+    for mode, function in rounded.items():
+        for t, low, high in (
+            ("s32", -(2**31), 2**31 - 1),
+            ("u32", 0, 2**32 - 1),
+            ("u8", 0, 255),
+            ("s64", -(2**63), 2**63 - 1),
+        ):
+            if math.isnan(x):
+                wanted = -(2**63) if t == "s64" else 0
+            else:
+                wanted = (high if x > 0 else low) if math.isinf(x) else max(low, min(high, function(x)))
+            assert run(f"cvt.{mode}.{t}.f32", x) == wanted
+
+
+@QUICK
+@given(U64, st.sampled_from(["rn", "rz", "rm", "rp"]))
+def test_integer_to_float(x, mode):
+    for t, value in (("u64", x), ("s64", signed(x, 64))):
+        wanted = round_fraction(Fraction(value), mode, 24, -149, 128) if value else 0.0
+        assert run(f"cvt.{mode}.f32.{t}", x) == wanted
+        wanted = round_fraction(Fraction(value), mode) if value else 0.0
+        assert run(f"cvt.{mode}.f64.{t}", x) == wanted
+
+
+@QUICK
+@given(st.floats(allow_nan=False), st.sampled_from(["rn", "rz", "rm", "rp"]))
+def test_double_to_single(x, mode):
+    wanted = x if math.isinf(x) or x == 0 else round_fraction(Fraction(x), mode, 24, -149, 128)
+    assert run(f"cvt.{mode}.f32.f64", x) == wanted
+
+
+def test_narrow_integers():
+    assert run("cvt.s32.s8", 0xFF) == -1
+    assert run("cvt.u32.u8", 0xFF) == 255
+    assert run("cvt.sat.u8.s32", -5) == 0
+    assert run("cvt.sat.s8.s32", 300) == 127
+    assert run("cvt.u16.u32", 0x12345) == 0x2345
+
+
+@pytest.mark.parametrize(
+    ("opcode", "x", "wanted"),
+    [
+        ("cvt.rzi.s32.f64", math.nan, -(2**31)),  # PTX ISA, cvt: only f32 sources turn NaN into 0
+        ("cvt.rzi.s32.f32", math.nan, 0),
+        ("cvt.rzi.u32.f32", -0.5, 0),
+        ("cvt.rni.s32.f32", 2.5, 2),
+        ("cvt.rni.s32.f32", -3.5, -4),
+        ("cvt.rzi.s8.f32", 1e10, 127),
+        ("cvt.rpi.f32.f32", 1.25, 2.0),
+        ("cvt.rmi.f64.f64", -1.25, -2.0),
+        ("cvt.sat.f32.f32", 1.5, 1.0),
+        ("cvt.sat.f32.f32", math.nan, 0.0),
+        ("cvt.ftz.f64.f32", 2.0**-140, 0.0),
+        ("cvt.rn.f32.f64", 1e300, math.inf),
+        ("cvt.rz.f32.f64", 1e300, 3.4028234663852886e38),
+        ("cvt.rn.f16.f32", 65520.0, math.inf),
+        ("cvt.rz.f16.f32", 65535.0, 65504.0),
+    ],
+)
+def test_awkward_numbers(opcode, x, wanted):
+    assert run(opcode, x) == wanted
+
+
+def test_signs_of_zero_and_canonical_nan():
+    x = np.array([-0.0, 0.0, np.nan, -np.nan, -np.inf, 2.0**-149], np.float32)
+    _, wide = execute("cvt.f64.f32 %o0, %i0;", x, out="f8")
+    assert np.signbit(wide).tolist()[:2] == [True, False]
+    assert wide.view(np.uint64)[2] == wide.view(np.uint64)[3] == 0x7FFFFFFFFFFFFFFF
+    assert wide[4] == -np.inf
+    assert wide[5] == 2.0**-149
+    _, bits = execute("cvt.rn.bf16x2.f32 %o0, %i0, 0f3F800000;", x)
+    np.testing.assert_array_equal(bits >> 16, [0x8000, 0, 0x7FFF, 0x7FFF, 0xFF80, 0])
+    np.testing.assert_array_equal(bits & 0xFFFF, 0x3F80)
+
+
+def test_halves_and_relu():
+    assert run("cvt.rn.relu.f16.f32", -2.0) == 0.0
+    assert run("cvt.rn.relu.bf16.f32", 1.0) == 0x3F80
+    assert math.isnan(run("cvt.rn.relu.f16.f32", math.nan))
+    assert run("cvt.rn.relu.f16x2.f32", -1.0, 1.0) == 0x00003C00
+    assert run("cvt.rn.bf16.f64", 1.0 + 2.0**-8 + 2.0**-40) == 0x3F81  # one rounding, not two
+    assert run("cvt.f32.bf16", 0xC040) == -3.0
+
+
+def test_tf32_roundings():
+    halfway = 1.0 + 2.0**-11
+    assert run("cvt.rna.tf32.f32", halfway) == 0x3F802000
+    assert run("cvt.rn.tf32.f32", halfway) == 0x3F800000
+    assert run("cvt.rz.tf32.f32", 1.0 + 2.0**-10 + 2.0**-12) == 0x3F802000
+    assert run("cvt.rna.tf32.f32", math.inf) == 0x7F800000
+
+
+def test_packing_integers():
+    assert run("cvt.pack.sat.u16.s32", 70000, -3) == 0xFFFF0000
+    assert run("cvt.pack.sat.s8.s32.b32", 300, -300, 0xABCD) == 0xABCD7F80
+
+
+@pytest.mark.parametrize(
+    "opcode", ["cvt.f16.f32", "cvt.s32.f32", "cvt.rn.s32.u32", "cvt.ftz.f32.s32", "cvt.rn.f32.tf32", "cvt.rm.f16.s32"]
+)
+def test_missing_roundings_are_refused(opcode):
+    with pytest.raises(UnknownForm):
+        run(opcode, 1)

@@ -1,0 +1,105 @@
+"""Integer arithmetic against Python integers."""
+
+import numpy as np
+import pytest
+from alu import QUICK, U32, U64, run, signed, wrap
+from hypothesis import given
+from hypothesis import strategies as st
+from small_ptx import execute
+
+from lab.emulator.opcodes import UnknownForm
+
+
+@QUICK
+@given(U32, U32, U32)
+def test_integer_arithmetic(a, b, c):
+    sa, sb = signed(a), signed(b)
+    assert run("add.u32", a, b) == wrap(a + b)
+    assert run("sub.s32", a, b) == signed(wrap(a - b))
+    assert run("mul.lo.s32", a, b) == signed(wrap(sa * sb))
+    assert run("mul.hi.s32", a, b) == (sa * sb) >> 32
+    assert run("mul.hi.u32", a, b) == (a * b) >> 32
+    assert run("mul.wide.s32", a, b) == sa * sb
+    assert run("mul.wide.u32", a, b) == a * b
+    assert run("mad.lo.s32", a, b, c) == signed(wrap(sa * sb + c))
+    assert run("mad.wide.u32", a, b, c) == a * b + c
+    assert run("mad.hi.u32", a, b, c) == wrap(((a * b) >> 32) + c)
+    assert run("add.sat.s32", a, b) == max(-(2**31), min(2**31 - 1, sa + sb))
+    assert run("sad.u32", a, b, c) == wrap(c + abs(a - b))
+    assert run("sad.s32", a, b, c) == signed(wrap(c + abs(sa - sb)))
+    assert run("min.s32", a, b) == min(sa, sb)
+    assert run("max.u32", a, b) == max(a, b)
+    assert run("mul24.lo.u32", a, b) == wrap((a & 0xFFFFFF) * (b & 0xFFFFFF))
+
+
+@QUICK
+@given(U64, U64)
+def test_wide_products(a, b):
+    assert run("mul.hi.u64", a, b) == (a * b) >> 64
+    assert run("mul.hi.s64", a, b) == (signed(a, 64) * signed(b, 64)) >> 64
+    assert run("mul.lo.u64", a, b) == wrap(a * b, 64)
+
+
+@QUICK
+@given(U32, U32, st.booleans())
+def test_carry(a, b, carry):
+    assert run("add.cc.u32", a, b) == [wrap(a + b), a + b >= 2**32]
+    assert run("addc.cc.u32", a, b, carry) == [wrap(a + b + carry), a + b + carry >= 2**32]
+    assert run("sub.cc.u32", a, b) == [wrap(a - b), a < b]
+    assert run("subc.u32", a, b, carry) == wrap(a - b - carry)
+
+
+@QUICK
+@given(U32, U32)
+def test_division(a, b):
+    sa, sb = signed(a), signed(b)
+    if b:
+        assert run("div.u32", a, b) == a // b
+        assert run("rem.u32", a, b) == a % b
+        quotient = abs(sa) // abs(sb) * (1 if (sa < 0) == (sb < 0) else -1)
+        assert run("div.s32", a, b) == signed(wrap(quotient))
+        assert run("rem.s32", a, b) == signed(wrap(sa - quotient * sb))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "a", "b", "wanted"),
+    [
+        ("div.s32", 0x80000000, 0xFFFFFFFF, 0x80000000),  # the least integer by -1 wraps
+        ("div.s32", 7, 0, 0xFFFFFFFF),  # hardware gives all ones
+        ("div.u64", 7, 0, 2**64 - 1),
+        ("rem.s32", 0xFFFFFFF9, 2, 0xFFFFFFFF),  # -7 rem 2 is -1: the dividend's sign
+        ("rem.u32", 7, 0, 7),
+        ("div.u16", 0xFFFF, 0x10, 0xFFF),
+        ("mul.hi.s16", 0x8000, 0x8000, 0x4000),
+    ],
+)
+def test_awkward_division_and_products(opcode, a, b, wanted):
+    bits = int(opcode[-2:])
+    assert wrap(run(opcode, a, b), bits) == wanted
+
+
+def test_24_bit_products_ignore_the_upper_byte():
+    assert run("mul24.lo.u32", 0xFF000003, 0xAB000005) == 15
+    assert run("mul24.hi.u32", 0xFFFFFF, 0xFFFFFF) == (0xFFFFFF**2) >> 16
+    assert run("mul24.lo.s32", 0xFFFFFF, 2) == -2  # bit 23 is the sign
+    assert run("mad24.lo.u32", 3, 5, 7) == 22
+
+
+def test_a_128_bit_sum_carries_from_register_to_register():
+    a = np.array([2**64 - 1, 5, 2**63], np.uint64)
+    b = np.array([1, 6, 2**63], np.uint64)
+    emulation, (low, high) = execute("add.cc.u64 %o0, %i0, %i1; addc.u64 %o1, 0, 0;", a, b, out="u8", outputs=2)
+    np.testing.assert_array_equal(low, [0, 11, 0])
+    np.testing.assert_array_equal(high, [1, 0, 1])
+    assert emulation.clean
+
+
+def test_mad_carry_forms():
+    assert run("mad.lo.cc.u32", 0xFFFFFFFF, 2, 2) == [0, True]
+    assert run("madc.hi.u32", 0xFFFFFFFF, 0xFFFFFFFF, 1, True) == 0xFFFFFFFE + 2 - 2**32 * (0xFFFFFFFE + 2 >= 2**32)
+
+
+@pytest.mark.parametrize("opcode", ["add.sat.u32", "mad.sat.lo.s32", "madc.wide.u32", "mul.wide.u64", "div.b32"])
+def test_unknown_forms(opcode):
+    with pytest.raises((UnknownForm, KeyError)):
+        run(opcode, 1, 1, 1)

@@ -1,0 +1,65 @@
+"""mbarrier instructions on small PTX kernels; bulk copies are in test_bulk.py."""
+
+import numpy as np
+import pytest
+from small_ptx import execute
+
+from lab.emulator.errors import UnsupportedInstruction
+
+INIT = """.shared .align 8 .b64 m; .shared .align 4 .b32 s[64]; mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0;
+@%p0 mbarrier.init.shared.b64 [m], COUNT; bar.sync 0;\n"""
+WAIT = "AGAIN:\nmbarrier.try_wait.parity.shared.b64 %p1, [m], 0;\n@!%p1 bra AGAIN;\n"
+
+
+def test_an_arrival_gives_the_phase_that_it_is_part_of():
+    body = (
+        INIT.replace("COUNT", "64")
+        + "mbarrier.arrive.shared.b64 %o0, [m]; bar.sync 0; mbarrier.arrive.shared.b64 %o1, [m];"
+    )
+    emulation, found = execute(body, block=64, out="u8", outputs=2)
+    assert emulation.clean
+    np.testing.assert_array_equal(found, [[0] * 64, [1] * 64])
+
+
+def test_arrivals_of_several_threads_count_as_many():
+    body = INIT.replace("COUNT", "6") + "setp.lt.u32 %p2, %r0, 3; @%p2 mbarrier.arrive.shared.b64 _, [m], 2;\n"
+    emulation, _ = execute(body + WAIT + "mov.u32 %o0, 1;", block=64)
+    assert emulation.clean
+
+
+def test_what_was_written_before_an_arrival_is_seen_after_the_wait():
+    body = (
+        INIT.replace("COUNT", "64")
+        + """
+    shl.b32 %r1, %r0, 2; mov.u32 %r2, s; add.u32 %r3, %r2, %r1; st.shared.u32 [%r3], %r0;
+    mbarrier.arrive.shared.b64 _, [m];
+    """
+        + WAIT
+        + "xor.b32 %r1, %r1, 252; add.u32 %r3, %r2, %r1; ld.shared.u32 %o0, [%r3];"
+    )
+    emulation, found = execute(body, block=64)
+    assert emulation.clean
+    np.testing.assert_array_equal(found, 63 - np.arange(64))
+
+
+def test_missing_arrivals_are_a_deadlock_that_says_how_many():
+    emulation, _ = execute(
+        INIT.replace("COUNT", "70") + "mbarrier.arrive.shared.b64 _, [m];\n" + WAIT, block=64, outputs=0
+    )
+    (finding,) = emulation.findings
+    assert finding.kind == "mbarrier-deadlock"
+    assert finding.count == 64
+    assert "lacks 6 of 70 arrivals" in finding.detail
+
+
+def test_memory_is_ordinary_again_after_inval():
+    body = INIT.replace("COUNT", "1") + "@%p0 mbarrier.inval.shared.b64 [m]; @%p0 st.shared.b64 [m], 5;"
+    assert execute(body, block=64, outputs=0)[0].clean
+    emulation, _ = execute(INIT.replace("COUNT", "1") + "@%p0 st.shared.b64 [m], 5;", block=64, outputs=0)
+    assert [finding.kind for finding in emulation.findings] == ["mbarrier-misuse"]
+
+
+@pytest.mark.parametrize("instruction", ["mbarrier.init.b64 [m], 1;", "mbarrier.arrive.drop.shared.b64 %rd0, [m];"])
+def test_unknown_forms(instruction):
+    with pytest.raises(UnsupportedInstruction):
+        execute(".shared .align 8 .b64 m;" + instruction)

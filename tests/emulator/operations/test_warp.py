@@ -1,0 +1,108 @@
+"""Shuffles, votes, matches and reductions, with lanes missing."""
+
+import numpy as np
+import pytest
+from small_ptx import execute
+
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.lanes import Lanes
+from lab.emulator.operations.warp import as_mask, by_warp, company, pick
+
+LANE = np.arange(32, dtype=np.uint32)
+
+
+def test_masks_have_lane_0_in_the_lowest_bit():
+    bits = np.zeros((2, 32), bool)
+    bits[0, 0] = bits[1, 31] = True
+    assert as_mask(bits).tolist() == [1, 2**31]
+
+
+def test_values_of_chosen_threads_by_warp_and_back():
+    lanes = Lanes(64, np.array([1, 40]))
+    spread = by_warp(lanes, np.array([7, 9], np.uint32))
+    assert (spread.shape, spread[0, 1], spread[1, 8], spread.sum()) == ((2, 32), 7, 9, 16)
+    assert pick(lanes, spread).tolist() == [7, 9]
+
+
+def test_company_leaves_out_absent_lanes():
+    lanes = Lanes(32, np.array([0, 2]))
+    together = company(lanes, np.array([0b111], np.uint32))
+    assert np.flatnonzero(together[0, 0]).tolist() == [0, 2]
+    assert not together[0, 1].any()
+
+
+@pytest.mark.parametrize(
+    ("mode", "b", "c", "wanted", "hit"),
+    [
+        ("up", 3, 0, np.where(LANE >= 3, LANE - 3, LANE), LANE >= 3),
+        ("down", 30, 31, np.where(LANE < 2, LANE + 30, LANE), LANE < 2),
+        ("bfly", 31, 31, LANE ^ 31, LANE >= 0),
+        ("idx", 33, 31, np.full(32, 1), LANE >= 0),  # lane numbers are taken modulo 32
+        ("idx", 5, 0x1807, LANE // 8 * 8 + 5, LANE >= 0),  # segments of 8 lanes
+        ("down", 4, 0x1807, np.where(LANE % 8 < 4, LANE + 4, LANE), LANE % 8 < 4),
+    ],
+)
+def test_shuffles(mode, b, c, wanted, hit):
+    body = f"shfl.sync.{mode}.b32 %o0|%p0, %i0, {b}, {c}, -1; selp.u32 %o1, 1, 0, %p0;"
+    emulation, found = execute(body, LANE + np.uint32(100), outputs=2)
+    assert emulation.clean
+    np.testing.assert_array_equal(found[0], 100 + wanted)
+    np.testing.assert_array_equal(found[1], hit)
+
+
+def test_votes_in_a_partial_warp():
+    body = """
+    setp.ge.u32 %p0, %i0, 2; mov.b32 %o0, 0; mov.b32 %o1, 0; mov.b32 %o2, 0;
+    activemask.b32 %r0; vote.sync.ballot.b32 %o0, %p0, %r0; vote.sync.all.pred %p1, %p0, %r0;
+    vote.sync.uni.pred %p2, %p0, %r0; vote.sync.any.pred %p3, !%p0, %r0;
+    selp.u32 %o1, 1, 0, %p1; selp.u32 %o2, 1, 0, %p2; selp.u32 %o3, 1, 0, %p3;
+    """
+    emulation, (ballot, every, same, some) = execute(body, np.arange(37, dtype=np.uint32), outputs=4)
+    assert emulation.clean
+    assert ballot[:32].tolist() == [0xFFFFFFFC] * 32
+    assert ballot[32:].tolist() == [0x1F] * 5
+    np.testing.assert_array_equal(every, [0] * 32 + [1] * 5)
+    np.testing.assert_array_equal(same, every)
+    np.testing.assert_array_equal(some, 1 - every)
+
+
+def test_matches():
+    x = np.array([5, 6] * 16, np.uint32)
+    body = "match.any.sync.b32 %o0, %i0, -1; match.all.sync.b32 %o1|%p0, %i0, -1; match.all.sync.b32 %o2, 3, -1;"
+    _, found = execute(body, x, outputs=3)
+    np.testing.assert_array_equal(found[0], np.where(x == 5, 0x55555555, 0xAAAAAAAA))
+    assert not found[1].any()
+    np.testing.assert_array_equal(found[2], 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    ("operation", "wanted"),
+    [
+        ("add.s32", -16),
+        ("min.s32", -16),
+        ("max.s32", 15),
+        ("min.u32", 0),
+        ("or.b32", -1),
+        ("and.b32", 0),
+        ("xor.b32", 0),
+    ],
+)
+def test_reductions(operation, wanted):
+    x = (np.arange(32) - 16).astype(np.int32)
+    _, found = execute(f"redux.sync.{operation} %o0, %i0, -1;", x)
+    np.testing.assert_array_equal(found.view(np.int32), wanted)
+
+
+def test_the_lowest_lane_of_the_mask_is_elected():
+    body = """setp.ge.u32 %p1, %i0, 6; mov.u32 %o0, 99; mov.u32 %o1, 99; @!%p1 bra END;
+    elect.sync %o0|%p0, 0xFFFFFFC0; selp.u32 %o1, 1, 0, %p0;\nEND:\n"""
+    emulation, (leader, leads) = execute(body, LANE, outputs=2)
+    assert emulation.clean
+    np.testing.assert_array_equal(leader, np.where(LANE >= 6, 6, 99))
+    np.testing.assert_array_equal(leads, np.where(LANE >= 6, LANE == 6, 99))
+
+
+@pytest.mark.parametrize("instruction", ["bar.warp.arrive 0;", "shfl.sync.ring.b32 %r0, %r1, 1, 2, -1;"])
+def test_unknown_forms(instruction):
+    with pytest.raises(UnsupportedInstruction):
+        execute(instruction)

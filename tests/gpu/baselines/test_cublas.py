@@ -1,0 +1,116 @@
+import ctypes
+
+import numpy as np
+import pytest
+
+from lab.gpu.baselines import cublas as baselines
+from lab.gpu.baselines.cublas import Cublas, cublas_baseline, operations
+from lab.gpu.device.backend import BaselineMissingError, DeviceError
+from lab.operators.gemm import Gemm
+
+
+@pytest.mark.parametrize(("layout", "enums"), [("nn", (0, 0)), ("nt", (0, 1)), ("tn", (1, 0)), ("tt", (1, 1))])
+def test_layouts_are_cublas_operations(layout, enums):
+    assert operations(layout) == enums
+
+
+class FakeLibrary:
+    """Records a gemm's arguments as plain numbers."""
+
+    status = 0
+
+    def __init__(self, path):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def function(*arguments):
+            plain = [getattr(argument, "value", argument) for argument in arguments]
+            self.calls.append(
+                (name, [value.contents.value if hasattr(value, "contents") else value for value in plain])
+            )
+            return self.status if "gemm" in name else 0
+
+        if name == "cublasGetStatusName":
+
+            def function(_status):
+                return b"CUBLAS_STATUS_INVALID_VALUE"
+
+        self.__dict__[name] = function
+        return function
+
+
+@pytest.fixture
+def cublas(monkeypatch, tmp_path):
+    monkeypatch.setattr(baselines, "find_cublas", lambda: tmp_path / "libcublas.so.13")
+    monkeypatch.setattr(ctypes, "CDLL", FakeLibrary)
+    return Cublas(5)
+
+
+def gemm(**values):
+    operator = Gemm()
+    problem = operator.problem({"m": 3, "n": 4, "k": 5, **values})
+    return problem, operator.inputs(problem, 0)
+
+
+def test_a_gemm_call_has_cublas_argument_order(cublas):
+    problem, inputs = gemm(layout="tn", alpha=1.5, beta=0.5, lda=7, ldb=8, ldc=9, dtype="float64")
+    cublas.gemm(problem, inputs, {"A": 100, "B": 200, "C": 300})()
+    name, arguments = cublas._library.calls[-1]
+    assert name == "cublasDgemm_v2"
+    assert arguments[1:] == [1, 0, 3, 4, 5, 1.5, 100, 7, 200, 8, 0.5, 300, 9]
+
+
+def test_single_precision_takes_sgemm_in_default_math_on_the_given_stream(cublas):
+    cublas.gemm(*gemm(), {"A": 1, "B": 2, "C": 3})()
+    names = [name for name, _ in cublas._library.calls]
+    assert names[-1] == "cublasSgemm_v2"
+    assert dict(cublas._library.calls)["cublasSetMathMode"][1] == 0
+    assert dict(cublas._library.calls)["cublasSetStream_v2"][1] == 5
+
+
+def test_a_refused_call_is_named(cublas):
+    launch = cublas.gemm(*gemm(), {"A": 1, "B": 2, "C": 3})
+    cublas._library.status = 7
+    cublas._library.__dict__.pop("cublasSgemm_v2", None)
+    with pytest.raises(DeviceError, match="cublasSgemm_v2: CUBLAS_STATUS_INVALID_VALUE"):
+        launch()
+
+
+def test_other_types_and_operators_have_no_baseline(cublas):
+    problem, inputs = gemm()
+    half = type(inputs)(inputs.scalars, {key: array.astype(np.float16) for key, array in inputs.arrays.items()}, ("C",))
+    with pytest.raises(BaselineMissingError, match="no plain gemm for float16"):
+        cublas.gemm(problem, half, {})
+    with pytest.raises(BaselineMissingError, match="needs the operator gemm"):
+        cublas.gemm({}, type(inputs)({}, {}, ()), {})
+
+
+def test_an_absent_library_is_a_reason_with_the_command(monkeypatch):
+    monkeypatch.setattr(baselines, "find_cublas", lambda: "libcublas was not found; `pip install nvidia-cublas`")
+    with pytest.raises(BaselineMissingError, match="pip install"):
+        Cublas(0)
+
+
+def test_a_baseline_names_its_kernels_and_goes_back_to_its_stream(cublas, monkeypatch):
+    launched = []
+
+    def captured(queue):
+        queue(99)
+        return "sgemm_128x64, reduce"
+
+    monkeypatch.setattr(baselines, "kernel_names", captured)
+    made = cublas_baseline(cublas, lambda: launched.append(1), 5, lambda: None)
+    assert (made.name, made.kernel, made.note) == ("cublas", "sgemm_128x64, reduce", "")
+    assert len(launched) == 2  # once to load the kernels, once captured
+    streams = [arguments[1] for name, arguments in cublas._library.calls if name == "cublasSetStream_v2"]
+    assert streams == [5, 99, 5]
+
+
+def test_names_that_cannot_be_read_are_a_note(cublas, monkeypatch):
+    def old(queue):
+        raise RuntimeError("cuFuncGetName returns CUDA_ERROR_NOT_FOUND")
+
+    monkeypatch.setattr(baselines, "kernel_names", old)
+    made = cublas_baseline(cublas, lambda: None, 5, lambda: None)
+    assert made.kernel == ""
+    assert made.note == "the names of cuBLAS's kernels could not be read: cuFuncGetName returns CUDA_ERROR_NOT_FOUND"

@@ -1,0 +1,81 @@
+"""Baselines by name."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fake_torch import FakeTorch
+
+from lab.gpu.device.backend import BaselineMissingError
+from lab.measured.baselines import BASELINES
+from lab.operators.base import Inputs
+from lab.operators.builtin import operator
+
+
+@pytest.fixture
+def registry(cuda):
+    from lab.gpu.baselines import registry as module  # noqa: PLC0415 - PyCUDA is played by now
+
+    return module
+
+
+def site(registry, cuda, inputs=None, pointers=None):
+    def absent():
+        raise BaselineMissingError("libcublas was not found")
+
+    given = inputs or Inputs({}, {}, ())
+    return registry.Site(given, pointers or {}, cuda.Stream(), "sm_90", lambda launch: 1.0, absent)
+
+
+def test_every_baseline_has_a_maker_for_each_of_its_operators(registry):
+    pairs = {(name, one) for name, operators in BASELINES.items() for one in operators or (registry.ANY,)}
+    assert set(registry.MAKERS) == pairs
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(registry, cuda):
+    with pytest.raises(BaselineMissingError, match="there is no baseline 'mkl'; accepted: cublas, copy, torch, triton"):
+        registry.make("mkl", "gemm", {}, site(registry, cuda))
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "words"),
+    [
+        ("cublas", "softmax", "the baseline cublas computes gemm, not softmax"),
+        ("torch", "gemm", "the baseline torch computes softmax and contraction, not gemm"),
+        ("triton", "contraction", "the baseline triton computes softmax, not contraction"),
+    ],
+)
+def test_an_operator_that_a_baseline_does_not_compute_is_named(registry, cuda, name, of, words):
+    with pytest.raises(BaselineMissingError) as caught:
+        registry.make(name, of, {}, site(registry, cuda))
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "words"),
+    [
+        ("cublas", "gemm", "libcublas was not found"),
+        ("copy", "anything", "the baseline copy needs an operator with one input"),
+        ("torch", "softmax", "torch cannot be imported"),
+        ("torch", "contraction", "torch cannot be imported"),
+        ("triton", "softmax", "torch cannot be imported"),
+    ],
+)
+def test_each_name_leads_to_its_maker(registry, cuda, monkeypatch, name, of, words):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BaselineMissingError, match=words):
+        registry.make(name, of, {}, site(registry, cuda))
+
+
+def test_a_maker_gets_the_problem_the_addresses_and_the_stream(registry, cuda, monkeypatch):
+    torch = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    softmax = operator("softmax")
+    problem = softmax.problem({"m": 2, "n": 3})
+    inputs = softmax.inputs(problem, 0)
+    pointers = {name: array.ctypes.data for name, array in inputs.arrays.items()}
+    baseline = registry.make("torch", "softmax", problem, site(registry, cuda, inputs, pointers))
+    assert baseline.kernel == "torch.softmax"
+    assert torch.streams == [cuda.Stream.handle]
+    assert inputs.arrays["Y"].reshape(2, 3).sum(axis=1) == pytest.approx([1.0, 1.0])

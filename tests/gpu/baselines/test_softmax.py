@@ -1,0 +1,120 @@
+"""Softmax by PyTorch and Triton, both played."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_torch import FakeTorch
+
+from lab.gpu.baselines import softmax
+from lab.gpu.baselines.softmax import torch_baseline, triton_baseline, warp_counts
+from lab.gpu.device.backend import BaselineMissingError
+from lab.operators.builtin import operator
+
+SOFTMAX = operator("softmax")
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    played = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", played)
+    return played
+
+
+def loaded(**fields):
+    problem = SOFTMAX.problem({"m": 5, "n": 9, "ldx": 12, "ldy": 10, **fields})
+    inputs = SOFTMAX.inputs(problem, 0)
+    return problem, inputs, {name: array.ctypes.data for name, array in inputs.arrays.items()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_torch_computes_the_operator_and_leaves_the_padding_alone(torch, dtype):
+    problem, inputs, pointers = loaded(dtype=dtype)
+    baseline = torch_baseline(problem, pointers, 42)
+    assert (baseline.name, baseline.library, baseline.kernel) == ("torch", "torch 2.0", "torch.softmax")
+    assert torch.streams == [42]
+    error, tolerance, worst = SOFTMAX.verify(problem, SOFTMAX.reference(problem, inputs), inputs.arrays)
+    assert error <= tolerance, worst
+
+
+def test_a_torch_that_fails_is_a_missing_baseline(torch):
+    torch.fails = True
+    problem, _, pointers = loaded()
+    with pytest.raises(BaselineMissingError, match=r"torch\.softmax fails: CUDA out of memory"):
+        torch_baseline(problem, pointers, 0)
+
+
+class Kernel:
+    """A Triton kernel: computes nothing, and remembers how it was launched."""
+
+    def __init__(self, name):
+        self.fn, self.launched, self.error = SimpleNamespace(__name__=name), [], None
+
+    def __getitem__(self, grid):
+        def launch(x, y, n, ldx, ldy, *, BLOCK, num_warps):  # noqa: N803 - the kernel's own name
+            if self.error:
+                raise self.error
+            self.launched.append((grid, n, ldx, ldy, BLOCK, num_warps))
+            return SimpleNamespace(asm={"ptx": f"// {num_warps} warps"})
+
+        return launch
+
+
+@pytest.fixture
+def kernels(monkeypatch, torch):
+    played = SimpleNamespace(whole_row=Kernel("whole_row"), two_passes=Kernel("two_passes"))
+    triton = ModuleType("triton")
+    triton.__version__ = "3.1"
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    monkeypatch.setattr(softmax, "_triton_kernels", lambda: played)
+    return played
+
+
+def test_the_fastest_number_of_warps_is_taken(kernels):
+    problem, _, pointers = loaded(n=1000, ldx=1000, ldy=1000)
+    times = iter([5.0, 4.0, 2.0, 3.0, 6.0, 7.0])
+    baseline = triton_baseline(problem, pointers, 0, lambda launch: next(times))
+    assert baseline.library == "triton 3.1, BLOCK=1024, num_warps=4, whole row in registers"
+    assert (baseline.kernel, baseline.ptx) == ("whole_row", "// 4 warps")
+    kernels.whole_row.launched.clear()
+    baseline.launch()
+    assert kernels.whole_row.launched == [((5,), 1000, 1000, 1000, 1024, 4)]
+
+
+def test_long_rows_are_read_twice(kernels):
+    problem, _, pointers = loaded(n=40_000, ldx=40_000, ldy=40_000)
+    baseline = triton_baseline(problem, pointers, 0, lambda launch: 1.0)
+    assert baseline.library.endswith("BLOCK=8192, num_warps=4, row read twice")
+    assert [warps for *_, warps in kernels.two_passes.launched] == [4, 8, 16, 32]
+
+
+def test_whatever_triton_raises_is_a_missing_baseline(kernels):
+    kernels.whole_row.error = ValueError("no such target")
+    problem, _, pointers = loaded()
+    with pytest.raises(BaselineMissingError, match="the Triton kernel fails: ValueError: no such target"):
+        triton_baseline(problem, pointers, 0, lambda launch: 1.0)
+
+
+def test_without_triton_the_baseline_is_missing(torch, monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    problem, _, pointers = loaded()
+    with pytest.raises(BaselineMissingError, match="triton cannot be imported here"):
+        triton_baseline(problem, pointers, 0, lambda launch: 1.0)
+
+
+@pytest.mark.parametrize(
+    ("block", "warps"),
+    [(32, (1,)), (64, (1, 2)), (2048, (1, 2, 4, 8, 16, 32)), (4096, (2, 4, 8, 16, 32)), (32768, (16, 32))],
+)
+def test_a_thread_holds_at_least_one_and_at_most_64_elements(block, warps):
+    assert warp_counts(block) == warps
+
+
+def test_the_array_is_not_read_beyond_its_rows(torch):
+    problem, inputs, pointers = loaded(m=1, n=1, ldx=1, ldy=1)
+    torch_baseline(problem, pointers, 0)
+    assert inputs.arrays["Y"].tolist() == [1.0]
+    assert np.isfinite(inputs.arrays["X"]).all()

@@ -1,0 +1,95 @@
+"""Launches on a driver that is played: what is called with what, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fake_pycuda import LIMITS, view
+
+from lab.gpu.device.backend import RefusedError
+from lab.operators.base import Inputs
+from lab.templates.launches import Launch, Launches, Workspace
+
+INPUTS = Inputs({"n": 5, "a": 1.5}, {"x": np.zeros(5, np.float32)}, ("x",))
+STEP = Launch("scale", (2, 1, 1), (128, 1, 1), 0, (("n", "int32"), ("a", "float32"), ("x", "float32*")))
+
+
+@pytest.fixture
+def sequence(cuda):
+    """Resolve launches; arrays and scratch buffers are in `.memory`."""
+    from lab.gpu.device.launching import Launcher  # noqa: PLC0415 - PyCUDA is played by now
+
+    cuda.kernels |= {"scale": lambda grid, *values: None, "count": lambda grid, *values: None}
+
+    def resolve(*steps, workspace=()):
+        launches = Launches(tuple(steps), tuple(workspace))
+        resolve.memory = {name: cuda.mem_alloc(64) for name in ("x", *(buffer.name for buffer in workspace))}
+        pointers = {name: int(memory) for name, memory in resolve.memory.items()}
+        made = Launcher(cuda.Device(0), cuda.Stream())
+        return made.sequence(cuda.module_from_buffer(b"cubin"), b"cubin", launches, INPUTS, pointers)
+
+    return resolve
+
+
+def test_a_launch_gets_its_geometry_and_packed_arguments(sequence, cuda):
+    launch = sequence(replace(STEP, grid=(np.int64(2), 1, 1)))
+    assert cuda.launched == []
+    launch()
+    ((name, grid, block, shared, codes, values),) = cuda.launched
+    assert (name, grid, block, shared) == ("scale", (2, 1, 1), (128, 1, 1), 0)
+    assert type(grid[0]) is int  # PyCUDA takes no NumPy integers
+    packed = struct.pack(codes, *values)
+    assert packed == struct.pack("ifP", 5, 1.5, int(sequence.memory["x"]))
+
+
+def test_dynamic_shared_memory_is_asked_for(sequence, cuda):
+    sequence(replace(STEP, dynamic_shared_bytes=100_000))()
+    assert cuda.launched[0][3] == 100_000
+
+
+def test_a_sequence_is_queued_in_order_after_zeroing(sequence, cuda):
+    seen = []
+    scratch = Workspace("sums", "float32", 4, zero=True)
+    cuda.kernels["scale"] = lambda grid, *values: seen.append(view(values[-1], np.float32, 4).copy())
+    cuda.kernels["count"] = lambda grid, *values: view(values[-1], np.float32, 4).fill(3)
+    into = (("sums", "float32*"),)
+    steps = (replace(STEP, arguments=into), replace(STEP, entry="count", arguments=into))
+    launch = sequence(*steps, workspace=(scratch, Workspace("rest", "float32", 4)))
+    for _ in range(2):
+        launch()
+    assert [name for name, *_ in cuda.launched] == ["scale", "count"] * 2
+    assert [values.tolist() for values in seen] == [[0.0] * 4] * 2
+    assert (view(sequence.memory["rest"], np.uint8, 16) == 0xCD).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"grid": (1, 70_000, 1)}, "a grid of 70000 blocks in y; this GPU takes 1 to 65535"),
+        ({"grid": (0, 1, 1)}, "a grid of 0 blocks in x; this GPU takes 1 to 65535"),
+        ({"block": (1, 1, 2048)}, "a block of 2048 threads in z; this GPU takes 1 to 1024"),
+        (
+            {"block": (32, 32, 1)},
+            "a block of 1024 threads; this kernel uses 96 registers a thread and takes at most 640 threads",
+        ),
+        (
+            {"dynamic_shared_bytes": LIMITS["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"]},
+            "232548 bytes of shared memory per block; this GPU has 232448",
+        ),
+        ({"arguments": (("z", "int32"),)}, "argument z: the operator has no such scalar; it has n, a"),
+    ],
+)
+def test_a_launch_that_this_gpu_cannot_do_is_refused_before_the_first(sequence, cuda, change, words):
+    cuda.attributes["scale"] = {"MAX_THREADS_PER_BLOCK": 640, "NUM_REGS": 96, "SHARED_SIZE_BYTES": 100}
+    with pytest.raises(RefusedError) as caught:
+        sequence(replace(STEP, entry="count"), replace(STEP, **change))
+    assert str(caught.value) == words
+    assert cuda.launched == []
+
+
+def test_an_entry_point_that_is_not_in_the_cubin_is_an_error_of_the_driver(sequence, cuda):
+    with pytest.raises(cuda.Error, match="named symbol not found"):
+        sequence(replace(STEP, entry="nowhere"))

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+
+from lab.hardware.gpus import gpu_for
+from lab.hardware.latencies import latencies_of
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_90a"])
+def test_a_suffix_names_the_same_sm(arch: str) -> None:
+    assert latencies_of(arch) is latencies_of("sm_90") is not None
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100", "sm_9", "", "native"])
+def test_an_architecture_that_was_never_compared_has_none(arch: str) -> None:
+    assert latencies_of(arch) is None
+
+
+def test_the_figures_of_sm_90_agree_with_the_table_of_gpus() -> None:
+    found, gpu = latencies_of("sm_90"), gpu_for("H200")
+    assert found is not None
+    assert all(value > 0 for value in astuple(found)[:-1])
+    sm = gpu.architecture
+    assert found.send == 32 / (sm.lsu_lanes / sm.sub_partitions) == 4  # a quarter of the lanes sends a warp's addresses
+    assert found.shared_latency < found.global_latency
+    assert found.dram_share < 1
+    assert found.l2_bytes % 32 == 0  # whole sectors

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.hardware.tensormaps import TensorMap, find
+
+MAP = TensorMap("a_map", "A", "float32", (100, 50), 100, (64, 8))
+
+
+def test_a_map_that_the_driver_takes() -> None:
+    assert MAP.refused(4) is None
+    assert replace(MAP, extents=(1, 2**32), box=(256, 256)).refused(4) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "bytes_", "field", "found"),
+    [
+        ({"extents": (0, 5)}, 4, "extents", 0),
+        ({"extents": (5, 2**32 + 1)}, 4, "extents", 2**32 + 1),
+        ({"leading": 101}, 4, "leading", 101),
+        ({"leading": 0}, 4, "leading", 0),
+        ({"leading": 2**38}, 4, "leading", 2**38),
+        ({"box": (64, 0)}, 4, "box", 0),
+        ({"box": (257, 8)}, 4, "box", 257),
+        ({"box": (6, 8)}, 4, "box", 6),
+        ({"leading": 104, "box": (4, 8)}, 2, "box", 4),
+    ],
+)
+def test_what_the_driver_refuses(changes: dict[str, object], bytes_: int, field: str, found: object) -> None:
+    refused = replace(MAP, **changes).refused(bytes_)  # type: ignore[arg-type]  # the fields by name
+    assert refused is not None
+    assert refused[:2] == (field, found)
+
+
+def test_the_multiple_that_is_accepted_is_in_elements() -> None:
+    refused = replace(MAP, leading=101).refused(4)
+    assert refused is not None
+    assert refused[2].startswith("a multiple of 4:")
+    refused = replace(MAP, leading=101, box=(8, 8)).refused(2)
+    assert refused is not None
+    assert refused[2].startswith("a multiple of 8:")
+
+
+def test_maps_are_found_by_name() -> None:
+    other = replace(MAP, name="b_map")
+    assert find((MAP, other), "b_map") is other
+    assert find((MAP, other), "A") is None
+    assert find((), "a_map") is None

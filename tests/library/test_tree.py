@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from library_support import invented_grid
+
+from lab.base.errors import UserError
+from lab.library.grid import Grid, best_single
+from lab.library.tree import Exact, Logic, Split, build, evaluate
+
+MILLISECONDS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0, 7.0])
+
+
+@st.composite
+def grids(draw):
+    axes = [sorted(draw(st.sets(st.integers(1, 6000), min_size=1, max_size=4))) for _ in range(3)]
+    sizes = draw(st.permutations(list(itertools.product(*axes))))
+    kernels = [f"k{i}" for i in range(draw(st.integers(1, 5)))]
+    times = {}
+    for size in sizes[: draw(st.integers(1, len(sizes)))]:
+        row = {name: draw(MILLISECONDS) for name in kernels if draw(st.integers(0, 9))}
+        times[size] = row or {kernels[0]: 1.0}
+    return Grid.of(times)
+
+
+def fastest_times(grid):
+    """Brute force: the least time of each size."""
+    return [min(t for t in row if not math.isnan(t)) for row in grid.times]
+
+
+def picked_times(grid, logic):
+    return [
+        row[grid.kernels.index(logic.kernels[logic.select(*size)])]
+        for size, row in zip(grid.sizes, grid.times, strict=True)
+    ]
+
+
+@given(grids())
+@settings(deadline=None, max_examples=150)
+def test_split_to_the_end_every_measured_size_gets_a_fastest_kernel(grid):
+    logic = build(grid)
+    assert picked_times(grid, logic) == fastest_times(grid)
+    loss = evaluate(logic, grid)
+    assert (loss.mean, loss.max, loss.sizes, loss.unmeasured) == (0, 0, len(grid.sizes), 0)
+
+
+@given(grids(), st.integers(1, 6))
+@settings(deadline=None, max_examples=100)
+def test_leaves_are_limited_and_every_split_is_needed(grid, most):
+    logic = build(grid, most_leaves=most)
+    assert len(logic.splits) < most
+    assert all(split.below != split.rest for split in logic.splits)
+
+
+@given(grids(), grids())
+@settings(deadline=None, max_examples=60)
+def test_exact_sizes_get_their_fastest_kernel_whatever_the_ranges_say(ranges, exact):
+    logic = build(ranges, exact)
+    assert picked_times(exact, logic) == fastest_times(exact)
+
+
+def test_more_leaves_lose_less_and_held_out_sizes_lose_little():
+    grid = invented_grid(tuple(range(32, 4200, 256)))
+    held_out = invented_grid(tuple(range(160, 4000, 256)), depths=(800,))
+    means = [evaluate(build(grid, most_leaves=most), grid).mean for most in (1, 4, 16, 0)]
+    assert means == sorted(means, reverse=True)
+    assert means[-1] == 0
+    assert means[0] == pytest.approx(best_single(grid)[1].mean)
+    tree, single = evaluate(build(grid), held_out), best_single(grid)[0]
+    assert 0 < tree.mean < evaluate(Logic((single,), ~0), held_out).mean / 2
+
+
+def test_the_first_split_is_where_the_best_kernel_changes():
+    # test data: a wins below 100, b above; nothing depends on n and k
+    sizes = [(m, n, k) for m in (20, 60, 140, 500) for n in (1, 9) for k in (5, 7)]
+    grid = Grid.of({size: {"a": 1.0, "b": 2.0} if size[0] < 100 else {"a": 3.0, "b": 1.5} for size in sizes})
+    assert build(grid) == Logic(("a", "b"), 0, (Split(0, 100, ~0, ~1),))
+
+
+def test_a_checkerboard_where_no_single_split_gains_is_split_to_the_end():
+    grid = Grid.of({(m, n, 1): {"a": 1.0 + (m == n), "b": 2.0 - (m == n)} for m in (1, 2) for n in (1, 2)})
+    assert evaluate(build(grid), grid).max == 0
+
+
+def test_a_tolerated_loss_ends_the_splitting():
+    grid = Grid.of({(m, 1, 1): {"a": 1.0, "b": 1.0 + (0.02 if m > 2 else -0.02)} for m in (1, 2, 3, 4)})
+    assert not build(grid, tolerance=0.05).splits
+    assert build(grid).splits
+
+
+def test_a_kernel_that_was_not_measured_is_not_picked_and_counts_apart():
+    grid = Grid.of({(1, 1, 1): {"a": 1.0}, (9, 1, 1): {"b": 1.0}})
+    logic = build(grid)
+    assert [logic.kernels[logic.select(m, 1, 1)] for m in (1, 9)] == ["a", "b"]
+    loss = evaluate(Logic(("a",), ~0), grid)
+    assert (loss.sizes, loss.unmeasured) == (1, 1)
+    with pytest.raises(UserError, match="no size of the grid"):
+        evaluate(Logic(("c",), ~0), grid)
+
+
+def test_kernels_that_are_never_picked_are_left_out():
+    grid = Grid.of({(1, 1, 1): {"slow": 9.0, "fast": 1.0}})
+    assert build(grid).kernels == ("fast",)
+
+
+def test_only_exact_sizes_still_say_something_of_those_between():
+    logic = build(None, Grid.of({(8, 8, 8): {"a": 1.0, "b": 2.0}, (800, 8, 8): {"a": 2.0, "b": 1.0}}))
+    assert logic.kernels[logic.select(9, 9, 9)] == "a"
+    assert [e.m for e in logic.exact] == [8, 800]
+    with pytest.raises(UserError, match="nothing was measured"):
+        build(None)
+
+
+@pytest.mark.parametrize(
+    ("root", "splits", "exact"),
+    [
+        (0, (), ()),
+        (~1, (), ()),
+        (0, (Split(0, 5, 0, ~0),), ()),
+        (0, (Split(6, 5, ~0, ~0),), ()),
+        (0, (Split(0, 5, ~0, ~7),), ()),
+        (~0, (), (Exact(1, 1, 1, 1),)),
+        (~0, (), (Exact(1, 1, 1, -1),)),
+        (~0, (), (Exact(2, 1, 1, 0), Exact(1, 1, 1, 0))),
+    ],
+)
+def test_a_broken_tree_is_refused(root, splits, exact):
+    with pytest.raises(UserError):
+        Logic(("a",), root, splits, exact)

@@ -1,0 +1,55 @@
+"""Runs whose charts are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lab.measured.timing import Samples
+from lab.report.analysis import Analysis, analyse
+from lab.store.database import Store
+from lab.store.model import RunRecord, VariantRecord
+
+SIZES = (256, 512, 1024)
+TIMES = ((1.0, 2.0), (1.0, 0.5), (3.0, 0.5))
+"""Milliseconds of the kernels `a` and `b` at each size."""
+
+
+@pytest.fixture
+def analysed(make: Callable[[str], Store]) -> Callable[[str], Analysis]:
+    """The analysis of one of the written runs."""
+
+    def analysis(what: str) -> Analysis:
+        with make(what) as store:
+            return analyse(store.run(), store.records(), {})
+
+    return analysis
+
+
+@pytest.fixture
+def along_n(make: Callable[[str], Store]) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    """Two kernels at three sizes and two element types beside two baselines; `b` overtakes `a` at the second size."""
+    with make("ladder") as store:
+        run, first = store.run(), store.records()[0]
+    made = []
+    for dtype in ("float32", "it's $x^2$"):
+        for n, times in zip(SIZES, TIMES, strict=True):
+            for kernel, ms in zip("ab", times, strict=True):
+                assert first.measurement is not None
+                measurement = replace(
+                    first.measurement,
+                    samples=Samples((ms,)),
+                    baseline=Samples((0.4,)),
+                    others={"torch": Samples((2.0,))},
+                )
+                record = replace(
+                    first,
+                    variant=f"{kernel}{n}{dtype[:2]}",
+                    kernel=kernel,
+                    problem={**first.problem, "n": n, "dtype": dtype},
+                    measurement=measurement,
+                )
+                made.append(record)
+    return replace(run, problem_axes=("n", "dtype")), tuple(made)

@@ -1,0 +1,138 @@
+"""The definitions of a run's charts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.report.charts import charts
+from lab.report.charts.definition import Bars, Lines, Means, Scale, Scatter, Stacks
+from lab.report.facts.curves import curve
+from lab.store.figures import response_of
+
+
+def ratio(analysis, **options):
+    given = {"by": analysis.by, "baseline": analysis.baseline, "labelled": analysis.ladder} | options
+    return charts.ratio_chart(analysis.columns, analysis.rows, analysis.axes, analysis.response, **given)
+
+
+def test_the_ratio_chart_has_a_choice_for_each_ratio_over_the_same_records(analysed):
+    a = analysed("sweep")
+    chart = ratio(a)
+    assert [choice.label for choice in chart.choices] == [axis.title for axis in a.axes]
+    for choice, axis in zip(chart.choices, a.axes, strict=True):
+        drawing = choice.drawing
+        assert isinstance(drawing, Scatter)
+        assert drawing.data.dataset == "records"
+        shown = [(row[drawing.x.field], row[drawing.y.field]) for row in drawing.data.rows]
+        assert shown == [(axis.get(record), a.response.of(record)) for record in a.records]
+        assert drawing.span == ("tflops_p20", "tflops_p80")
+        for row in drawing.data.rows:
+            assert row["tflops_p20"] <= row[drawing.y.field] <= row["tflops_p80"]
+    assert chart.choices[0].drawing.colours.title == a.by[0].title
+
+
+def test_failed_variants_are_in_no_chart_of_records(analysed):
+    a = analysed("failures")
+    failed = {record.variant for record in a.records if record.status.failed}
+    drawing = ratio(a).choices[0].drawing
+    assert len(failed) == 4
+    assert not failed & {row["variant"] for row in drawing.data.rows}
+    assert len(drawing.data.rows) == len(a.records) - 4
+
+
+def test_predicted_figures_have_no_span_and_a_ladder_has_labels(analysed):
+    assert ratio(analysed("no_gpu")).choices[0].drawing.span is None
+    labels = ratio(analysed("ladder")).choices[0].drawing.labels
+    assert "128x128" in {label.text for label in labels}
+
+
+def test_equal_titles_get_their_kinds(analysed):
+    a = analysed("sweep")
+    twins = (a.axes[0], replace(a.axes[1], title=a.axes[0].title, kind="emulated"))
+    labels = [choice.label for choice in ratio(replace(a, axes=twins)).choices]
+    assert labels == [f"{a.axes[0].title}, static", f"{a.axes[0].title}, emulated"]
+
+
+def test_a_curve_has_a_choice_for_each_part_in_the_same_colours(along_n):
+    run, records = along_n
+    found = curve(run, records, response_of(records))
+    chart = charts.curve_chart(found, response_of(records))
+    assert [choice.label for choice in chart.choices] == list(found.parts)
+    for choice in chart.choices:
+        drawing = choice.drawing
+        assert isinstance(drawing, Lines)
+        assert [shade.value for shade in drawing.colours.shades if not shade.dashed] == ["a", "b"]
+        assert len([shade for shade in drawing.colours.shades if shade.dashed]) == 2
+        assert {row["part"] for row in drawing.data.rows} == {choice.label}
+        best = [(row["x"], row["name"]) for row in drawing.data.rows if row["best"]]
+        assert best == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]
+    assert charts.along(found).scale is Scale.LINEAR
+    assert charts.along(replace(found, wide=True)).scale is Scale.LOG2
+
+
+def test_both_sides_of_the_model_chart_have_one_scale(analysed):
+    a = analysed("sweep")
+    chart = charts.model_chart(a.columns, a.rows, a.agreements, a.response)
+    for choice, one in zip(chart.choices, a.agreements, strict=True):
+        drawing = choice.drawing
+        assert drawing.diagonal
+        assert drawing.x.domain == drawing.y.domain
+        assert f"n = {len(one.points)}" in drawing.caption
+        shown = [(row["variant"], row[drawing.x.field], row[drawing.y.field]) for row in drawing.data.rows]
+        assert shown == list(one.points)
+
+
+def test_bars_show_ceilings_unless_they_are_ceilings(analysed):
+    for what, ceilings in (("sweep", True), ("no_gpu", False)):
+        a = analysed(what)
+        (choice,) = charts.bars_chart(a.bars, a.response, 66.9).choices
+        drawing = choice.drawing
+        assert isinstance(drawing, Bars)
+        assert drawing.ceilings is ceilings
+        assert drawing.colours.legend is not ceilings
+        assert drawing.y.order == tuple(bar.name for bar in a.bars)
+        assert {shade.value for shade in drawing.colours.shades} == {bar.group for bar in a.bars}
+        assert drawing.note == "peak 66.9"
+    assert charts.bars_chart(a.bars, a.response, None).choices[0].drawing.note == ""
+
+
+def test_a_mix_can_be_of_the_loop_or_the_kernel_in_shares_or_counts(analysed):
+    a = analysed("sweep")
+    made = charts.mix_charts(a.slices)
+    assert [chart.id for chart in made] == ["mix-ptx", "mix-sass"]
+    for chart in made:
+        assert [choice.label for choice in chart.choices] == [label for label, *_ in charts.MIX_CHOICES]
+        share, count, _, kernel = (choice.drawing for choice in chart.choices)
+        assert isinstance(share, Stacks)
+        assert share.data.rows == count.data.rows
+        assert sum(row["count"] for row in kernel.data.rows) > sum(row["count"] for row in count.data.rows)
+
+
+def test_effects_share_one_scale_that_holds_every_variant(analysed):
+    a = analysed("sweep")
+    made = charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.rows, a.response)
+    assert len(made) == 3
+    for chart in made:
+        drawing = chart.choices[0].drawing
+        assert isinstance(drawing, Means)
+        low, high = drawing.y.domain
+        assert all(low <= row[drawing.point[1]] <= high for row in drawing.points.rows)
+        assert {row[drawing.point[0]] for row in drawing.points.rows} == set(drawing.x.order)
+    assert [bool(chart.choices[0].drawing.y.title) for chart in made] == [True, False, False]
+    assert charts.effect_charts((), {}, a.rows, a.response) == ()
+
+
+def test_a_constant_response_still_has_a_range(analysed):
+    effect = analysed("sweep").effects[0]
+    flat = replace(effect, levels=tuple(replace(v, mean=5.0, low=5.0, high=5.0) for v in effect.levels))
+    assert charts.effect_domain([flat]) == pytest.approx((4.75, 5.25))
+
+
+def test_an_interaction_is_a_line_for_each_value_of_the_second_factor(analysed):
+    a = analysed("sweep")
+    drawing = charts.interaction_chart(a.interaction, a.response).choices[0].drawing
+    assert drawing.x.title == a.interaction.first
+    assert drawing.colours.title == a.interaction.second
+    assert len(drawing.data.rows) == len(a.interaction.cells)

@@ -1,0 +1,121 @@
+"""Rows of the charts: bars, parts of bars and labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.report.charts.definition import Label
+from lab.report.charts.rows import (
+    MOST_BARS,
+    Bar,
+    bars,
+    labelled_points,
+    mix_slices,
+    names,
+    pack_slices,
+    point_labels,
+    row_names,
+)
+from lab.store.figures import ranked, response_of
+
+
+def test_near_points_share_a_label():
+    points = [(0.0, 1.0, "v1"), (0.01, 1.5, "v0"), (1.0, 100.0, "top"), (0.0, 60.0, "far")]
+    made = sorted((one.x, one.y, one.text) for one in point_labels(points))
+    assert made == [(0.0, 60.0, "far"), (0.01, 1.5, "v1, v0"), (1.0, 100.0, "top")]
+    assert point_labels([]) == ()
+
+
+def test_a_label_names_no_more_than_a_line_holds():
+    crowd = [(1.0, 10.0, name) for name in ("a", "a", "b", "c", "d", "e")]
+    assert point_labels([(0.0, 1.0, "far"), *crowd]) == (
+        Label(0.0, 1.0, "far"),
+        Label(1.0, 10.0, "a, b, c and 2 more"),
+    )
+
+
+def test_of_many_points_each_kernel_is_named_at_its_best():
+    rows = [{"kernel": f"v{turn}", "x": x / 8, "y": float(x + turn)} for turn in range(2) for x in range(MOST_BARS)]
+    assert labelled_points(rows, "x", "y") == (
+        ((MOST_BARS - 1) / 8, MOST_BARS - 1.0, "v0"),
+        ((MOST_BARS - 1) / 8, float(MOST_BARS), "v1"),
+    )
+    few = [*rows[:3], {"kernel": "text", "x": "none", "y": 1.0}]
+    assert [name for *_, name in labelled_points(few, "x", "y")] == ["v0"] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "short", "heading"),
+    [
+        (["unroll=8 wide=true", "unroll=4 wide=false", "cublas"], ["8 · true", "4 · false", "cublas"], "unroll · wide"),
+        (["map=cyclic(width=4, x=1) n=2", "map=block n=8"], ["cyclic(width=4, x=1) · 2", "block · 8"], "map · n"),
+        (["unroll=8", "wide=true"], ["unroll=8", "wide=true"], ""),
+        (["v1 unroll=8"], ["v1 unroll=8"], ""),
+        (["v0", "v1"], ["v0", "v1"], ""),
+        (["a=x=>y b=1"], ["x=>y · 1"], "a · b"),
+        ([], [], ""),
+    ],
+)
+def test_rows_with_the_same_parameters_keep_the_values_alone(given, short, heading):
+    assert row_names(given) == (short, heading)
+
+
+def test_a_bars_text_has_the_share_of_the_peak_if_there_is_one():
+    bar = Bar("a", "id", 46.314, None, None, None, 0.692, "variant")
+    assert (bar.text, bar.words) == ("46.31 · 69 %", "46.31 · 69 % of peak")
+    assert replace(bar, share=0.0512).text == "46.31 · 5.1 %"
+    assert (replace(bar, share=None).text, replace(bar, share=None).words) == ("46.31", "46.31")
+    assert bar.row["low"] is None
+
+
+def test_bars_of_a_sweep_are_best_first_with_the_baseline_among_them(make):
+    store = make("sweep")
+    records = store.records()
+    made = bars(store.run(), records, response_of(records))
+    assert [bar.value for bar in made] == sorted((bar.value for bar in made), reverse=True)
+    (baseline,) = (bar for bar in made if bar.group == "baseline")
+    assert baseline.variant == ""
+    for bar in made:
+        if bar.variant:
+            assert bar.low is not None
+            assert bar.high is not None
+            assert bar.low <= bar.value <= bar.high
+
+
+def test_bars_of_a_ladder_keep_its_order_and_names_are_unique(make):
+    store = make("ladder")
+    records = store.records()
+    assert [bar.variant for bar in bars(store.run(), records, response_of(records)) if bar.variant] == [
+        record.variant for record in records
+    ]
+    twins = (records[0], replace(records[0], variant="other"), records[1])
+    found = names(twins)
+    assert len(set(found.values())) == 3
+    assert found["other"].endswith("(other)")
+
+
+def test_shares_of_a_bar_add_up_and_packing_loses_nothing(make):
+    store = make("sweep")
+    records = store.records()
+    slices = mix_slices(store.run(), records, response_of(records))
+    best = ranked(records, response_of(records))[0]
+    mine = [part for part in slices if part.variant == best.variant and part.mix == "sass" and part.hot]
+    assert sum(part.share for part in mine) == pytest.approx(1.0)
+    assert best.sass is not None
+    assert sum(part.count for part in mine) == best.sass.loops[0].counts.instructions
+    packed = pack_slices(slices)
+    variants, classes, mixes, parts = (packed[name] for name in ("variants", "classes", "mixes", "parts"))
+    assert isinstance(variants, list)
+    assert isinstance(classes, list)
+    assert isinstance(mixes, list)
+    assert isinstance(parts, list)
+    for (variant, cls, mix, hot, count, share), part in zip(parts, slices, strict=True):
+        assert (variants[variant], classes[cls], mixes[mix], bool(hot)) == (
+            (part.name, part.variant),
+            part.cls,
+            part.mix,
+            part.hot,
+        )
+        assert (count, share) == (pytest.approx(part.count, rel=1e-4), pytest.approx(part.share, abs=1e-5))

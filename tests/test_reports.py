@@ -1,0 +1,68 @@
+"""reports/h200: committed results are light, whole, and have no dead links."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from lab.store import published
+
+H200 = Path(__file__).parents[1] / "reports" / "h200"
+FOLDERS = sorted(path for path in H200.iterdir() if path.is_dir())
+MOST_BYTES = 12_000_000
+MOST_PAGE_BYTES = 100_000
+
+
+def committed() -> list[Path]:
+    """Files of reports/h200 that git keeps."""
+    return [path for path in H200.rglob("*") if path.is_file() and published.FULL not in path.relative_to(H200).parts]
+
+
+def links(page: Path) -> list[str]:
+    """What a page links to or shows, but for places of its own and data in its text."""
+    found = re.findall(r'(?:href|src)="([^"]*)"', page.read_text(encoding="utf-8"))
+    return [link for link in found if link and not link.startswith(("#", "data:"))]
+
+
+def test_all_reports_together_are_light():
+    assert sum(path.stat().st_size for path in committed()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_report_has_what_the_whole_page_is_drawn_from(folder):
+    assert published.is_published(folder)
+    facts = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    assert facts["question"]
+    assert facts["gpu"]["name"] == "NVIDIA H200"
+    assert (folder / "index.html").stat().st_size < MOST_PAGE_BYTES
+    assert list(folder.glob("*.png"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_no_link_of_a_page_is_dead(folder):
+    found = links(folder / "index.html")
+    assert found
+    assert [link for link in found if not (folder / unquote(link.partition("#")[0])).is_file()] == []
+
+
+def test_no_link_of_the_readme_is_dead():
+    readme = H200.parents[1] / "README.md"
+    found = re.findall(r"\]\((reports/h200/[^)#]*)", readme.read_text(encoding="utf-8"))
+    assert len(found) >= len(FOLDERS) - 8
+    assert [link for link in found if not (readme.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "folder", [path for path in FOLDERS if (path / published.RECORDS).is_file()], ids=lambda path: path.name
+)
+def test_records_are_those_of_the_provenance(folder):
+    kept = published.read_records(folder)
+    facts = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    assert (kept.run.started, kept.run.commit) == (facts["started"], facts["commit"])
+    assert kept.records
+    assert len({record.variant for record in kept.records}) == len(kept.records)
+    assert set(published.read_listings(folder)) <= {record.variant for record in kept.records}
