@@ -19,8 +19,8 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from lab import __version__
 from lab.base import environment, workers
+from lab.base.version import VERSION
 from lab.experiment.load import Experiment, from_text
 from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
@@ -180,7 +180,7 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
     built = [record for record in found if record.build is not None]
     made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores())}
     lost = sum(not one.same_code for one in made.values())
-    by = ", ".join(filter(None, [f"lab {__version__}", environment.commit()]))
+    by = ", ".join(filter(None, [f"lab {VERSION}", environment.commit()]))
     notes = [f"Ceilings and estimates were made again by {by}, after the run; what was measured is the run's own."]
     if lost:
         notes.append(f"{lost} variants have no estimate: today's templates do not give the code that was measured.")

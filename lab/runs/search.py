@@ -1,4 +1,4 @@
-"""What a search decides: which variants are not worth running, and which ones to go on from."""
+"""What a search decides: which variants it leaves out, and from which ones it goes on."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lab.experiment.schema import PruneModel
-from lab.store.model import Status, VariantRecord
+from lab.store.model import PruneRule, Status, VariantRecord
 
 Group = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What is remembered of a finished variant.
+    """What a search remembers of a finished variant.
 
     Attributes:
-        group: Variants with equal groups compete: they compute the same problem.
-        position: Place in the run.
-        ceiling: Predicted, in the unit that throughput has, or None.
-        rate: Measured throughput of a verified variant, or None.
+        group: The problem that it computes; variants of equal groups compete.
+        position: Its place in the run.
+        ceiling: Its predicted ceiling, in the unit of the throughput, or None.
+        rate: Its measured throughput where it was verified, or None.
     """
 
     group: Group
@@ -34,7 +34,7 @@ def group_of(record: VariantRecord) -> Group:
 
 
 def score(record: VariantRecord, position: int) -> Score | None:
-    """The score of a record; None where it failed or was pruned."""
+    """The score of a record; None where the variant failed or was pruned."""
     if record.status.failed or record.status is Status.PRUNED:
         return None
     ceiling = record.prediction.ceiling if record.prediction else None
@@ -42,49 +42,64 @@ def score(record: VariantRecord, position: int) -> Score | None:
     return Score(group_of(record), position, ceiling.rate if ceiling else None, measured)
 
 
-@dataclass
-class Pruner:
-    """Judges variants; `judge` in the order of their positions, so that the same run prunes the same ones again.
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """Why a variant is left out.
 
     Attributes:
-        rules: The experiment's.
-        predicted: Best predicted ceiling of each group among the variants judged so far, in the unit of throughput.
-        measured: Best measured throughput of each group so far, in the unit of throughput.
+        rule: The rule that it falls under.
+        detail: The figures that decided it.
+    """
+
+    rule: PruneRule
+    detail: str
+
+
+@dataclass
+class Pruner:
+    """Judges variants. `judge` is called in the order of positions, so that a repeated run prunes the same variants.
+
+    Attributes:
+        rules: The experiment's rules.
+        predicted: Best predicted ceiling of each group among the variants judged so far, in the unit of the throughput.
+        measured: Best measured throughput of each group so far.
     """
 
     rules: PruneModel
     predicted: dict[Group, float] = field(default_factory=dict)
     measured: dict[Group, float] = field(default_factory=dict)
 
-    def judge(self, record: VariantRecord) -> str:
-        """Why the variant is not worth running: a word, a colon and the figures; empty where it is."""
+    def judge(self, record: VariantRecord) -> Pruning | None:
+        """Decide whether to leave out a variant that was built; None where it is worth running."""
         if record.build is None or record.prediction is None:
-            return ""
+            return None
         ceiling = record.prediction.ceiling
         spills = record.build.resources.spill_bytes
         if self.rules.spills and spills:
-            return f"spills: {spills} bytes of spill stores and loads a thread"
+            return Pruning(PruneRule.SPILLS, f"{spills} bytes of spill stores and loads a thread")
         if record.prediction.occupancy == 0:
-            return f"occupancy: no block fits on an SM, limited by {record.prediction.limited_by}"
+            limit = record.prediction.limited_by
+            return Pruning(PruneRule.OCCUPANCY, f"no block fits on an SM, limited by {limit}")
         if ceiling is None:
-            return ""
+            return None
         group, rate = group_of(record), ceiling.rate
         best = self.predicted[group] = max(rate, self.predicted.get(group, 0.0))
         if rate < self.rules.below_prediction * best:
             share = f"{self.rules.below_prediction:.0%} of the best one, {best:.2f}"
-            return f"prediction: a ceiling of {rate:.2f} {record.merit} is below {share}"
-        return ""
+            return Pruning(PruneRule.PREDICTION, f"a ceiling of {rate:.2f} {record.merit} is below {share}")
+        return None
 
-    def overtaken(self, record: VariantRecord) -> str:
-        """Why the variant need not be measured any more: another one was faster than its predicted ceiling."""
+    def overtaken(self, record: VariantRecord) -> Pruning | None:
+        """Decide whether to leave out a variant because another one is faster than its predicted ceiling."""
         ceiling = record.prediction.ceiling if record.prediction else None
         reached = self.measured.get(group_of(record), 0.0)
         if not self.rules.below_measured or ceiling is None or ceiling.rate >= reached:
-            return ""
-        return f"measurement: a ceiling of {ceiling.rate:.2f} {record.merit} is below the {reached:.2f} of another one"
+            return None
+        below = f"a ceiling of {ceiling.rate:.2f} {record.merit} is below the {reached:.2f} of another one"
+        return Pruning(PruneRule.MEASUREMENT, below)
 
     def learn(self, finished: Score) -> None:
-        """Remember what a finished variant reached."""
+        """Remember the throughput of a finished variant."""
         if finished.rate is not None:
             self.measured[finished.group] = max(finished.rate, self.measured.get(finished.group, 0.0))
 

@@ -20,7 +20,7 @@ from lab.runs.baselines import BaselineWatch
 from lab.runs.flow import FlowContext, InspectedVariant, Step
 from lab.runs.recorder import Recorder
 from lab.runs.schedule import OrderGate, SerialLane, TaskLane, run_lanes
-from lab.runs.search import group_of
+from lab.runs.search import Pruning, group_of
 from lab.stages import provenance
 from lab.stages import record as records
 from lab.stages.batches import BuildFunction, BuildQueue
@@ -117,13 +117,13 @@ class Sweep:
         """Let variants go on: at once, in a search in the order of their positions, which is that of its rules."""
         for one in self._gate.release():
             record = one if isinstance(one, VariantRecord) else one.record
-            reason = self._recorder.pruner.judge(record) if self._recorder.pruner else ""
+            pruning = self._recorder.pruner.judge(record) if self._recorder.pruner else None
             if isinstance(one, InspectedVariant):
-                self._go_on(one, reason)
+                self._go_on(one, pruning)
 
-    def _go_on(self, variant: InspectedVariant, pruned: str) -> None:
-        if pruned:
-            self._recorder.finish(variant.planned, records.pruned(variant.record, pruned))
+    def _go_on(self, variant: InspectedVariant, pruning: Pruning | None) -> None:
+        if pruning is not None:
+            self._prune(variant, pruning)
             return
         step = flow.step_after_build(self._context, variant, spared=variant.position in self._spared)
         if step is Step.EMULATE:
@@ -131,6 +131,9 @@ class Sweep:
             self._emulations.submit(flow.emulation_work(variant, task), partial(self._emulated, variant, task))
         else:
             self._line_up(variant)
+
+    def _prune(self, variant: InspectedVariant, pruning: Pruning) -> None:
+        self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
     def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
         self._line_up(flow.judge(variant, flow.emulation_outcome(task, done)))
@@ -148,8 +151,8 @@ class Sweep:
 
     def _measure(self, variant: InspectedVariant) -> Future[tuple[JobResult, int]] | None:
         """Hand a variant to the GPU, unless another one is faster than it can be."""
-        if self._recorder.pruner is not None and (reason := self._recorder.pruner.overtaken(variant.record)):
-            self._recorder.finish(variant.planned, records.pruned(variant.record, reason))
+        if self._recorder.pruner is not None and (pruning := self._recorder.pruner.overtaken(variant.record)):
+            self._prune(variant, pruning)
             return None
         assert self._line is not None  # noqa: S101 - nothing is put in a lane without a line
         experiment = self._context.experiment

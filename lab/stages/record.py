@@ -18,7 +18,7 @@ from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predic
 from lab.predict.schedulers.estimate import Pace
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
-from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
+from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
 from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import Resources, title
 
@@ -47,9 +47,9 @@ def judged(
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
 
 
-def pruned(record: VariantRecord, reason: str) -> VariantRecord:
-    """The record of a variant that a search does not run."""
-    return replace(record, status=Status.PRUNED, reason=reason)
+def pruned(record: VariantRecord, rule: PruneRule, detail: str) -> VariantRecord:
+    """The record of a variant that a search leaves out by a rule, with the figures that decided it."""
+    return replace(record, status=Status.PRUNED, reason=f"{rule}: {detail}", pruned_by=rule)
 
 
 def inspected(

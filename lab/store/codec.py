@@ -19,7 +19,7 @@ SCHEMA = 11
 
 READ_TOO = (7, 9, 10)
 """Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
-10 a run had one text `baseline` in place of `baselines`."""
+10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`."""
 
 
 def _with_baselines(run: object) -> object:

@@ -34,6 +34,15 @@ class Status(StrEnum):
         return self not in (Status.INSPECTED, Status.VERIFIED, Status.PRUNED)
 
 
+class PruneRule(StrEnum):
+    """The rule by which a search left a variant out."""
+
+    SPILLS = "spills"  # registers spill to local memory
+    OCCUPANCY = "occupancy"  # no block fits on an SM
+    PREDICTION = "prediction"  # the predicted ceiling is far below the best one
+    MEASUREMENT = "measurement"  # the predicted ceiling is below what another variant reached
+
+
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
     """What a compiler made of a variant, without the texts (those are files).
@@ -215,6 +224,7 @@ class VariantRecord:
         estimate: Throughput by the model of the schedulers; None where it does not apply, or nothing was executed on
             the CPU.
         profile: What hardware counters said; None where they were not read.
+        pruned_by: The rule by which a search left it out; `prune_rule` knows it for older records, too.
     """
 
     variant: str
@@ -244,12 +254,20 @@ class VariantRecord:
     estimate: Estimate | None = None
     profile: Profile | None = None
     compiler: str = ""
+    pruned_by: PruneRule | None = None
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""
         both = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
         found = [ptx if isa == "ptx" else sass for ptx, sass in both]
         return tuple({mix.name: mix for mix in found if mix}.values())
+
+    @property
+    def prune_rule(self) -> PruneRule | None:
+        """The rule by which a search left the variant out; None where it was not left out."""
+        if self.pruned_by is None and self.status is Status.PRUNED:
+            return PruneRule(self.reason.partition(":")[0])  # schemas up to 10 have it in the reason alone
+        return self.pruned_by
 
     def rate(self, ms: float) -> float:
         """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""

@@ -9,10 +9,11 @@ import pytest
 from lab.experiment.schema import PruneModel
 from lab.measured.timing import CardState, Measurement, Samples
 from lab.predict.bounds import Bound, Prediction
-from lab.runs.search import Pruner, Score, leaders, score
-from lab.store.model import BuildRecord, Status, VariantRecord
+from lab.runs.search import Pruner, Pruning, Score, leaders, score
+from lab.store.model import BuildRecord, PruneRule, Status, VariantRecord
 from lab.toolchain.base import Resources
 
+BELOW = "a ceiling of 19.00 TFLOP/s is below 50% of the best one, 40.00"
 RULES = PruneModel.model_validate({"below_prediction": 0.5})
 
 
@@ -35,36 +36,35 @@ def record(ceiling, *, spills=0, occupancy=0.5, tflops=None, m=64, status=Status
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        (record(30), ""),
-        (record(30, spills=8), "spills: 8 bytes"),
-        (record(30, occupancy=0.0), "occupancy: no block fits on an SM, limited by registers"),
-        (record(19), "prediction: a ceiling of 19.00 TFLOP/s is below 50% of the best one, 40.00"),
-        (record(19, m=32), ""),
+        (record(30), None),
+        (record(30, spills=8), Pruning(PruneRule.SPILLS, "8 bytes of spill stores and loads a thread")),
+        (record(30, occupancy=0.0), Pruning(PruneRule.OCCUPANCY, "no block fits on an SM, limited by registers")),
+        (record(19), Pruning(PruneRule.PREDICTION, BELOW)),
+        (record(19, m=32), None),
     ],
 )
 def test_what_is_pruned_and_why(one, why):
     pruner = Pruner(RULES)
-    assert pruner.judge(record(40)) == ""
-    reason = pruner.judge(one)
-    assert reason.startswith(why)
-    assert bool(reason) == bool(why)
+    assert pruner.judge(record(40)) is None
+    assert pruner.judge(one) == why
 
 
 def test_rules_can_be_switched_off():
     pruner = Pruner(PruneModel(spills=False, below_prediction=0, below_measured=False))
     pruner.judge(record(40))
     pruner.learn(score(record(40, tflops=39), 0))
-    assert pruner.judge(record(1, spills=8)) == ""
-    assert pruner.overtaken(record(1)) == ""
+    assert pruner.judge(record(1, spills=8)) is None
+    assert pruner.overtaken(record(1)) is None
 
 
 def test_a_ceiling_below_what_was_measured_is_overtaken():
     pruner = Pruner(RULES)
-    assert pruner.overtaken(record(30)) == ""
+    assert pruner.overtaken(record(30)) is None
     pruner.learn(score(record(40, tflops=35), 0))
-    assert pruner.overtaken(record(30)).startswith("measurement: a ceiling of 30.00 TFLOP/s is below the 35.00")
-    assert pruner.overtaken(record(36)) == ""
-    assert pruner.overtaken(record(30, m=32)) == ""
+    found = pruner.overtaken(record(30))
+    assert found == Pruning(PruneRule.MEASUREMENT, "a ceiling of 30.00 TFLOP/s is below the 35.00 of another one")
+    assert pruner.overtaken(record(36)) is None
+    assert pruner.overtaken(record(30, m=32)) is None
 
 
 def test_failed_and_pruned_variants_have_no_score():

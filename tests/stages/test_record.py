@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.gpu.process.job import Failure, JobResult, Stage
+from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
+from lab.store.model import EmulationRecord, PruneRule, Status, VariantRecord
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,62 @@ from lab.stages import record as records
 )
 def test_which_machine_code_runs_where(built, gpu, runs):
     assert records.runs_on(built, gpu) is runs
+
+
+def record(**values):
+    given = {"status": Status.INSPECTED, "reason": "", "flops": 10**9, "bytes_moved": 1, **values}
+    return VariantRecord("v", "k", "", "t", {}, {"m": 1}, "sm_90", **given)
+
+
+def test_a_pruned_variant_says_which_rule_and_why():
+    made = records.pruned(record(), PruneRule.SPILLS, "8 bytes")
+    assert (made.status, made.reason, made.pruned_by) == (Status.PRUNED, "spills: 8 bytes", PruneRule.SPILLS)
+    assert made.prune_rule is PruneRule.SPILLS
+
+
+def test_a_record_of_an_older_schema_has_its_rule_in_the_reason():
+    old = record(
+        status=Status.PRUNED, reason="measurement: a ceiling of 30.00 TFLOP/s is below the 35.00 of another one"
+    )
+    assert (old.pruned_by, old.prune_rule) == (None, PruneRule.MEASUREMENT)
+    assert record(reason="spills: not pruned").prune_rule is None
+
+
+PASSED = Verification(True, 0.0, 1e-6, "", "emulator")
+WRONG = Verification(False, 0.5, 1e-6, "C[0]: got 1, expected 2", "emulator")
+
+
+@pytest.mark.parametrize(
+    ("verification", "unsupported", "status", "reason"),
+    [
+        (PASSED, "", Status.VERIFIED, ""),
+        (WRONG, "", Status.VERIFICATION_FAILED, "emulator: C[0]: got 1, expected 2"),
+        (None, "unknown instruction", Status.INSPECTED, ""),
+    ],
+)
+def test_an_emulation_verifies_a_variant_or_fails_it_or_says_nothing(verification, unsupported, status, reason):
+    made = records.judged(record(), EmulationRecord({}, (), verification, unsupported=unsupported))
+    assert (made.status, made.reason) == (status, reason)
+    assert made.emulation.unsupported == unsupported
+    assert made.estimate is None
+
+
+@pytest.mark.parametrize(
+    ("stage", "status"),
+    [
+        (Stage.PREPARE, Status.LAUNCH_FAILED),
+        (Stage.LAUNCH, Status.LAUNCH_FAILED),
+        (Stage.CRASH, Status.LAUNCH_FAILED),
+        (Stage.VERIFY, Status.VERIFICATION_FAILED),
+        (Stage.TIMEOUT, Status.TIMED_OUT),
+    ],
+)
+def test_a_job_that_failed_has_the_status_of_its_stage(stage, status):
+    made = records.measured(record(), JobResult("v", failure=Failure(stage, "why")))
+    assert (made.status, made.reason, made.measurement) == (status, "why", None)
+
+
+def test_a_job_that_went_well_is_verified_and_keeps_its_times():
+    timed = Measurement(Samples((1.0,)), None, None, "cold", CardState(), CardState())
+    made = records.measured(record(reason="old"), JobResult("v", PASSED, timed))
+    assert (made.status, made.reason, made.throughput) == (Status.VERIFIED, "", pytest.approx(1.0))

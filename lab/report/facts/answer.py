@@ -270,7 +270,7 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     text += f" to find {sample:,} valid variants"
     if rounds:
         text += f"; refining around the best added {', '.join(f'{n:,}' for n in rounds)}"
-    reasons = Counter(record.reason.partition(":")[0] for record in records if record.status is Status.PRUNED)
+    reasons = Counter(record.prune_rule for record in records if record.status is Status.PRUNED)
     why = f" ({', '.join(f'{count} by {reason}' for reason, count in reasons.items())})" if reasons else ""
     built = sum(record.build is not None for record in records)
     run = sum(record.verification is not None or record.measurement is not None for record in records)

@@ -1,0 +1,72 @@
+"""Progress as a terminal shows it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from lab.cli.progress import RunProgress, TuneProgress
+from lab.store.model import Status
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=160)
+
+
+def planned(progress, variants=24):
+    progress.planned(SimpleNamespace(question="Does it?"), SimpleNamespace(combinations=30), variants, "NVIDIA H200")
+
+
+def test_a_run_begins_with_its_question_and_its_size(console):
+    with RunProgress(console) as progress:
+        planned(progress)
+    text = console.file.getvalue()
+    assert "Does it?" in text
+    assert "24 variants of 30 combinations. NVIDIA H200" in text
+
+
+def test_failures_and_the_best_variant_are_shown(console, make):
+    slow, fast = sorted(make("sweep").records(), key=lambda one: one.throughput)[::23]
+    with RunProgress(console) as progress:
+        planned(progress)
+        progress.recorded(fast)
+        progress.recorded(slow)
+        progress.recorded(replace(slow, status=Status.TIMED_OUT, reason="no result within 60 s", measurement=None))
+    text = console.file.getvalue()
+    assert f"{slow.variant} {slow.kernel} {slow.label}: timed out: no result within 60 s" in text
+    assert f"best {fast.throughput:.2f} TFLOP/s" in text
+
+
+def test_bars_grow_with_a_search_and_end_with_the_profiler(console):
+    with RunProgress(console) as progress:
+        planned(progress, 2)
+        progress.more(3)
+        for _ in range(5):
+            progress.built(None, None)
+        progress.counting(2)
+        progress.counted(1)
+    text = console.file.getvalue()
+    assert "3 neighbours of the best ones" in text
+    assert "5/5" in text
+    assert "1/2" in text
+
+
+def test_a_tuning_run_counts_kernels_sizes_and_points(console):
+    with TuneProgress(console) as progress:
+        progress.began(SimpleNamespace(question="Which?"), "NVIDIA H200")
+        progress.built(SimpleNamespace(name="good", failure=""))
+        progress.built(SimpleNamespace(name="bad", failure="it spills"))
+        progress.timed((64, 64, 64), 7)
+        progress.timed((96, 64, 64), 5)
+        progress.stepped(SimpleNamespace(group="g", number=2, title="tiles", text="3 of 9 are kept"))
+    text = console.file.getvalue()
+    assert "Which?" in text
+    assert "bad: it spills" in text
+    assert "good" not in text
+    assert "sizes timed (12 points)" in text
+    assert "g, step 2, tiles: 3 of 9 are kept" in text

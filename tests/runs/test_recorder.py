@@ -1,0 +1,98 @@
+"""Where the results of a run go."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from lab.base.errors import StoreError
+from lab.experiment.schema import PruneModel
+from lab.measured.timing import CardState, Measurement, Samples
+from lab.runs.observer import SilentObserver
+from lab.runs.recorder import Recorder
+from lab.runs.search import Pruner
+from lab.store.database import Store
+from lab.store.model import Status, VariantRecord
+
+
+class Listing(SilentObserver):
+    def __init__(self):
+        self.records = []
+
+    def recorded(self, record):
+        self.records.append(record.variant)
+
+
+def planned(position):
+    return SimpleNamespace(variant=f"v{position}", position=position)
+
+
+def record(position, ms=1.0, status=Status.VERIFIED):
+    timed = Measurement(Samples((ms,)), None, None, "cold", CardState(), CardState())
+    return VariantRecord(f"v{position}", "k", "", "t", {}, {"m": 1}, "sm_90", status, "", 10**9, 1, measurement=timed)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "out", create=True) as opened:
+        yield opened
+
+
+def test_records_and_files_are_on_disk_when_the_context_ends(store):
+    observer = Listing()
+    with Recorder(store, observer) as recorder:
+        recorder.files(planned(1), {"kernel.cu": "text"})
+        recorder.finish(planned(1), record(1))
+        recorder.finish(planned(0), record(0))
+    assert [one.variant for one in store.records()] == ["v0", "v1"]
+    assert store.read_file("v1", "kernel.cu") == b"text"
+    assert observer.records == ["v1", "v0"]
+
+
+def test_what_is_finished_is_kept_after_ctrl_c(store):
+    def interrupted():
+        with Recorder(store, SilentObserver()) as recorder:
+            recorder.finish(planned(0), record(0))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert store.count() == 1
+
+
+def test_a_disk_that_fails_is_reported_when_the_context_ends(store):
+    def fail(variant, files):
+        raise StoreError("the disk is full")
+
+    store.write_files = fail
+    with pytest.raises(StoreError, match="disk is full"), Recorder(store, SilentObserver()) as recorder:
+        recorder.files(planned(0), {"a": "b"})
+
+
+def test_a_record_of_an_earlier_run_moves_to_its_new_position(store):
+    store.write(record(0), 7)
+    store.write(record(1), 0)
+    with Recorder(store, SilentObserver()) as recorder:
+        recorder.take_over(planned(0), record(0))
+        recorder.take_over(planned(1), record(1))
+    assert [one.variant for one in store.records()] == ["v0", "v1"]
+    assert set(recorder.scores) == {0, 1}
+
+
+def test_notes_are_kept_once_and_stored(store):
+    recorder = Recorder(store, SilentObserver(), notes=["from before"])
+    recorder.note()
+    assert store.noted("notes") is None
+    recorder.note("one", "two", "one")
+    recorder.note("two", "from before")
+    assert recorder.notes == store.noted("notes") == ["from before", "one", "two"]
+
+
+def test_a_pruner_learns_from_what_succeeded(store):
+    pruner = Pruner(PruneModel())
+    with Recorder(store, SilentObserver(), pruner) as recorder:
+        recorder.finish(planned(0), record(0, 0.5))
+        recorder.finish(planned(1), record(1, 0.1, Status.VERIFICATION_FAILED))
+    assert set(recorder.scores) == {0}
+    assert list(pruner.measured.values()) == [pytest.approx(2.0)]
