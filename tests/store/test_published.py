@@ -15,8 +15,8 @@ from lab.store import published
 from lab.store.database import Store
 from lab.store.model import RepeatRecord
 from lab.store.published import PublishedRun
-from lab.store.tuning import Stage, TuningStore
-from lab.store.tuning_model import Cut, KernelFacts, Step, Timed
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import Cut, KernelFacts, ProtocolStep, Timed, TimingStage
 
 REPEAT = RepeatRecord("2026-11-21T05:00:00+00:00", "", 24, 0, 24, 24, (), {"a": 0.01}, 0, 1, 1, 0.99)
 
@@ -143,9 +143,11 @@ def tuned(tmp_path: Path) -> Path:
     with TuningStore(tmp_path / "run", create=True) as store:
         store.note("facts", {"tuning": "small", "types": ["float32_nn"]})
         store.write_kernels(KERNELS)
-        store.write_times(Stage.FINAL, (8, 16, 32), TIMES)
-        store.write_times(Stage.HELD_OUT, (8, 16, 33), {"k1": TIMES["k1"]})
-        store.write_steps({"float32_nn": [Step("group", 1, "Title", "Text.", ((8, 8, 8),))]}, {"float32_nn": []})
+        store.write_times(TimingStage.FINAL, (8, 16, 32), TIMES)
+        store.write_times(TimingStage.HELD_OUT, (8, 16, 33), {"k1": TIMES["k1"]})
+        store.write_steps(
+            {"float32_nn": [ProtocolStep("group", 1, "Title", "Text.", ((8, 8, 8),))]}, {"float32_nn": []}
+        )
         published.write_tuning(store, folder)
     return folder
 
@@ -158,11 +160,11 @@ def test_a_tuning_run_comes_back_with_samples_of_six_digits(tuned, tmp_path):
         steps, cuts = store.steps()
         assert [step.title for step in steps["float32_nn"]] == ["Title"]
         assert not cuts["float32_nn"]
-        found = store.times(Stage.FINAL)
+        found = store.times(TimingStage.FINAL)
         assert found["k1"][8, 16, 32] == Timed(Samples((0.123457, 0.5), 4, (1,)), Kind.MEASURED, "warm", 1.25e-7)
         assert found["k2"][8, 16, 32] == TIMES["k2"]
         assert found["cublas float32_nn"][8, 16, 32] == TIMES["cublas float32_nn"]
-        assert set(store.times(Stage.HELD_OUT)) == {"k1"}
+        assert set(store.times(TimingStage.HELD_OUT)) == {"k1"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from lab.base.sizes import Size
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning_model import KernelFacts, ProblemType, Timed, TimingStage
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.tuning.bench import Ledger, Task
 from lab.tuning.choose.protocol import Candidate, Times, candidate
 from lab.tuning.file.load import Group, Tuning, load
@@ -79,7 +79,7 @@ def kernel(group: Group, *, loop: ProductLoop | None = LOOP, failure: str = "", 
         blocks_per_sm=2,
         failure=failure,
     )
-    steps = launches(group.template, one.parameters, group.type.problem((64, 64, 64))).steps
+    steps = Instance(group.template, one.parameters, group.type.problem((64, 64, 64))).launches.steps
     loops = {} if loop is None else {step.entry: loop for step in steps}
     return Kernel(one, facts, b"\x7fELF", dict(one.parameters), loops)
 

@@ -10,7 +10,7 @@ from tuning_support import H200, kernel, tuning
 
 from lab.base.sizes import Size
 from lab.gpu.process.line import GpuLine
-from lab.gpu.timing.survey import BASELINE, Point, Survey
+from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Timed, TimingStage, baseline_id
@@ -29,13 +29,13 @@ class Line:
         self.orders: list[Survey] = []
         self.cubins: list[Mapping[str, bytes]] = []
 
-    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[Point, ...]]:
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[SurveyPoint, ...]]:
         self.orders.append(order)
         self.cubins.append(cubins)
-        points = [Point(one.kernel, Samples((1.0, 1.0)), "warm", 1e-8) for one in order.entrants]
+        points = [SurveyPoint(one.kernel, Samples((1.0, 1.0)), "warm", 1e-8) for one in order.entrants]
         if order.baseline:
-            points.append(Point(BASELINE, Samples((2.0,)), "warm", None, note="cuBLAS 13"))
-        future: Future[tuple[Point, ...]] = Future()
+            points.append(SurveyPoint(BASELINE, Samples((2.0,)), "warm", None, note="cuBLAS 13"))
+        future: Future[tuple[SurveyPoint, ...]] = Future()
         future.set_result(tuple(points))
         return future
 

@@ -8,7 +8,7 @@ from tuning_support import context, kernel, tuning
 
 from lab.base.sizes import Size
 from lab.library import dispatch
-from lab.library.package import Kind as LibraryKind
+from lab.library.package import TimesKind
 from lab.measured.timing import Kind
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import TimingStage
@@ -64,7 +64,7 @@ def test_a_library_picks_the_kernel_that_was_fastest(tmp_path: Path, ledger: Led
     for size in final.sizes.ranges:
         assert picker.select(*size) == (few if size[0] < 200 else many)
     assert picker.select(7, 7, 4096) == many
-    assert picker.library.times is LibraryKind.MEASURED
+    assert picker.library.times is TimesKind.MEASURED
     assert picker.library.source == "invented times"
     assert picker.library.loss == made.facts.loss
     assert made.facts.kernels == picker.library.logic.kernels
@@ -103,7 +103,7 @@ def test_predicted_times_make_a_predicted_library(tmp_path: Path, ledger: Ledger
     run.bench.kind = Kind.PREDICTED  # type: ignore[misc]
     made = grow.library(run, final, tmp_path, "")
     assert made is not None
-    assert dispatch.load(made.folder).library.times is LibraryKind.PREDICTED
+    assert dispatch.load(made.folder).library.times is TimesKind.PREDICTED
 
 
 def test_a_file_that_asks_for_no_library_gets_none(tmp_path: Path, ledger: Ledger) -> None:

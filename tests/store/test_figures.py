@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.isa.mix import Counts, KernelMix, LoopMix
+from lab.measured.timing import CardState, Kind, Measurement, Merit, Samples
+from lab.predict.bounds import Bound, Prediction
+from lab.predict.schedulers.estimate import Estimate
+from lab.store import figures
+from lab.store.figures import Basis, response_of
+from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, StepRecord, VariantRecord
+from lab.toolchain.base import Resources
+
+WHOLE = Counts(100, {"fma": 10}, {"FFMA": 10}, 0, 0)
+HOT = Counts(10, {"fma": 8}, {"FFMA": 8}, 0, 0)
+LOOP = LoopMix("L", 1, None, True, HOT, 1, 9, ((1, 9),), None)
+
+
+def record(variant: str = "v", **fields: object) -> VariantRecord:
+    plain = VariantRecord(variant, "k", "", "t", {}, {}, "sm_90", Status.VERIFIED, "", 2 * 10**9, 10**6)
+    return replace(plain, **fields)  # type: ignore[arg-type]
+
+
+def timed(ms: float) -> Measurement:
+    return Measurement(Samples((ms,)), None, None, "warm", CardState(), CardState())
+
+
+def predicted(*bounds: float, peak_gb_s: float | None = None) -> Prediction:
+    made = tuple(Bound(str(i), tflops, "", tflops * 100 if peak_gb_s else None) for i, tflops in enumerate(bounds))
+    return Prediction("H200", 1.0, 1, "warps", 66.9, made, peak_gb_s)
+
+
+def emulated(**memory: MemoryCount) -> EmulationRecord:
+    named = {name.replace("_", "."): count for name, count in memory.items()}
+    return EmulationRecord({}, (), executed=ExecutedCounts(1, 32, {}, {}, {}, {}, named))
+
+
+def test_the_hot_loops_counts_stand_for_the_kernel_where_it_has_one() -> None:
+    looped = KernelMix("sass", "k", WHOLE, (LOOP,), None)
+    straight = KernelMix("sass", "k", WHOLE, (), None)
+    assert figures.hot_counts(looped) == HOT
+    assert figures.hot_counts(straight) == WHOLE
+    assert figures.fma_share(looped) == 0.8
+    assert figures.hot_counts(None) is figures.fma_share(None) is None
+
+
+def test_the_ceiling_is_the_lowest_bound_in_the_merits_unit() -> None:
+    assert figures.predicted(record(prediction=predicted(40.0, 30.0))) == 30.0
+    bytes_counted = record(prediction=predicted(40.0, 30.0, peak_gb_s=4800.0), merit=Merit.BANDWIDTH)
+    assert figures.predicted(bytes_counted) == 3000.0
+    assert figures.peak(bytes_counted) == 4800.0
+    assert figures.predicted(record(prediction=predicted())) is None
+    assert figures.predicted(record()) is figures.peak(record()) is None
+
+
+def test_a_failed_variant_has_no_throughput() -> None:
+    assert figures.measured(record(measurement=timed(1.0))) == pytest.approx(2.0)
+    assert figures.measured(record(measurement=timed(1.0), status=Status.VERIFICATION_FAILED)) is None
+
+
+def test_an_estimate_counts_operations_alone() -> None:
+    one = record(estimate=Estimate(12.0, 1.0, {}))
+    assert figures.estimated(one) == 12.0
+    assert figures.estimated(replace(one, merit=Merit.BANDWIDTH)) is None
+    assert figures.merit_of([]) is Merit.TFLOPS
+    assert figures.merit_of([replace(one, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
+
+
+def test_traffic_is_summed_over_kinds_of_access() -> None:
+    load = MemoryCount(requests=10, sectors=40, bytes_used=1280)
+    store = MemoryCount(requests=10, sectors=80, bytes_used=320)
+    shared = MemoryCount(requests=20, wavefronts=60, ideal_wavefronts=20)
+    one = record(emulation=emulated(global_load=load, global_store=store, shared_load=shared))
+    assert figures.emulated_traffic(one, "global.load", "global.copy") == load
+    assert figures.emulated_traffic(one, "global.atomic") is None
+    assert figures.emulated_sectors(one) == (4 + 8) / 2
+    assert figures.emulated_excess(one) == 32 * 120 / 1600
+    assert figures.emulated_conflicts(one) == 2
+    for figure in (figures.emulated_sectors, figures.emulated_excess, figures.emulated_conflicts):
+        assert figure(record()) is None
+        assert figure(record(emulation=EmulationRecord({}, ()))) is None
+
+
+def test_predictions_stand_beside_what_was_counted_where_both_are_known() -> None:
+    load = MemoryCount(requests=10, sectors=40)
+    copied = MemoryCount(requests=10, sectors=60)
+    shared = MemoryCount(requests=5, wavefronts=10, ideal_wavefronts=5)
+    accesses = {"global.load": 4.0, "global.store": 8.0, "shared.load": 0.0}
+    one = record(accesses=accesses, emulation=emulated(global_load=load, global_copy=copied, shared_load=shared))
+    assert figures.predicted_accesses(one) == {"global.load": (4.0, 5.0), "shared.load": (0.0, 1.0)}
+    assert figures.predicted_sectors(one) == 6.0
+    assert figures.predicted_sectors(record()) is None
+
+
+def test_shared_memory_is_static_and_dynamic_and_the_most_of_several_launches() -> None:
+    used = Resources(32, 0, 0, 0, 100, 0, 1)
+    build = BuildRecord("nvrtc", "13", "", used, "", 0.1, cached=False, disassembler="13")
+    assert figures.shared_bytes(record()) is None
+    assert figures.shared_bytes(record(build=build, launch=LaunchRecord((1, 1, 1), (32, 1, 1), 28))) == 128
+    steps = (
+        StepRecord("a", LaunchRecord((1, 1, 1), (32, 1, 1), 900)),
+        StepRecord("b", LaunchRecord((1, 1, 1), (32, 1, 1), 50), resources=replace(used, shared_bytes=950)),
+    )
+    assert figures.shared_bytes(record(build=build, steps=steps)) == 1000
+
+
+def test_the_response_is_of_one_kind_for_all_variants() -> None:
+    both = record("a", prediction=predicted(30.0), estimate=Estimate(20.0, 1.0, {}))
+    bare = record("b", prediction=predicted(10.0))
+    assert response_of((both,)).basis is Basis.ESTIMATE
+    assert response_of((both, bare)).basis is Basis.CEILING
+    found = response_of((both, bare, record("c", measurement=timed(1.0))))
+    assert (found.basis, found.kind, found.column) == (Basis.MEASURED, Kind.MEASURED, "measured_tflops")
+    assert found.axis == "throughput (TFLOP/s, measured)"
+    bytes_counted = response_of((record(measurement=timed(1.0), merit=Merit.BANDWIDTH),))
+    assert (bytes_counted.column, bytes_counted.unit) == ("measured_gb_s", Merit.BANDWIDTH)
+
+
+def test_failed_and_pruned_variants_are_not_ranked() -> None:
+    made = tuple(
+        record(name, prediction=predicted(tflops), status=status)
+        for name, tflops, status in (
+            ("slow", 1.0, Status.INSPECTED),
+            ("failed", 9.0, Status.LAUNCH_FAILED),
+            ("pruned", 8.0, Status.PRUNED),
+            ("fast", 2.0, Status.INSPECTED),
+            ("as slow", 1.0, Status.INSPECTED),
+        )
+    )
+    ranked = figures.ranked(made, response_of(made))
+    assert [one.variant for one in ranked] == ["fast", "slow", "as slow"]
+
+
+def run(*axes: str) -> RunRecord:
+    return RunRecord("e", "q", "gemm", {}, "", "", "", "0", "", "", {}, None, "", {}, (), 1, problem_axes=axes)
+
+
+def test_records_are_grouped_by_the_label_of_their_problem() -> None:
+    made = tuple(record(str(m), problem={"m": m, "exact": True, "n": 1}) for m in (2, 1, 2))
+    assert list(figures.by_problem(run(), made)) == [""]
+    grouped = figures.by_problem(run("m", "exact"), made)
+    assert {label: len(own) for label, own in grouped.items()} == {"m=2 exact=true": 2, "m=1 exact=true": 1}
+    named = (record(problem={"name": "small", "m": 1}),)
+    assert list(figures.by_problem(run("name", "m"), named)) == ["small m=1"]
+
+
+def test_a_sentence_names_kernel_and_label_without_repetition() -> None:
+    assert figures.name_of(record(label="m=2 unroll=4"), without="m=2") == "k unroll=4"
+    assert figures.name_of(record(label="k")) == figures.name_of(record()) == "k"
+    assert figures.percent(0.8734) == "87.3\N{NO-BREAK SPACE}%"
+    assert figures.percent(0.8734, 0) == "87\N{NO-BREAK SPACE}%"
