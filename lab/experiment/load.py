@@ -57,12 +57,12 @@ class Experiment:
         problem_axes: Fields by which the problems differ; empty for a single one.
         kernels: In file order.
         baselines: Names; ratios refer to the first.
-        cache: State of the L2 cache: `auto`, `cold` or `warm`.
+        cache: State of the L2 cache before a launch: `auto`, `cold` or `warm`.
         toolchains: Names, `auto` unresolved.
         archs: Architectures, `native` unresolved.
         options: Compiler options.
         gpu: The GPU to predict for, or None.
-        seed: Of the inputs.
+        seed: Seed of the inputs.
         search: How the space is searched; None where every point is run.
         emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
         profile: Which variants' hardware counters are read; None for none.
@@ -98,13 +98,13 @@ def load(file: Path) -> Experiment:
     """Read and check an experiment file.
 
     Raises:
-        UserError: anything that is wrong with it or with a template it names, with file and line.
+        UserError: Something is wrong with it or with a template that it names; the error has file and line.
     """
     return from_text(yamlfile.read_text(file), file)
 
 
 def from_text(text: str, file: Path) -> Experiment:
-    """Check an experiment that was read already; `file` names it and anchors relative paths."""
+    """Check the text of an experiment; `file` names it, and relative paths start from its folder."""
     document = yamlfile.parse(text, file)
     raw = validate(ExperimentFile, document)
     computed = operator(raw.operator, file.parent, at=document.at("operator"))
@@ -157,11 +157,11 @@ def _kernels(
     for i, entry in enumerate(entries):
         if entry.name in seen:
             raise UserError(
-                "two kernels have one name",
+                "two kernels have the same name",
                 at=document.at("kernels", i),
                 key=f"kernels[{i}].name",
                 found=entry.name,
-                accepted=f"a name of its own; kernels[{seen[entry.name]}] is called so already",
+                accepted=f"another name; kernels[{seen[entry.name]}] already has this one",
             )
         seen[entry.name] = i
     return entries
@@ -177,7 +177,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], docume
     )
     if template.declares.operator != raw.operator:
         raise UserError(
-            f"the template computes {template.declares.operator!r}",
+            f"the template is for the operator {template.declares.operator!r}",
             at=document.at(*place, "template"),
             key=yamlfile.dotted((*place, "template")),
             found=entry.template,
@@ -214,7 +214,7 @@ def _axes(
                 f"the template {template.name} has no such parameter",
                 at=at,
                 key=key,
-                accepted=list(declared) or "none: the template has no parameters",
+                accepted=list(declared) or "no parameter: the template declares none",
                 suggestion=did_you_mean(name, declared),
             )
         values: list[Any] = values_of(given, document, (*place, "parameters", name))
@@ -224,7 +224,7 @@ def _axes(
                 raise UserError(
                     f"wrong value for {name} ({declared[name].help})", at=at, key=key, found=value, accepted=accepted
                 )
-        # 1 and true are equal to Python but are no duplicates; types were checked above
+        # Python says that 1 equals true, but they are not duplicates here; types were checked above
         axes[name] = tuple(dict.fromkeys(values))
     for name, parameter in declared.items():
         axes.setdefault(name, (parameter.default,))

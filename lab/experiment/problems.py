@@ -1,7 +1,7 @@
 """The problems of an experiment: one mapping with lists swept like parameters, or a list of mappings.
 
-A mapping of the list may have two keys that are none of the operator's: `name`, what reports call the problem, and
-`emulate`, its own fields to replace where it is executed on the CPU.
+A mapping of the list may have two keys besides the operator's: `name`, what reports call the problem, and `emulate`,
+fields to replace where this problem is executed on the CPU.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lab.experiment.schema import ExperimentFile
 from lab.operators.base import Operator, Problem
 
 NAMED = ("name", "emulate")
-"""Keys of a problem in a list that are none of the operator's."""
+"""Keys of a problem in a list that are not the operator's."""
 
 _MOST_PROBLEMS = 10_000
 _MOST_VALUES = 10_000
-"""Values of one range; a file with more is a slip of the pen."""
+"""The most values of one range; more are a mistake."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def problems(
 
 
 def _axes(given: list[_Given]) -> tuple[str, ...]:
-    """The fields by which problems differ; their names alone where each has one of its own."""
+    """Return the fields by which problems differ; only `name` where each problem has a name of its own."""
     names = {one.name for one in given}
     if len(given) > 1 and len(names) == len(given) and None not in names:
         return ("name",)
@@ -97,29 +97,29 @@ def _axes(given: list[_Given]) -> tuple[str, ...]:
 
 
 def values_of(given: object, document: Document, place: Key) -> list[object]:
-    """The values that one entry of a file stands for: a scalar for itself, a list, or `{range: [start, stop, step]}`.
+    """Return the values that one entry stands for: a scalar, a list, or `{range: [start, stop, step]}`.
 
     Raises:
-        UserError: an empty list, or a range that is none.
+        UserError: An empty list, or a wrong range.
     """
     if isinstance(given, dict):
         return _range(given, document, place)
     values = list(given) if isinstance(given, list) else [given]
     if not values:
-        raise _error("an empty list sweeps nothing", document, place, given, "at least one value")
+        raise _error("the list is empty", document, place, given, "at least one value")
     return values
 
 
 def show(value: Scalar) -> str:
-    """A value as YAML spells it."""
+    """Return a value as YAML spells it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _given(problem: object, document: Document) -> Iterator[_Given]:
-    """Each problem as the file gives it."""
+    """Yield each problem as the file gives it."""
     entries = problem if isinstance(problem, list) else [problem]
     if not entries:
-        raise _error("an empty list holds no problem", document, ("problem",), problem, "at least one mapping")
+        raise _error("the list is empty", document, ("problem",), problem, "at least one mapping")
     count = 0
     for i, entry in enumerate(entries):
         place: Key = ("problem", i) if isinstance(problem, list) else ("problem",)
@@ -140,7 +140,7 @@ def _given(problem: object, document: Document) -> Iterator[_Given]:
 
 
 def _smaller(values: Mapping[str, object], emulate: Mapping[str, object]) -> dict[str, object]:
-    """The fields of `emulate`; a size that the problem has smaller stays: of a row, a row is executed."""
+    """Return the fields of `emulate`, except sizes that are smaller in the problem: these stay."""
     chosen = dict(emulate)
     for name, size in emulate.items():
         match values.get(name), size:
@@ -152,7 +152,7 @@ def _smaller(values: Mapping[str, object], emulate: Mapping[str, object]) -> dic
 
 
 def _range(given: dict[str, object], document: Document, place: Key) -> list[object]:
-    """`start`, `start + step`, … up to `stop`, which is included where a step lands on it."""
+    """Return `start`, `start + step`, … up to `stop`, which is included where a step lands on it."""
     accepted = "{range: [start, stop, step]}, integers, stop included, step ≥ 1"
     bounds = given.get("range")
     if list(given) != ["range"] or not isinstance(bounds, list) or len(bounds) != 3:  # noqa: PLR2004 - see accepted
@@ -161,10 +161,10 @@ def _range(given: dict[str, object], document: Document, place: Key) -> list[obj
         raise _error("not a range", document, place, given, accepted)
     start, stop, step = bounds
     if step < 1 or stop < start:
-        raise _error("a range without values", document, place, given, accepted)
+        raise _error("the range has no values", document, place, given, accepted)
     values = range(start, stop + 1, step)
     if len(values) > _MOST_VALUES:
-        raise _error("a range of too many values", document, place, given, f"at most {_MOST_VALUES} values")
+        raise _error("the range has too many values", document, place, given, f"at most {_MOST_VALUES} values")
     return list(values)
 
 

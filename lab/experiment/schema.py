@@ -59,44 +59,52 @@ class KernelModel(Strict):
 
 
 class PruneModel(Strict):
-    """Which variants of a search are built and inspected, but neither executed nor measured."""
+    """Which variants of a search are only built and inspected, not executed or measured."""
 
-    spills: bool = Field(default=True, description="Those whose registers spill to local memory")
+    spills: bool = Field(default=True, description="Leave out variants whose registers spill to local memory")
     below_prediction: float = Field(
-        0.5, ge=0, le=1, description="Those with a predicted ceiling below this share of the best one seen; 0 keeps all"
+        0.5,
+        ge=0,
+        le=1,
+        description="Leave out variants with a predicted ceiling below this share of the best so far; 0 keeps all",
     )
     below_measured: bool = Field(
-        default=True, description="Those with a predicted ceiling below the best throughput measured so far"
+        default=True,
+        description="Leave out variants with a predicted ceiling below the best throughput measured so far",
     )
 
 
 class RefineModel(Strict):
-    """How a search goes on from its best variants."""
+    """How a search continues from its best variants."""
 
     top: int = Field(10, ge=1, description="Variants to start from in each round, for each problem")
     rounds: int = Field(2, ge=0, description="Rounds: each tries the neighbours, which differ in one parameter")
 
 
 class SearchModel(Strict):
-    """Run a random sample of the space in place of all of it, then refine around the best."""
+    """Run a random sample of the space instead of all of it, then refine around the best."""
 
-    sample: int = Field(ge=1, description="Points to draw, of those that every constraint and requirement allows")
-    seed: int = Field(0, ge=0, description="Of the sample: the same seed draws the same points")
-    prune: PruneModel = Field(PruneModel.model_validate({}), description="What is not worth measuring")
+    sample: int = Field(ge=1, description="Points to draw from those that every constraint and requirement allows")
+    seed: int = Field(0, ge=0, description="Seed of the sample: the same seed draws the same points")
+    prune: PruneModel = Field(PruneModel.model_validate({}), description="Which variants are not worth measuring")
     refine: RefineModel | None = Field(None, description="Rounds of neighbours after the sample; none by default")
 
 
 class ProfileModel(Strict):
-    """Which variants are launched once more under Nsight Compute, for what hardware counters say of them."""
+    """Which variants are launched again under Nsight Compute to read their hardware counters."""
 
-    top: int = Field(1, ge=0, description="The fastest so many of each kernel, for each problem")
+    top: int = Field(1, ge=0, description="How many of the fastest variants of each kernel, for each problem")
     strays: int = Field(
-        3, ge=0, description="Beside them, those whose estimate, or else ceiling, is furthest from what was measured"
+        3,
+        ge=0,
+        description="How many more: those whose estimate, or else ceiling, is furthest from the measured throughput",
     )
     at_most: int = Field(
-        48, ge=1, description="Variants in all; where there are more, those of problems evenly spread over the sweep"
+        48,
+        ge=1,
+        description="The most variants in all; of more, those of problems evenly spread over the sweep are taken",
     )
-    seconds: float = Field(300.0, gt=0, description="Time after which no more are begun")
+    seconds: float = Field(300.0, gt=0, description="Time in seconds after which no further variant is started")
 
 
 class ExperimentFile(Strict):
@@ -109,22 +117,22 @@ class ExperimentFile(Strict):
     )
     problem: Problems = Field(
         description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
-        "stop, step]}, in place of a value is swept; a list of mappings is for sizes that vary together, and each may "
+        "stop, step]}, instead of a value is swept; a list of mappings is for sizes that vary together, and each may "
         "have a name and an emulate of its own"
     )
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(
         None,
         description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}. A size "
-        "that the problem has smaller stays",
+        "that is smaller in the problem stays",
     )
     emulate_at_most: int | None = Field(
-        None, ge=1, description="Execute only so many variants on the CPU, evenly spread over the sweep; all by default"
+        None, ge=1, description="The most variants to execute on the CPU, evenly spread over the sweep; all by default"
     )
     baselines: list[str] = Field(
         default_factory=list,
-        description="What to compare with, the first being what ratios refer to: [cublas], or [copy, torch, triton]. "
-        "One that this machine lacks is reported and left out",
+        description="What to compare with; ratios refer to the first: [cublas], or [copy, torch, triton]. A baseline "
+        "that this machine lacks is reported and left out",
     )
     cache: Literal["auto", "cold", "warm"] = Field(
         "auto",
@@ -143,7 +151,7 @@ class ExperimentFile(Strict):
     )
     options: list[str] = Field(default_factory=list, description="Further compiler options: [--use_fast_math]")
     gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
-    seed: int = Field(0, ge=0, description="Of the random inputs")
+    seed: int = Field(0, ge=0, description="Seed of the random inputs")
     search: SearchModel | None = Field(
         None, description="For spaces too large to run whole: {sample: 400, seed: 0, refine: {top: 10, rounds: 2}}"
     )
@@ -153,7 +161,7 @@ class ExperimentFile(Strict):
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of an experiment file."""
+    """Return the JSON Schema (2020-12) of an experiment file."""
     schema = ExperimentFile.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "lab experiment"

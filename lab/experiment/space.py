@@ -16,13 +16,13 @@ from lab.experiment.problems import ProblemCase, show
 from lab.templates.instance import Instance
 
 DEFAULT_MAX_VARIANTS = 1000
-"""Larger sweeps want `--max-variants`, so that a list too many does not cost a night."""
+"""Larger sweeps need `--max-variants`, so that one list too many does not cost a night."""
 
 _MOST_COMBINATIONS = 2_000_000
-"""Combinations before constraints; listing more takes minutes. A search has no such limit."""
+"""The most combinations before constraints; listing more takes minutes. A search has no such limit."""
 
 _MOST_DRAWS = 500_000
-"""Combinations that a search looks at: where fewer than one in a thousand is valid, constraints want another form."""
+"""The most combinations that a search looks at; where it finds too few, the constraints need rewriting."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class Expansion:
 
 
 def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expansion:
-    """List the points; for a search, its sample.
+    """List the points of an experiment; for a search, its sample.
 
     Args:
         experiment: The experiment.
         max_variants: The most points times toolchains times architectures; `DEFAULT_MAX_VARIANTS` by default.
 
     Raises:
-        UserError: a kernel of which no point is left, or more variants than allowed.
+        UserError: A kernel has no point left, or there are more variants than allowed.
     """
     expansion = _sample(experiment) if experiment.search else _everything(experiment)
     points = len(expansion.points)
@@ -91,7 +91,7 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
 
 
 def neighbours(points: Iterable[Point], seen: Iterable[Point]) -> tuple[Point, ...]:
-    """The valid points that differ from one of `points` in one parameter, each once, without those in `seen`.
+    """Return the valid points that differ from one of `points` in one parameter, without those in `seen`.
 
     A number's neighbours are the next values below and above among those the experiment lists; a word or a switch
     has all of its other values.
@@ -153,7 +153,7 @@ def _everything(experiment: Experiment) -> Expansion:
 
 
 def _sample(experiment: Experiment) -> Expansion:
-    """A sample without replacement of the combinations that are valid for at least one problem.
+    """Draw combinations that are valid for at least one problem, without replacement.
 
     Every valid combination is as likely as any other. Only combinations that are drawn are ever looked at, so that
     the product may be of any size.
@@ -183,7 +183,7 @@ def _sample(experiment: Experiment) -> Expansion:
 
 
 def _indices(total: int, rng: random.Random) -> Iterator[int]:
-    """Integers below `total` in random order, each once, at most `_MOST_DRAWS` of them."""
+    """Yield integers below `total` in random order, each once, at most `_MOST_DRAWS` of them."""
     if total <= _MOST_DRAWS:
         yield from rng.sample(range(total), total)
         return
@@ -196,7 +196,7 @@ def _indices(total: int, rng: random.Random) -> Iterator[int]:
 
 
 def _decode(entries: tuple[KernelEntry, ...], sizes: list[int], index: int) -> tuple[KernelEntry, Mapping[str, Scalar]]:
-    """The combination of a number: kernels one after another, in each the last parameter varying fastest."""
+    """Return the combination of a number: kernels one after another, the last parameter of each varying fastest."""
     place = 0
     while index >= sizes[place]:
         index -= sizes[place]
@@ -214,11 +214,11 @@ def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Probl
 
 
 def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> str:
-    """Why a combination is no point; empty where it is one."""
+    """Say why a combination is not a point; empty where it is one."""
     instance = Instance(kernel.template, parameters, problem.values)
     refused = instance.unsupported()
     if refused:
-        return f"{kernel.template.name} supports {refused[0]} {', '.join(map(str, refused[1]))} alone"
+        return f"{kernel.template.name} supports only {refused[0]} {', '.join(map(str, refused[1]))}"
     names = {**problem.values, **instance.parameter_values}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):

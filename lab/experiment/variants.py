@@ -45,11 +45,11 @@ class Planned:
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
-    """The toolchains an experiment names, each once.
+    """Return the toolchains that an experiment names, each once.
 
     Raises:
-        UserError: a name means nothing.
-        MissingToolError: one is not on this machine.
+        UserError: A name is unknown.
+        MissingToolError: A toolchain is not on this machine.
     """
     return tuple(dict.fromkeys(toolchain(name) for name in experiment.toolchains))
 
@@ -72,7 +72,7 @@ def plan(
         first: Position of the first.
 
     Raises:
-        UserError: a template fails, a geometry is illegal, or no toolchain targets an architecture.
+        UserError: A template fails, a geometry is illegal, or a toolchain cannot target an architecture.
     """
     for arch in archs:
         for tool in toolchains:
@@ -82,7 +82,7 @@ def plan(
                     at=Location(experiment.file),
                     key="archs",
                     found=arch,
-                    suggestion="leave the architecture out, or name a toolchain that knows it",
+                    suggestion="leave the architecture out, or name a toolchain that supports it",
                 )
     planned: list[Planned] = []
     sources: dict[tuple[object, ...], str] = {}
@@ -117,7 +117,7 @@ def plan(
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
-    """Ten hexadecimal digits over everything that decides a variant's machine code, and its problem."""
+    """Return ten hexadecimal digits that depend on all that decides a variant's machine code, and on its problem."""
     facts = {
         "kernel": point.kernel.name,
         "template": point.kernel.template.name,
@@ -133,5 +133,5 @@ def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
 
 
 def short_hash(facts: Mapping[str, object]) -> str:
-    """Ten hexadecimal digits over facts that JSON can hold, whatever their order."""
+    """Return ten hexadecimal digits that depend on facts that JSON can hold, but not on their order."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]

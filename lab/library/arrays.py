@@ -48,7 +48,7 @@ def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]
 
     Args:
         kernel: The kernel.
-        sizes: n x 3: m, n and k; leading dimensions are the least that are legal.
+        sizes: n x 3: m, n and k; leading dimensions are m, n and m, those of layout nt without padding.
 
     Returns:
         n blocks, at least 1 each.

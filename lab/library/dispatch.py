@@ -31,7 +31,7 @@ _POINTER_ALIGNMENT = 16
 """Bytes: the widest load of a kernel."""
 
 _MOST_REMEMBERED = 1 << 16
-"""Sizes whose kernel is remembered; a program that asks for more starts over."""
+"""The most sizes whose kernel is remembered; beyond, the memory is cleared."""
 
 _LEGACY_STREAM = 1
 """The default stream's number in __cuda_array_interface__, version 3."""
@@ -43,8 +43,8 @@ class Matrix:
 
     Attributes:
         pointer: Address of its first element.
-        rows: Of the matrix as it is stored.
-        columns: The same.
+        rows: Rows of the matrix as it is stored.
+        columns: Columns of it.
         leading: Elements from one column to the next.
         stream: Stream that its contents are ready on, by the interface's numbering; None where it does not say.
     """
@@ -112,7 +112,7 @@ class CallPlan:
 
 
 class Picker:
-    """A logic that remembers what it picked."""
+    """Logic that remembers what it picked."""
 
     def __init__(self, logic: Logic) -> None:
         """Nothing is remembered yet."""
@@ -120,10 +120,10 @@ class Picker:
         self._picked: dict[Size, str] = {}
 
     def select(self, m: int, n: int, k: int) -> str:
-        """Name of the kernel for a size. A size that was asked for before costs one look-up.
+        """Return the name of the kernel for a size. Asking for a size again costs one look-up.
 
         Raises:
-            UserError: it is no size.
+            UserError: It is not a size.
         """
         try:
             return self._picked[m, n, k]
@@ -139,7 +139,7 @@ class Dispatcher(Picker):
     """A loaded library."""
 
     def __init__(self, library: Library, folder: Path) -> None:
-        """Keep the library; the GPU is touched by the first `gemm`."""
+        """Keep the library; the first `gemm` is what needs a GPU."""
         super().__init__(library.logic)
         self.library, self.folder = library, folder
         self._plan = lru_cache(maxsize=1024)(lambda *point: plan(library, dict(zip(_POINT, point, strict=True))))
@@ -154,9 +154,9 @@ class Dispatcher(Picker):
         *,
         stream: Any = None,  # noqa: ANN401 - PyCUDA has no types
     ) -> None:
-        """``C ← α op(A) op(B) + β C``, queued on a stream of the current context.
+        """Queue ``C ← α op(A) op(B) + β C`` on a stream of the current context.
 
-        Without a current context of PyCUDA's that is the primary one of the first GPU, which other libraries use too.
+        Without a current PyCUDA context, the primary context of the first GPU is used, which other libraries share.
 
         Args:
             alpha: α.
@@ -168,8 +168,8 @@ class Dispatcher(Picker):
                 streams need a dispatcher each, since they share its workspace.
 
         Raises:
-            UserError: a matrix is not what the library takes; the message names it.
-            MissingToolError: there is no PyCUDA or no GPU.
+            UserError: A matrix is not what the library takes; the message names it.
+            MissingToolError: PyCUDA or a GPU is missing.
         """
         dtype, layout = self.library.dtype, self.library.layout
         a, b, c = (matrix(name, value, dtype) for name, value in zip(POINTERS, (A, B, C), strict=True))
@@ -188,10 +188,10 @@ _POINT = (*SIZES, "alpha", "beta")
 
 
 def load(path: Path | str) -> Dispatcher:
-    """A library from its JSON, or from the folder that holds it.
+    """Load a library from its JSON, or from the folder that holds it.
 
     Raises:
-        UserError: there is none, or it is no library.
+        UserError: There is no library, or the file is not one.
     """
     file = Path(path)
     if file.is_dir():
@@ -199,7 +199,10 @@ def load(path: Path | str) -> Dispatcher:
         if len(found) != 1:
             names = [f.name for f in found]
             raise UserError(
-                "which library?", at=Location(file), found=names, accepted="a folder with one JSON, or its file"
+                "the folder does not hold exactly one library",
+                at=Location(file),
+                found=names,
+                accepted="a folder with one JSON file, or that file",
             )
         file = found[0]
     try:
@@ -210,7 +213,7 @@ def load(path: Path | str) -> Dispatcher:
 
 
 def matrix(name: str, value: object, dtype: str) -> Matrix:
-    """What a launch needs of an array on the GPU.
+    """Return what a launch needs to know of an array on the GPU.
 
     Args:
         name: For errors: A, B, C.
@@ -226,10 +229,10 @@ def matrix(name: str, value: object, dtype: str) -> Matrix:
         accepted = "an array on the GPU: anything with __cuda_array_interface__"
         raise UserError(f"{name} is not on the GPU", key=name, found=type(value).__name__, accepted=accepted)
     if np.dtype(interface["typestr"]) != np.dtype(dtype):
-        raise UserError(f"{name} has another element type", key=name, found=interface["typestr"], accepted=dtype)
+        raise UserError(f"{name} has the wrong element type", key=name, found=interface["typestr"], accepted=dtype)
     shape = tuple(int(extent) for extent in interface["shape"])
     if len(shape) != 2 or min(shape) < 1:  # noqa: PLR2004 - a matrix
-        raise UserError(f"{name} is no matrix", key=name, found=shape, accepted="two dimensions, neither of them 0")
+        raise UserError(f"{name} is not a matrix", key=name, found=shape, accepted="two dimensions, both at least 1")
     rows, columns = shape
     pointer, read_only = interface["data"]
     if name == "C" and read_only:
@@ -242,7 +245,7 @@ def matrix(name: str, value: object, dtype: str) -> Matrix:
 
 
 def _leading(name: str, rows: int, columns: int, strides: tuple[int, ...] | None, item: int) -> int:
-    """Elements from one column to the next. A stride along an extent of 1 says nothing and is not looked at."""
+    """Return the elements from one column to the next. A stride along an extent of 1 does not matter."""
     down, across = strides or (columns * item, item)  # no strides: C order, by the interface's definition
     leading, odd = divmod(int(across), item) if columns > 1 else (rows, 0)
     if (rows > 1 and down != item) or odd or leading < rows:
@@ -259,17 +262,21 @@ def _leading(name: str, rows: int, columns: int, strides: tuple[int, ...] | None
 
 
 def sizes(a: Matrix, b: Matrix, c: Matrix, layout: str) -> tuple[int, int, int]:
-    """m, n and k of a product.
+    """Return m, n and k of a product.
 
     Raises:
-        UserError: the matrices do not fit.
+        UserError: The shapes of the matrices do not fit together.
     """
     m, k = (a.rows, a.columns) if layout[0] == "n" else (a.columns, a.rows)
     inner, n = (b.rows, b.columns) if layout[1] == "n" else (b.columns, b.rows)
     if inner != k or (c.rows, c.columns) != (m, n):
         shapes = ", ".join(f"{name} {x.rows} x {x.columns}" for name, x in zip(POINTERS, (a, b, c), strict=True))
         wanted = {"nn": "m x k, k x n", "nt": "m x k, n x k", "tn": "k x m, k x n", "tt": "k x m, n x k"}[layout]
-        raise UserError("the matrices do not fit", found=shapes, accepted=f"{wanted}, m x n (layout {layout})")
+        raise UserError(
+            "the shapes of the matrices do not fit together",
+            found=shapes,
+            accepted=f"{wanted}, m x n (layout {layout})",
+        )
     return m, n, k
 
 
@@ -311,13 +318,13 @@ def _number(value: Scalar, kind: str) -> int | float:
 
 
 class _Device:
-    """Modules, functions and workspace in the context that is current when it is made, else the primary one."""
+    """Modules, functions and workspace, in the context that is current at first use, else the primary one."""
 
     def __init__(self, library: Library, folder: Path) -> None:
         """Find PyCUDA and a context.
 
         Raises:
-            MissingToolError: there is none.
+            MissingToolError: One of them is missing.
         """
         try:
             cuda: Any = importlib.import_module("pycuda.driver")
@@ -335,13 +342,13 @@ class _Device:
         self._room = 0
 
     def wait(self, matrices: Iterable[Matrix], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
-        """Wait for contents that are still being made on another stream, as the interface asks of who reads them."""
+        """Wait for contents that are still being written on another stream, as the interface demands."""
         own = stream.handle if stream is not None else _LEGACY_STREAM
         if any(x.stream not in (None, own) for x in matrices):
             self._cuda.Context.synchronize()
 
     def run(self, made: CallPlan, pointers: Mapping[str, int], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
-        """Queue a plan."""
+        """Queue the launches of a plan."""
         base = self._scratch(made.workspace_bytes)
         addresses = {**pointers, **{buffer.name: base + buffer.offset for buffer in made.buffers}}
         for buffer in made.buffers:
@@ -353,7 +360,7 @@ class _Device:
             function.prepared_async_call(step.grid, step.block, stream, *values, shared_size=step.shared_bytes)
 
     def _scratch(self, size: int) -> int:
-        """Grows, and only then; freeing what was there waits until the GPU has done with it."""
+        """Return the workspace, grown if need be; freeing the old one waits until the GPU no longer uses it."""
         if size > self._room:
             self._workspace = self._cuda.mem_alloc(size)
             self._room = size

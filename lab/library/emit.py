@@ -29,7 +29,7 @@ _TEMPLATES = Environment(
 
 
 def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
-    """Write the folder: ``<name>.json``, ``.py``, ``.h``, ``.c`` and a cubin a kernel.
+    """Write the folder: ``<name>.json``, ``.py``, ``.h``, ``.c`` and a cubin for each kernel.
 
     Args:
         library: What is written.
@@ -40,7 +40,7 @@ def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[
         The files.
 
     Raises:
-        UserError: a kernel has no machine code, or C cannot compute one of its expressions.
+        UserError: A kernel has no machine code, or C cannot compute one of its expressions.
     """
     files: dict[str, bytes] = {}
     for kernel in library.kernels:
@@ -57,17 +57,17 @@ def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[
 
 
 def to_python(library: Library) -> str:
-    """A module with `select(m, n, k)` that needs nothing but Python."""
+    """Return a module with `select(m, n, k)` that needs only Python."""
     return _rendered("library.py.j2", library, largest=LARGEST, axes=SPLIT_AXES, vector=VECTOR)
 
 
 def to_header(library: Library) -> str:
-    """The C header."""
+    """Return the C header."""
     return _rendered("library.h.j2", library)
 
 
 def to_source(library: Library) -> str:
-    """The C source: selection, and launches through the driver API.
+    """Return the C source: selection, and launches through the driver API.
 
     Raises:
         UserError: C cannot compute one of the kernels' expressions.
@@ -105,7 +105,7 @@ def _rendered(template: str, library: Library, **more: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """A sentence that ends neither a docstring nor a comment."""
+    """Return a sentence that can stand in a docstring and in a comment."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'").replace("*/", "* /")
 
 
@@ -118,7 +118,7 @@ class _Buffer:
 
 
 def _kernel(index: int, kernel: LibraryKernel, number: Mapping[tuple[int, str], int]) -> dict[str, object]:
-    """A kernel's expressions in C."""
+    """Return a kernel's expressions in C."""
     buffers: list[_Buffer] = []
     end = "INT64_C(0)"
     for buffer in kernel.workspace:

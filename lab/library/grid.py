@@ -39,7 +39,7 @@ class Grid:
         """Check.
 
         Raises:
-            UserError: nothing measured at a size, a size twice, a time that is none.
+            UserError: A size has no time or stands there twice, or a time is not valid.
         """
         if not self.sizes or len(set(self.sizes)) != len(self.sizes) or len(set(self.kernels)) != len(self.kernels):
             accepted = "at least one size, no size and no kernel twice"
@@ -53,30 +53,30 @@ class Grid:
                 raise UserError("no kernel was measured at a size", key="times", found=size, accepted="at least one")
             if any(t <= 0 or math.isinf(t) for t in row):
                 accepted = "ms above 0, or NaN where a kernel was not measured"
-                raise UserError(f"a time at {size} is none", key="times", found=row, accepted=accepted)
+                raise UserError(f"a time at {size} is not valid", key="times", found=row, accepted=accepted)
 
     @classmethod
     def of(cls, times: Mapping[Size, Mapping[str, float]]) -> Grid:
-        """From size → kernel → time in ms; what is missing was not measured."""
+        """Make a grid from size → kernel → time in ms; what is missing was not measured."""
         kernels = tuple(dict.fromkeys(name for row in times.values() for name in row))
         rows = (tuple(float(row.get(name, math.nan)) for name in kernels) for row in times.values())
         return cls(tuple(times), kernels, tuple(rows))
 
     @cached_property
     def losses(self) -> Floats:
-        """Sizes x kernels: time lost against the size's best kernel, as a share of the best's time; may be NaN."""
+        """Sizes x kernels: time lost against the best kernel of a size, as a share of its time; NaN if not measured."""
         times = np.array(self.times, dtype=np.float64)
         lost: Floats = times / np.nanmin(times, axis=1, keepdims=True) - 1
         return lost
 
     def fastest(self) -> tuple[str, ...]:
-        """The fastest kernel of each size."""
+        """Return the fastest kernel of each size."""
         return tuple(self.kernels[i] for i in np.nanargmin(self.losses, axis=1))
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What picking by logic loses against always picking the best.
+    """What a choice of kernels loses against always picking the best.
 
     Attributes:
         mean: Mean over sizes of the time lost, as a share of the best kernel's time.
@@ -94,10 +94,10 @@ class Loss:
 
 
 def check_size(m: int, n: int, k: int) -> Size:
-    """The size, if all three are integers of 1 to `LARGEST`.
+    """Return the size if all three are integers from 1 to `LARGEST`.
 
     Raises:
-        UserError: one is not.
+        UserError: One of them is not.
     """
     for axis, value in zip(AXES, (m, n, k), strict=True):
         try:
@@ -105,12 +105,12 @@ def check_size(m: int, n: int, k: int) -> Size:
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
-            raise UserError("not a size", key=axis, found=value, accepted=f"an integer of 1 to {LARGEST}")
+            raise UserError("not a size", key=axis, found=value, accepted=f"an integer from 1 to {LARGEST}")
     return int(m), int(n), int(k)
 
 
 def best_single(grid: Grid) -> tuple[str, Loss]:
-    """The one kernel that loses the least on average, measured at as many sizes as any, and what it loses."""
+    """Return the kernel that loses least on average, of those measured at the most sizes, and its loss."""
     known = np.isfinite(grid.losses).sum(axis=0)
     mean = np.where(known == known.max(), np.nansum(grid.losses, axis=0), np.inf)
     name = grid.kernels[int(mean.argmin())]

@@ -1,17 +1,17 @@
 """Times of kernels at sizes between measured ones, so that thresholds can stand where a kernel's time steps.
 
-A product's time does not grow smoothly with m and n. It is a stair: a tile more, and another block runs; an SM more
-blocks than it holds, and another wave does. Between two measured sizes a dozen kernels change places, and a tree grown
-over measured sizes alone puts its thresholds half way, where nothing happens. So each kernel's measured times are
-explained by its own stair: a constant, the waves in which its blocks run (`waves`), and the bytes of the matrices, with
-factors of at least 0 that fit its times best (non-negative least squares, Lawson and Hanson 1974). Constant and bytes
-count twice, where caches were warm and where they were cold: short kernels are timed warm, and the step from one to the
-other is none of the kernel's. Clusters of blocks do not fill every SM, since a cluster lies within one group of SMs;
-how many they do fill is fitted, too. What all that leaves unexplained is interpolated among the nearest measured sizes,
-nearest above all in the number of blocks and in how many of them the fullest SM has. Dimensions that 4 does not divide
-get a factor of their own: kernels copy vectors of 4 elements where they may. The fastest of many guesses is mostly one
-that errs, so a time is taken to be longer the less is known of it: far from what was measured, and where 4 does not
-divide a dimension and this kernel was not measured so.
+The time of a product does not grow smoothly with m and n. It is a stair: one more tile needs another block, and one
+more block than the SMs hold needs another wave. Between two measured sizes a dozen kernels change places, and a tree
+grown over measured sizes alone puts its thresholds half way, where nothing happens. So each kernel's measured times
+are explained by a stair of its own: a constant, the waves in which its blocks run (`waves`), and the bytes of the
+matrices, with factors of at least 0 that fit its times best (non-negative least squares, Lawson and Hanson 1974). The
+constant and the bytes have one factor for warm caches and one for cold ones: short kernels are timed warm, and the
+step between the two does not come from the kernel. Clusters of blocks do not fill every SM, since a cluster lies
+within one group of SMs; how many SMs they fill is fitted too. The rest is interpolated among the nearest measured
+sizes, where the number of blocks and the blocks of the fullest SM weigh most. Sizes with a dimension that 4 does not
+divide get a factor of their own: kernels copy vectors of 4 elements where they may. The fastest of many guesses is
+likely to be wrong, so a time is assumed to be longer the less is known of it: far from measured sizes, and where 4
+does not divide a dimension and the kernel was never measured in that case.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
 from lab.base.sizes import Size
-from lab.library.grid import Grid
+from lab.library.grid import Floats, Grid
 from lab.library.tree import VECTOR
 
 LEAST_TIMES = 12
-"""A kernel with fewer measured times has no stair to speak of, and is not looked at between sizes."""
+"""A kernel with fewer measured times is not fitted, and is not considered between sizes."""
 
 _NEAREST = 10
-"""Measured sizes whose unexplained rest counts."""
+"""How many measured sizes the unexplained rest is interpolated from."""
 
 _AROUND = 48
-"""A kernel that was measured at none of so many nearest sizes was too slow there to be. Of 6, 12, 24 and 48 the last
-lost the least: a kernel that wins where 4 does not divide a dimension may have been left out wherever it does."""
+"""A kernel that was measured at none of this many nearest sizes is taken to be too slow there. Of 6, 12, 24 and 48 the
+last lost the least: a kernel that wins where 4 does not divide a dimension may have been left out where 4 does."""
 
 _LEAST_FILLED = 0.7
-"""Of the SMs, by clusters: groups of 16 SMs hold two clusters of 6 blocks, on 12 of them."""
+"""The least share of the SMs that clusters fill: groups of 16 SMs hold two clusters of 6 blocks, on 12 of them."""
 
 _ALIKE = 5
-"""Measured sizes that tell by majority whether a time between them would have been taken cold."""
+"""How many measured sizes decide by majority whether a time between them would have been taken cold."""
 
 _FINE, _FINE_UNTIL, _COARSE = 16, 512, 64
 """Steps of m and n between which times are interpolated: tiles are multiples of 16, and from 512 on of 64 and more,
 or so small that other kernels win."""
 
 _MOST_CELLS = 1 << 14
-"""Cells of the grid; beyond, steps are doubled. Each has up to 4 sizes, each with a time a kernel."""
+"""The most cells of the grid; beyond, steps are doubled. A cell has up to 4 sizes, each with a time for each kernel."""
 
 _OTHER_CLASS = 1.0
-"""Distance between a size that 4 divides and one that it does not, in doublings of a dimension."""
+"""Distance between a size that 4 divides and one that 4 does not divide, in doublings of a dimension."""
 
 _SAME_BLOCKS, _SAME_LOAD = 4.0, 4.0
 """Weights of a doubling of the blocks, and of the blocks of the fullest SM, against one of a dimension. Fitted with
@@ -67,14 +67,13 @@ _DOUBT = 0.5
 """Share of a kernel's unexplained scatter by which its time is taken to be longer far from all measured sizes."""
 
 _DOUBTED = 84.0
-"""Percentile of other kernels' factors that a kernel gets which was never measured in a class: one standard deviation
-above the median. With both, 1.6 % instead of 2.0 % were lost over 200 sizes."""
+"""A kernel that was never measured in a class gets this percentile of the other kernels' factors: one standard
+deviation above the median. With this and `_DOUBT`, 1.6 % instead of 2.0 % were lost over 200 sizes."""
 
 _NEAR = 0.05
-"""Distance, in doublings, below which measured sizes count alike."""
+"""Distance, in doublings, below which measured sizes have nearly the same weight."""
 
-Sizes = NDArray[np.int64]
-Floats = NDArray[np.float64]
+_Sizes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Stair:
         cluster: Blocks of a cluster.
     """
 
-    blocks: Callable[[Sizes], NDArray[np.int64]]
+    blocks: Callable[[_Sizes], NDArray[np.int64]]
     at_once: int
     cluster: int = 1
 
@@ -107,16 +106,16 @@ class Filled:
 
 
 def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection[Size] = ()) -> Filled | None:
-    """Times between measured sizes.
+    """Interpolate times between measured sizes.
 
     Args:
         measured: At least one size; times in ms.
-        stairs: Of its kernels; those without one keep their measured times alone.
-        sms: Of the GPU.
+        stairs: How its kernels fill the GPU; kernels without a stair keep only their measured times.
+        sms: SMs of the GPU.
         cold: Measured sizes whose times are of cold caches; the others' are of warm ones.
 
     Returns:
-        None where no kernel was measured often enough.
+        Measured and interpolated times; None where no kernel was measured often enough.
     """
     sizes = np.array(measured.sizes, dtype=np.int64)
     known = _Points(sizes, np.array([size in cold for size in measured.sizes], dtype=np.bool_))
@@ -147,11 +146,11 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection
 
 
 def waves(blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
-    """The waves in which blocks run, as features of a time.
+    """Return the waves in which blocks run, as features of a time.
 
     Args:
-        blocks: How many, at each of n sizes.
-        at_once: That an SM holds.
+        blocks: Number of blocks at each of n sizes.
+        at_once: Blocks that an SM holds.
         sms: SMs.
 
     Returns:
@@ -174,9 +173,9 @@ _WHOLE = _CLASSES - 1
 
 @dataclass(frozen=True)
 class _Points:
-    """Sizes, n x 3, and whether times there are of cold caches, n."""
+    """_Sizes, n x 3, and whether times there are of cold caches, n."""
 
-    sizes: Sizes
+    sizes: _Sizes
     cold: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -212,7 +211,7 @@ class _Fit:
     rest: Floats
 
     def at(self, points: _Points, usual: Floats) -> Floats:
-        """Times in ms; `usual` are other kernels' factors, for classes this one was not measured in."""
+        """Return times in ms; `usual` are other kernels' factors, for classes in which this one was not measured."""
         if not len(points):
             return np.empty(0)
         blocks = self.stair.blocks(points.sizes)
@@ -228,14 +227,14 @@ class _Fit:
         return times
 
     def _places(self, points: _Points, blocks: NDArray[np.int64]) -> Floats:
-        """Logarithms of dimensions, blocks and blocks of an SM; whether `VECTOR` divides; the cache's state."""
+        """Return coordinates: logarithms of dimensions and blocks, divisibility by `VECTOR`, the cache's state."""
         load = -(-blocks // self.sms)
         alike = [_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load), _OTHER_CACHE * points.cold]
         return np.column_stack([np.log2(points.sizes), _OTHER_CLASS * (points.sizes % VECTOR == 0), *alike])
 
 
 def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
-    """The fit that leaves the least unexplained, over the SMs that clusters may fill."""
+    """Return the fit that leaves the least unexplained, over the numbers of SMs that clusters may fill."""
     there = np.isfinite(times)
     points, times = points.some(there), times[there]
     blocks, classes = stair.blocks(points.sizes), _classes(points.sizes)
@@ -263,7 +262,7 @@ def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
 
 
 def _usual(known: Sequence[Floats]) -> Floats:
-    """Over the kernels that have a factor: a rather high one; 0 where none has."""
+    """Return a rather high factor of the kernels that have one, for each class; 0 where no kernel has one."""
     usual = np.zeros(_CLASSES)
     for one, factors in enumerate(np.array(known).T):
         measured = factors[~np.isnan(factors)]
@@ -273,7 +272,7 @@ def _usual(known: Sequence[Floats]) -> Floats:
 
 
 def _features(points: _Points, blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
-    """N x features: a constant and bytes of the matrices, warm and cold, waves, and waves times k; all at least 0."""
+    """Return n x features: a constant and the matrices' bytes, warm and cold, waves, and waves times k; at least 0."""
     m, n, k = points.sizes.T.astype(np.float64)
     ran = waves(blocks, at_once, sms)
     # scaled alike, or the least squares would be ill-conditioned
@@ -281,27 +280,27 @@ def _features(points: _Points, blocks: NDArray[np.int64], at_once: int, sms: int
     return np.hstack([scaled, scaled * points.cold[:, None], ran, ran * (k / 2**10)[:, None]])
 
 
-def _classes(sizes: Sizes) -> NDArray[np.intp]:
+def _classes(sizes: _Sizes) -> NDArray[np.intp]:
     found: NDArray[np.intp] = (sizes % VECTOR == 0) @ np.array([1, 2, 4])
     return found
 
 
-def _neighbours(known: Sizes, sizes: Sizes, most: int) -> NDArray[np.intp]:
-    """Indices of the nearest measured sizes, of any class: n x neighbours."""
+def _neighbours(known: _Sizes, sizes: _Sizes, most: int) -> NDArray[np.intp]:
+    """Return the indices of the nearest measured sizes of any class, n x neighbours."""
     _, near = cKDTree(np.log2(known)).query(np.log2(sizes), k=min(most, len(known)), workers=-1)
     found: NDArray[np.intp] = near.reshape(len(sizes), -1)
     return found
 
 
-def _alike(known: _Points, sizes: Sizes) -> _Points:
-    """Sizes with the state of the cache that measured ones around them had."""
+def _alike(known: _Points, sizes: _Sizes) -> _Points:
+    """Give sizes the state of the cache that measured sizes around them had."""
     if not len(sizes):
         return _Points(sizes, np.empty(0, np.bool_))
     return _Points(sizes, known.cold[_neighbours(known.sizes, sizes, _ALIKE)].mean(axis=1) > 0.5)  # noqa: PLR2004 - most
 
 
-def _edges(known: Sizes) -> tuple[tuple[int, ...], ...]:
-    """Cells of m and n as kernels' tiles make them; of k as it was measured, and half way between."""
+def _edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
+    """Return cells: of m and n as kernels' tiles divide them, of k as it was measured, and half way between."""
     coarser = 1
     while True:
         m, n = (_steps(int(known[:, axis].max()), coarser) for axis in (0, 1))
@@ -318,14 +317,14 @@ def _steps(last: int, coarser: int) -> tuple[int, ...]:
 
 
 def _halves(values: NDArray[np.int64]) -> tuple[int, ...]:
-    """Measured values, each the end of a cell, and their geometric means."""
+    """Return measured values, each the end of a cell, and their geometric means."""
     measured = sorted({int(x) for x in values})
     between = [round((a * b) ** 0.5) for a, b in pairwise(measured)]
     return tuple(sorted({*measured, *between}))
 
 
-def _between(edges: Sequence[Sequence[int]], known: Sizes) -> Sizes:
-    """Sizes of every cell: at its end, and one less along each dimension where a measured size is of that class."""
+def _between(edges: Sequence[Sequence[int]], known: _Sizes) -> _Sizes:
+    """Return sizes of every cell: its end, and one less along each dimension where such a size was measured."""
     seen = set(map(tuple, (known[:, :2] % VECTOR == 0).tolist()))
     sizes: list[Size] = []
     taken = {tuple(size) for size in known.tolist()}

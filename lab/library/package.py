@@ -19,10 +19,10 @@ from lab.templates.front_matter import ELEMENT_BYTES, TENSOR_MAP
 from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
 SCHEMA = 2
-"""Raised when the JSON's shape changes; another version is refused, never misread."""
+"""Version of the JSON's shape; a file of another version is refused."""
 
 ALIGNMENT = 256
-"""Bytes between the starts of scratch buffers in the workspace: that of the driver's own allocations."""
+"""Scratch buffers start at multiples of so many bytes in the workspace, like the driver's own allocations."""
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
 FACTORS = ("alpha", "beta")
@@ -47,7 +47,7 @@ class LibraryLaunch:
         entry: Symbol.
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
-        shared_bytes: Dynamic shared memory a block.
+        shared_bytes: Dynamic shared memory of a block.
         arguments: Name and type of each, in the kernel's order: ``("A", "float32*")``.
         when: It is left out where this is false; empty for always.
     """
@@ -65,7 +65,7 @@ class LibraryBuffer:
     """Scratch on the device.
 
     Attributes:
-        name: As arguments refer to it.
+        name: What arguments call it.
         dtype: Element type by NumPy's name.
         elements: How many, an expression.
         zero: Set to zero before every sequence of launches.
@@ -82,10 +82,10 @@ class LibraryKernel:
     """One kernel of a library.
 
     Attributes:
-        name: As the logic knows it.
+        name: What the logic calls it.
         cubin: Its file beside the JSON.
-        template: Template it was made from.
-        parameters: With these.
+        template: The template it was made from.
+        parameters: Its parameters.
         launches: What computes one product, in order.
         workspace: Scratch that the launches share.
     """
@@ -153,12 +153,14 @@ class Library:
         """Check names, which become files and C identifiers, and that kernels and logic fit.
 
         Raises:
-            UserError: they do not.
+            UserError: A name is not usable, or kernels and logic do not fit.
         """
         if not _NAME.fullmatch(self.name):
-            raise UserError("the library's name is no identifier", key="name", found=self.name)
+            raise UserError("the library's name is not an identifier", key="name", found=self.name)
         if not _NAME.fullmatch(self.arch):
-            raise UserError("not an architecture", key="arch", found=self.arch, accepted="sm_90 and the like")
+            raise UserError(
+                "not an architecture", key="arch", found=self.arch, accepted="an architecture such as sm_90"
+            )
         if tuple(kernel.name for kernel in self.kernels) != self.logic.kernels:
             raise UserError("the library's kernels are not those of its logic", key="kernels")
         for i, kernel in enumerate(self.kernels):
@@ -173,9 +175,9 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
     for name, value in (("name", kernel.name), ("cubin", kernel.cubin)):
         if not _FILE.fullmatch(value):
             accepted = "letters, digits and _ . + -"
-            raise UserError("the name cannot be a file's", key=f"{key}.{name}", found=value, accepted=accepted)
+            raise UserError("not a usable file name", key=f"{key}.{name}", found=value, accepted=accepted)
     if not kernel.launches:
-        raise UserError("the kernel launches nothing", key=f"{key}.launches")
+        raise UserError("the kernel has no launches", key=f"{key}.launches")
     scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
     for name, element in scratch.items():
         if not _NAME.fullmatch(name) or name in (*SIZES, *FACTORS, *POINTERS) or element not in ELEMENT_BYTES:
@@ -186,7 +188,7 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
             raise UserError("not a symbol", key=f"{key}.launches.entry", found=launch.entry)
         for name, kind in launch.arguments:
             if kind == TENSOR_MAP:
-                message = "a library's kernel takes no tensor maps: they are encoded for one size and one address"
+                message = "a library's kernel cannot take tensor maps, which are encoded for one size and one address"
                 raise UserError(message, key=f"{key}.launches", found=f"{kind} {name}", accepted="numbers and pointers")
             fits = (
                 pointers.get(name) == kind[:-1].strip()
@@ -196,20 +198,20 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
             if not fits:
                 known = [*SIZES, *FACTORS, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
                 raise UserError(
-                    "a library has no such argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
+                    "a library cannot pass this argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
                 )
 
 
 def to_json(library: Library) -> str:
-    """The library as JSON."""
+    """Return the library as JSON."""
     return _LIBRARY.dump_json(library, indent=1).decode() + "\n"
 
 
 def from_json(text: str, file: Path | str = "<json>") -> Library:
-    """A library from its JSON.
+    """Read a library from its JSON.
 
     Raises:
-        UserError: it is no library, or one of another version.
+        UserError: It is not a library, or has another version.
     """
     try:
         library = _LIBRARY.validate_json(text)
@@ -223,6 +225,10 @@ def from_json(text: str, file: Path | str = "<json>") -> Library:
         ) from error
     if library.schema != SCHEMA:
         raise UserError(
-            "a library of another version", at=Location(file), key="schema", found=library.schema, accepted=str(SCHEMA)
+            "the library has another version",
+            at=Location(file),
+            key="schema",
+            found=library.schema,
+            accepted=str(SCHEMA),
         )
     return library

@@ -74,7 +74,7 @@ class _Specialiser:
         unknown = sorted(used - self.known.keys() - _RUN_TIME)
         if unknown:
             accepted = sorted([*self.known, *_RUN_TIME])
-            raise UserError("a library does not know this name", at=at, key=key, found=unknown[0], accepted=accepted)
+            raise UserError("a library cannot know this name", at=at, key=key, found=unknown[0], accepted=accepted)
         return interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
 
     def launch(self, one: DeclaredLaunch, dtype: str) -> LibraryLaunch | None:

@@ -75,10 +75,10 @@ class Logic:
     exact: tuple[Exact, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what a file could have wrong: numbers out of range, and splits that lead back.
+        """Check what may be wrong in a file: numbers out of range, and splits that lead back.
 
         Raises:
-            UserError: it is so.
+            UserError: Something is wrong.
         """
         for name, node, least in [
             ("root", self.root, 0),
@@ -100,10 +100,10 @@ class Logic:
         return {(e.m, e.n, e.k): e.kernel for e in self.exact}
 
     def select(self, m: int, n: int, k: int) -> int:
-        """Number of the kernel for a size.
+        """Return the number of the kernel for a size.
 
         Raises:
-            UserError: it is no size.
+            UserError: It is not a size.
         """
         size = check_size(m, n, k)
         found = self._exact.get(size)
@@ -129,21 +129,21 @@ def build(
     tolerance: float = 0.0,
     edges: Edges | None = None,
 ) -> Logic:
-    """The logic over measured ranges and measured exact sizes.
+    """Build the logic from measured ranges and measured exact sizes.
 
     Args:
         ranges: What the tree is grown over; None grows it over the exact sizes, for the sizes between them.
         exact: Sizes that map to their fastest kernel, whatever the tree says.
-        most_leaves: Leaves of the tree at most; 0 is no limit.
+        most_leaves: The most leaves of the tree; 0 means no limit.
         tolerance: A node whose mean loss is no more than this share is not split further.
-        edges: Thresholds on a dimension stand behind one of these, and others tell sizes apart that `VECTOR` divides;
-            without edges they stand half way between sizes.
+        edges: Where thresholds on a dimension may stand; further thresholds separate the sizes that `VECTOR` divides.
+            Without edges, thresholds stand half way between sizes.
 
     Returns:
-        Kernels that are never picked are left out.
+        The logic, without kernels that are never picked.
 
     Raises:
-        UserError: there is neither a range nor an exact size.
+        UserError: There is neither a range nor an exact size.
     """
     grown_over = ranges or exact
     if grown_over is None:
@@ -167,7 +167,7 @@ def build(
 
 
 def evaluate(logic: Logic, grid: Grid) -> Loss:
-    """What the logic loses at the sizes of any grid: those that it was grown over, or held-out ones between them."""
+    """Return what the logic loses at the sizes of a grid: those that it was grown over, or held-out ones."""
     return loss_of(grid, [logic.kernels[logic.select(*size)] for size in grid.sizes])
 
 
@@ -182,7 +182,7 @@ class _Node:
 
 
 def _grow(grid: Grid, most_leaves: int, tolerance: float, edges: Edges | None) -> tuple[int, tuple[Split, ...]]:
-    """The tree with kernels numbered as in the grid. Where leaves are limited, those that lose most are split first."""
+    """Grow the tree, with kernels numbered as in the grid. The leaves that lose most are split first."""
     losses = np.nan_to_num(grid.losses, nan=_UNMEASURED)
     places = _halfway(grid.sizes) if edges is None else _in_cells(grid.sizes, edges)
     root = _node(np.arange(len(grid.sizes)), losses)
@@ -220,7 +220,7 @@ class _Places:
     edges: tuple[tuple[int, ...], ...] | None
 
     def threshold(self, axis: int, last: int, points: NDArray[np.intp]) -> int:
-        """Between the points that lie up to `last` along the axis and the others."""
+        """Return the threshold between the points up to `last` along the axis and the others."""
         if self.edges is not None:
             return self.edges[axis][last] + 1
         along = self.along[points, axis]
@@ -247,7 +247,7 @@ def _node(points: NDArray[np.intp], losses: Floats) -> _Node:
 
 
 def _cut(places: _Places, points: NDArray[np.intp], losses: Floats) -> tuple[int, int] | None:
-    """The axis, and the place along it up to which points go below, so that the best kernel of either side loses least.
+    """Find the axis and the last place below the cut, so that the best kernels of both sides lose least.
 
     Of equal ones the most even cut wins, which keeps the tree flat. None where all points lie in one place.
     """
@@ -273,7 +273,7 @@ def _least(lost: Floats, uneven: NDArray[np.int64]) -> int:
 
 
 def _flatten(root: _Node) -> tuple[int, tuple[Split, ...]]:
-    """Where the tree begins, and its splits, parents first."""
+    """Return where the tree begins, and its splits, parents first."""
     tree = _simplified(root)
     cuts = [tree] if isinstance(tree, _Cut) else []
     for cut in cuts:  # grows while it is read
@@ -295,7 +295,7 @@ class _Cut:
 
 
 def _simplified(root: _Node) -> int | _Cut:
-    """The tree with kernels as leaves; a cut whose sides pick the same kernel is none, and limits can leave such.
+    """Return the tree with kernels as leaves, without cuts whose sides pick the same kernel.
 
     Without recursion: a tree may be as deep as it has sizes.
     """
@@ -311,7 +311,7 @@ def _simplified(root: _Node) -> int | _Cut:
 
 
 def _walk(root: _Node) -> Iterable[_Node]:
-    """Parents before their children."""
+    """Yield parents before their children."""
     pending = [root]
     while pending:
         node = pending.pop()

@@ -22,7 +22,7 @@ def from_float32(values: NDArray[np.float32]) -> NDArray[np.uint16]:
         uint16 of the same shape; every NaN becomes `BF16_NAN`.
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    # Adding half of the last place kept, less one where that place is even, carries exactly when the value rounds up.
+    # Adding half of the last kept place, less one where that place is even, carries exactly when the value rounds up.
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     return np.where(np.isnan(values), np.uint16(BF16_NAN), rounded.astype(np.uint16))
 

@@ -134,7 +134,7 @@ class Contraction(Operator[ContractionProblem]):
     problem_type = ContractionProblem
 
     def inputs(self, problem: ContractionProblem, seed: int) -> Inputs:
-        """Standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
+        """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
 
         Scalars are α, β, the number of C's `elements`, and what `Einsum.arguments` of `folded` names.
         """
@@ -155,7 +155,7 @@ class Contraction(Operator[ContractionProblem]):
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
     def reference(self, problem: ContractionProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.
+        """Compute C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.
 
         Computed as a batch of matrix products, which NumPy leaves to BLAS; its einsum does not where there is a batch.
         """
@@ -164,7 +164,7 @@ class Contraction(Operator[ContractionProblem]):
         values = np.zeros(shape.layout("C").sizes, np.float64, order="F")
         scale = np.full(values.shape, np.finfo(np.float64).tiny, order="F")
         if alpha != 0:
-            # the longest stride first, as NumPy's own order has it
+            # the longest stride first, as in NumPy
             held = {tensor: indices.of(tensor)[::-1] for tensor in "ABC"}
             batch, rows, columns, depth = (
                 tuple(i for i in held[tensor] if i in group)
@@ -218,35 +218,35 @@ class Contraction(Operator[ContractionProblem]):
     def elementwise(
         self, problem: ContractionProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
-        """C in memory's order: its first index varies fastest."""
+        """Lay C out in memory order: its first index varies fastest."""
         expected = reference["C"]
         flat = Expected(expected.values.reshape(-1, order="F"), expected.scale.reshape(-1, order="F"))
         return {"C": flat}, _tolerance(problem)
 
     def flops(self, problem: ContractionProblem) -> int:
-        """One multiplication and one addition for every value of all indices together."""
+        """Count one multiplication and one addition for every value of all indices together."""
         return 2 * math.prod(problem.shape.size.values())
 
     def bytes_moved(self, problem: ContractionProblem) -> int:
-        """Every element of A and B that is used read once, C written once, and read once where β ≠ 0."""
+        """Count every used element of A and B read once, C written once, and read once where β ≠ 0."""
         shape = problem.shape
         used = sum(distinct(shape.layout(tensor)) for tensor in "AB")
         passes_over_c = 2 if problem.beta != 0 else 1
         return (used + passes_over_c * shape.layout("C").elements) * np.dtype(problem.dtype).itemsize
 
     def fma_dtype(self, problem: ContractionProblem) -> np.dtype[Any]:
-        """The element type: arithmetic is done in it."""
+        """Return the element type, in which arithmetic is done."""
         return np.dtype(problem.dtype)
 
 
 def layouts(problem: ContractionProblem) -> dict[str, Layout]:
-    """How A, B and C of a complete problem lie in their buffers."""
+    """Return how A, B and C of a problem lie in their buffers."""
     shape = problem.shape
     return {tensor: shape.layout(tensor) for tensor in "ABC"}
 
 
 def _tolerance(problem: ContractionProblem) -> float:
-    """That of sums of independent products, or r u where every product is added r times.
+    """Return the tolerance of sums of independent products, or r u where every product is added r times.
 
     Along a summation index on which both operands have a stride of 0 all products are equal: roundings then add up
     instead of cancelling, to at most r u (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
@@ -267,7 +267,7 @@ def _indices(values: Mapping[str, Any]) -> Einsum:
         values: Fields of a problem, of any type.
 
     Raises:
-        UserError: Both spellings are given, or neither, or the indices are none of a contraction.
+        UserError: Both spellings are given, or neither, or the indices do not describe a contraction.
     """
     assigned = [name for name in _SPELT[1:] if name in values]
     if "einsum" in values:

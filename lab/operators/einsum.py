@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from lab.base.errors import UserError
 
 MOST_DIMENSIONS = 8
-"""Of one tensor."""
+"""The most dimensions of one tensor."""
 
 _TEXT = re.compile(r"^([a-z()]*),([a-z()]*)->([a-z()]*)$")
 _TENSOR = re.compile(r"^(?:[a-z]|\([a-z]{2,}\))*$")
@@ -92,7 +92,7 @@ class Einsum:
         return tuple(sorted((i for i in self.A if i in self.B and i not in self.C), key=max, reverse=True))
 
     def along_depth(self, operand: str) -> bool:
-        """Whether an operand's stride along dU is shorter than along d0 (of the first one) or d1 (of the second)."""
+        """Whether an operand's stride along dU is shorter than along d0 (first operand) or d1 (second operand)."""
         free = self._free(operand)
         if not free or not self.depth:
             return bool(self.depth)
@@ -107,21 +107,21 @@ class Einsum:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Names of what a kernel must be told: the size of every index, its stride in every tensor that holds it."""
+        """Names of the arguments that a kernel needs: the size of every index, and its strides."""
         strides = (self.stride(tensor, i) for tensor in "ABC" for i in self.of(tensor))
         return (*(f"size_{i}" for i in self.indices), *strides)
 
     @staticmethod
     def stride(tensor: str, index: str) -> str:
-        """The name of an index's stride in a tensor."""
+        """Return the name of an index's stride in a tensor."""
         return f"stride_{tensor}_{index}"
 
     def place(self, number: str, indices: Sequence[str], tensor: str) -> str:
-        """Where in a tensor the element of a number lies that counts several indices, the first one fastest.
+        """Return the offset in a tensor of the element with a given number, which counts several indices together.
 
         Args:
             number: A CUDA variable of type int, at least 0.
-            indices: The indices; those that the tensor lacks have no part in the result.
+            indices: The indices that it counts, fastest first; those that the tensor lacks do not matter.
             tensor: ``A``, ``B`` or ``C``.
 
         Returns:
@@ -136,7 +136,7 @@ class Einsum:
 
     @staticmethod
     def digit(number: str | int, indices: Sequence[str], index: str) -> str:
-        """The value of one of several indices that a number counts, the first one fastest.
+        """Return the value of one of the indices that a number counts, the first one fastest.
 
         Args:
             number: As `place` takes it; or a constant.
@@ -151,7 +151,7 @@ class Einsum:
         return rest if place == len(indices) - 1 else f"{rest} % size_{index}"
 
     def folded(self, apart: Collection[str] = ()) -> Einsum:
-        """The same contraction with neighbours merged: indices that follow one another in every tensor that holds them.
+        """Merge neighbouring indices: those that follow one another in every tensor that holds them.
 
         Args:
             apart: Tensors whose strides are not the products of the sizes before: their indices stay apart.
@@ -170,7 +170,7 @@ class Einsum:
 
 
 def sizes(einsum: Einsum, of_letter: Mapping[str, int]) -> dict[str, int]:
-    """The size of every index of an einsum, from those of the letters."""
+    """Return the size of every index of an einsum, given the sizes of the letters."""
     found = {}
     for index in einsum.indices:
         found[index] = 1
@@ -180,15 +180,15 @@ def sizes(einsum: Einsum, of_letter: Mapping[str, int]) -> dict[str, int]:
 
 
 def compact(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of a tensor without gaps: each is the product of the sizes before it."""
+    """Return the strides, in elements, of a tensor without gaps: each is the product of the sizes before it."""
     return tuple(itertools.accumulate(sizes, operator.mul, initial=1))[: len(sizes)]
 
 
 def parse(text: str, *, key: str = "problem.einsum") -> Einsum:
-    """Read an einsum; spaces do not matter, ``(on)`` is an index that was folded of two.
+    """Read an einsum. Spaces do not matter; ``(on)`` is an index that was folded from two.
 
     Raises:
-        UserError: it is none, or none of two operands without traces and one-sided sums.
+        UserError: The text is not an einsum of two operands, or it has a trace or a one-sided sum.
     """
     match = _TEXT.match("".join(text.split()))
     if match is None or not all(_TENSOR.match(part) for part in match.groups()):
@@ -202,20 +202,21 @@ def parse(text: str, *, key: str = "problem.einsum") -> Einsum:
 
 
 def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Einsum:
-    """The einsum of Tensile's index assignments: number 0 becomes `i`, 1 `j` and so on.
+    """Return the einsum that Tensile's index assignments describe: number 0 becomes `i`, 1 `j` and so on.
 
     Args:
-        a: The number of each index of A, shortest stride first: C's index, or `indices_c` and more for a summation.
-        b: The same of B.
+        a: The number of each index of A, shortest stride first: below `indices_c` an index of C, else a summation
+            index.
+        b: The same for B.
         indices_c: How many indices C has: `NumIndicesC`.
 
     Raises:
-        UserError: the numbers are none of a contraction; `key` names the field.
+        UserError: The numbers do not describe a contraction; `key` names the field.
     """
     for key, numbers in (("IndexAssignmentsA", a), ("IndexAssignmentsB", b)):
         if len(numbers) > MOST_DIMENSIONS:
             raise UserError(
-                f"a tensor of {len(numbers)} dimensions", key=f"problem.{key}", accepted=f"at most {MOST_DIMENSIONS}"
+                f"a tensor has {len(numbers)} dimensions", key=f"problem.{key}", accepted=f"at most {MOST_DIMENSIONS}"
             )
     present = {*a, *b}
     missing = sorted({*range(max(present, default=-1) + 1), *range(indices_c)} - present)
@@ -225,7 +226,7 @@ def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Eins
             f"{kind} {missing[0]} is in neither operand",
             key="problem.NumIndicesC" if missing[0] < indices_c else "problem.IndexAssignmentsA",
             found=indices_c if missing[0] < indices_c else ",".join(map(str, a)),
-            accepted="C's indices are 0 to NumIndicesC - 1, the summation's follow without gaps",
+            accepted="indices 0 to NumIndicesC - 1 for C, followed without gaps by the summation indices",
         )
     letters = [chr(ord("i") + number) for number in range(max(len(present), indices_c))]
     words = ["".join(letters[number] for number in numbers) for numbers in (a, b, range(indices_c))]
@@ -233,7 +234,7 @@ def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Eins
 
 
 def _neighbours(held: Mapping[str, list[str]], apart: Collection[str]) -> tuple[str, str] | None:
-    """Two indices that are one, the faster one first."""
+    """Find two indices that can be merged, the faster one first."""
     for tensor, indices in held.items():
         for pair in itertools.pairwise(indices):
             of_pair = [name for name, others in held.items() if pair[0] in others or pair[1] in others]
@@ -245,7 +246,7 @@ def _neighbours(held: Mapping[str, list[str]], apart: Collection[str]) -> tuple[
 
 
 def _check(einsum: Einsum, text: str, key: str) -> None:
-    """Refuse what is no contraction of two operands."""
+    """Refuse an einsum that is not a contraction of two operands."""
 
     def refuse(message: str, accepted: str) -> UserError:
         return UserError(message, key=key, found=text, accepted=accepted)
@@ -256,7 +257,10 @@ def _check(einsum: Einsum, text: str, key: str) -> None:
             raise refuse(f"{tensor} has {len(letters)} dimensions", f"at most {MOST_DIMENSIONS}")
         repeated = next((letter for letter in letters if letters.count(letter) > 1), None)
         if repeated:
-            raise refuse(f"{tensor} has the index {repeated} twice", "no traces: every index of a tensor once")
+            raise refuse(
+                f"{tensor} has the index {repeated} twice",
+                "each index at most once in a tensor: traces are not supported",
+            )
     for index in einsum.C:
         if index not in einsum.A and index not in einsum.B:
             raise refuse(f"C has the index {index}, which neither operand has", "indices of A or B")
@@ -264,6 +268,6 @@ def _check(einsum: Einsum, text: str, key: str) -> None:
         for index in einsum.of(tensor):
             if index not in einsum.C and index not in other:
                 raise refuse(
-                    f"{tensor} alone has the index {index}",
-                    "an index of A or B is in C, or in both operands to be summed over",
+                    f"only {tensor} has the index {index}",
+                    "indices that are also in C, or in both operands to be summed over",
                 )

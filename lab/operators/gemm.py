@@ -98,7 +98,7 @@ class Gemm(Operator[GemmProblem]):
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
     def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """C by float64 BLAS through NumPy, m x n, with the scale that `verify` explains."""
+        """Compute C, m x n, by float64 BLAS through NumPy, with the scale that `verify` explains."""
         alpha, beta, layout = problem.alpha, problem.beta, problem.layout
         shape, shapes = (problem.m, problem.n), problem.shapes
         values = np.zeros(shape, np.float64)
@@ -127,7 +127,7 @@ class Gemm(Operator[GemmProblem]):
         2019), so 16 u holds far out in the tail, while one missing term is an error of the order of 1 / k and TF32
         arithmetic one of 1e-5.
 
-        Padding between columns must be untouched: an element there that is not NaN any more is an error of inf.
+        Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
         """
         m, n = problem.m, problem.n
         expected = reference["C"].values
@@ -149,22 +149,22 @@ class Gemm(Operator[GemmProblem]):
     def elementwise(
         self, problem: GemmProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
-        """C column by column; what pads a column must stay NaN."""
+        """Lay C out column by column; the padding of a column must stay NaN."""
         ldc, expected = problem.ldc, reference["C"]
         return {"C": Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))}, tolerance_of_sums(
             problem.dtype
         )
 
     def flops(self, problem: GemmProblem) -> int:
-        """2 m n k: one multiplication and one addition a term, as BLAS benchmarks count."""
+        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do."""
         return 2 * problem.m * problem.n * problem.k
 
     def bytes_moved(self, problem: GemmProblem) -> int:
-        """A and B read once, C written once, and read once where β ≠ 0."""
+        """Count A and B read once, C written once, and read once where β ≠ 0."""
         m, n, k = problem.m, problem.n, problem.k
         passes_over_c = 2 if problem.beta != 0 else 1
         return (m * k + k * n + passes_over_c * m * n) * np.dtype(problem.dtype).itemsize
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
-        """The element type: arithmetic is done in it."""
+        """Return the element type, in which arithmetic is done."""
         return np.dtype(problem.dtype)

@@ -85,7 +85,7 @@ class Move(Operator[MoveProblem]):
         return Inputs(scalars=scalars, arrays={"A": a, "B": np.full(ldb * columns, np.nan, dtype)}, outputs=("B",))
 
     def reference(self, problem: MoveProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """A, or its transpose; errors are absolute."""
+        """Return A, or its transpose; errors are absolute."""
         m, n, lda = problem.m, problem.n, problem.lda
         a = matrix(inputs.arrays["A"], m, n, lda).astype(np.float64)
         values = a.T if problem.transposes else a
@@ -96,7 +96,7 @@ class Move(Operator[MoveProblem]):
     ) -> tuple[float, float, str]:
         """Compare element by element: what is moved does not change, so the tolerance is 0.
 
-        Padding between columns must be untouched: an element there that is not NaN any more is an error of inf.
+        Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
         """
         rows, columns, ldb = problem.moved
         got, expected = matrix(outputs["B"], rows, columns, ldb), reference["B"].values
@@ -111,19 +111,19 @@ class Move(Operator[MoveProblem]):
     def elementwise(
         self, problem: MoveProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
-        """B column by column; what pads a column must stay NaN."""
+        """Lay B out column by column; the padding of a column must stay NaN."""
         ldb, expected = problem.ldb, reference["B"]
         return {"B": Expected(laid_out(expected.values, ldb), laid_out(expected.scale, ldb))}, 0.0
 
     def flops(self, problem: MoveProblem) -> int:
-        """None: nothing is computed."""
+        """Return 0: nothing is computed."""
         del problem
         return 0
 
     def bytes_moved(self, problem: MoveProblem) -> int:
-        """Every element read once and written once."""
+        """Count every element read once and written once."""
         return 2 * problem.m * problem.n * np.dtype(problem.dtype).itemsize
 
     def fma_dtype(self, problem: MoveProblem) -> np.dtype[Any]:
-        """The element type, though nothing is computed in it."""
+        """Return the element type, though nothing is computed in it."""
         return np.dtype(problem.dtype)

@@ -1,6 +1,6 @@
 """Softmax along the rows of a matrix, ``Y[i, j] = exp(X[i, j] - max X[i, :]) / sum_k exp(X[i, k] - max X[i, :])``.
 
-Row-major: element (i, j) of X lies at ``i ldx + j``. Arithmetic is float32 whatever the element type.
+Row-major: element (i, j) of X lies at ``i ldx + j``. Arithmetic is done in float32 for every element type.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Softmax(Operator[SoftmaxProblem]):
     problem_type = SoftmaxProblem
 
     def inputs(self, problem: SoftmaxProblem, seed: int) -> Inputs:
-        """X with `values`, Y and all padding NaN; bfloat16 as its bits.
+        """Fill X as `contents` says, Y and all padding with NaN; bfloat16 as its bits.
 
         ``special`` fills row i with, for i % 10: 0 normal numbers; 1 -inf throughout; 2 one +inf; 3 one NaN; 4 the
         same number throughout; 5 very large numbers of both signs; 6 half of it -inf; 7 all but one -inf; 8 very
@@ -83,7 +83,7 @@ class Softmax(Operator[SoftmaxProblem]):
         return Inputs(scalars=scalars, arrays={"X": x, "Y": y}, outputs=("Y",))
 
     def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Softmax in float64, of X as it is stored, with the error bound that `verify` explains as its scale."""
+        """Compute softmax in float64 of X as it is stored; the scale is the error bound that `verify` explains."""
         m, n, dtype = problem.m, problem.n, problem.dtype
         x = _rows(inputs.arrays["X"], m, n, problem.ldx)
         values, scale = np.empty((m, n)), np.empty((m, n))
@@ -112,8 +112,8 @@ class Softmax(Operator[SoftmaxProblem]):
         (Higham and Mary, 2019; `lab.operators.gemm`); and storing the result rounds by v. Results below `LEAST` may
         be flushed.
 
-        A term that is missing from a long sum is less than v in half precision, and shows nevertheless: among thousands
-        of elements some then are rounded the wrong way, and off by more than v.
+        A term that is missing from a long sum is less than v in half precision, and is found nevertheless: among
+        thousands of elements, some are then rounded the wrong way and are off by more than v.
 
         A NaN must be where NumPy has one: throughout a row with a NaN, a +inf, or nothing but -inf, and nowhere else.
         Padding between rows must be untouched.
@@ -137,7 +137,7 @@ class Softmax(Operator[SoftmaxProblem]):
     def elementwise(
         self, problem: SoftmaxProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
-        """Y row by row; the padding behind a row and rows that NumPy makes NaN must be NaN."""
+        """Lay Y out row by row; the padding of a row, and rows that NumPy makes NaN, must be NaN."""
         n, stride = problem.n, problem.ldy
         values, scale = reference["Y"].values, reference["Y"].scale
         nowhere = np.isnan(values[:, 0])  # NumPy makes whole rows NaN
@@ -150,27 +150,27 @@ class Softmax(Operator[SoftmaxProblem]):
         return {"Y": Expected(values.reshape(-1), scale.reshape(-1))}, 1.0
 
     def flops(self, problem: SoftmaxProblem) -> int:
-        """5 m n: comparison, subtraction, exponential, addition, division."""
+        """Count 5 m n: comparison, subtraction, exponential, addition, division."""
         return 5 * problem.m * problem.n
 
     def bytes_moved(self, problem: SoftmaxProblem) -> int:
-        """X read once, Y written once."""
+        """Count X read once and Y written once."""
         return 2 * problem.m * problem.n * ITEM_BYTES[problem.dtype]
 
     def fma_dtype(self, problem: SoftmaxProblem) -> np.dtype[Any]:
-        """float32: arithmetic is done in it whatever the element type."""
+        """Return float32, in which arithmetic is done for every element type."""
         del problem
         return np.dtype(np.float32)
 
 
 def _expected(x: Floats, dtype: str) -> tuple[Floats, Floats]:
-    """Softmax of some rows in float64, and the error bound that `Softmax.verify` explains."""
+    """Compute softmax of some rows in float64, and the error bound that `Softmax.verify` explains."""
     single, unit, n = UNIT["float32"], UNIT[dtype], x.shape[1]
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         distance = x - x.max(axis=1, keepdims=True)
         y = np.exp(distance)
         y /= y.sum(axis=1, keepdims=True)
-        # an element of exactly 0 is infinitely far down, and 0 times that is no number
+        # an element of exactly 0 is infinitely far down, and 0 times infinity is NaN
         np.abs(distance, out=distance)
         distance[~(y > 0)] = 0.0
         bound = 3 * single * distance + (single * (20 + 2 * np.sqrt(n)) + (unit if dtype != "float32" else 0.0))
@@ -229,7 +229,7 @@ def _rows(array: Array, m: int, n: int, stride: int) -> Array:
 
 
 def _stray_write(whole: Array, m: int, n: int, stride: int) -> str:
-    """Where a kernel wrote between the rows of Y; empty where it did not."""
+    """Say where a kernel wrote between the rows of Y; empty where it did not."""
     padding = whole.reshape(m, stride)[:, n:]
     untouched = padding == BF16_NAN if padding.dtype == np.uint16 else np.isnan(padding.astype(np.float64))
     written = np.argwhere(~untouched)

@@ -10,6 +10,7 @@ from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.library.grid import Loss
 from lab.measured.timing import GpuDescription, Kind, Samples
+from lab.operators.gemm import GemmProblem
 
 CUBLAS = "cublas"
 """The one baseline of a product."""
@@ -46,12 +47,10 @@ class ProblemType:
         """Name in tables and folders: ``float32_nt``."""
         return f"{self.dtype}_{self.layout}"
 
-    def problem(self, size: Size) -> dict[str, Scalar]:
-        """Return the operator's complete problem at a size, with the least leading dimensions."""
+    def problem(self, size: Size) -> GemmProblem:
+        """Return the operator's problem at a size, with the least leading dimensions."""
         m, n, k = size
-        lda, ldb = (m if self.layout[0] == "n" else k), (k if self.layout[1] == "n" else n)
-        shape: dict[str, Scalar] = {"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout}
-        return {**shape, "alpha": 1.0, "beta": 0.0, "lda": lda, "ldb": ldb, "ldc": m}
+        return GemmProblem.of({"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Kernel templates: Jinja over CUDA, with a declaration of their own at the top.
 
 A template begins with one Jinja comment that holds YAML, its front matter (`FrontMatter`): parameters with
-type, default, allowed values and meaning; what they must satisfy; the launch geometry; the arguments. Whoever
-adds a kernel writes that one file and no Python.
+type, default, allowed values and meaning; what they must satisfy; the launch geometry; the arguments. To add a
+kernel, write that one file and no Python.
 
 Names known while a template is rendered: its parameters, its `derived` values, the problem's fields that are
 words or booleans (`dtype`, `layout`), `T` (the C type of `dtype`) and `element_bytes`. Numbers of the problem
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from lab.base import yamlfile
@@ -42,7 +41,7 @@ ELEMENT_BYTES = {
     "bfloat16": 2,
 }
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
-"""What an argument may be, besides `T` (the problem's dtype); with `*` behind it, a device pointer."""
+"""Types of an argument, besides `T` (the problem's dtype). Followed by `*`, it is a device pointer."""
 
 TENSOR_MAP = "tensor_map"
 """An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
@@ -59,23 +58,29 @@ class Parameter(Strict):
     max: float | None = None
 
     def refuses(self, value: object) -> str | None:
-        """What would be accepted instead of `value`; None when it is fine."""
+        """Say what would be accepted instead of `value`; None when it is accepted."""
         kind = {"int": int, "float": (int, float), "bool": bool, "str": str, "mapping": str}[self.type]
         is_bool = isinstance(value, bool)
         if not isinstance(value, kind) or (is_bool and self.type != "bool"):  # type: ignore[arg-type]
             return f"{self.type}" + (f": {', '.join(map(str, self.values))}" if self.values else "")
         if self.values is not None and value not in self.values:
             return ", ".join(map(str, self.values))
-        low = -np.inf if self.min is None else self.min
-        high = np.inf if self.max is None else self.max
-        if self.type in ("int", "float") and not low <= value <= high:  # type: ignore[operator]
-            return f"{self.type} from {low} to {high}"
+        if isinstance(value, int | float) and not is_bool and not self._within(value):
+            return self._range()
         if self.type == "mapping":
             return _mapping_refused(str(value))
         return None
 
+    def _within(self, value: float) -> bool:
+        return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+
+    def _range(self) -> str:
+        ends = {"from {} to {}": (self.min, self.max), "of at least {}": (self.min,), "of at most {}": (self.max,)}
+        text = next(text for text, bounds in ends.items() if None not in bounds)
+        return f"{self.type} {text.format(*(f'{bound:.10g}' for bound in ends[text]))}"
+
     def value(self, given: Scalar) -> object:
-        """A given value as expressions and templates see it: a mapping is an object, all else is itself."""
+        """Return a value as expressions and templates see it: a mapping as an object, anything else as it is."""
         return parse(str(given)) if self.type == "mapping" else given
 
 
@@ -84,7 +89,7 @@ def _mapping_refused(text: str) -> str | None:
         parse(text)
     except UserError as error:
         accepted = error.accepted if isinstance(error.accepted, str) else ", ".join(map(str, error.accepted or ()))
-        return f"{accepted} ({error.message}, which has {error.found!r})"
+        return f"{accepted} ({error.message}, found {error.found!r})"
     return None
 
 
@@ -103,7 +108,7 @@ class Entry(Strict):
 
 
 class LaunchDeclaration(Strict):
-    """One launch of a sequence; the `main` one does all of the problem's operations, what others do is overhead."""
+    """One launch of a sequence; the `main` one does all of the problem's operations, and the others are overhead."""
 
     entry: str
     grid: list[str | int] = Field(min_length=1, max_length=3)
@@ -136,9 +141,9 @@ class TensorMapDeclaration(Strict):
 class FrontMatter(Strict):
     """What a template declares about itself.
 
-    Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`). A name
-    among the arguments may be an expression in braces: the words of its value name one argument each. An argument of
-    type `tensor_map` is described by `tensor_maps`.
+    It declares either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of launches
+    (`launches`). A name among the arguments may be an expression in braces: each word of its value names one argument.
+    An argument of type `tensor_map` is described by `tensor_maps`.
     """
 
     summary: str
@@ -205,7 +210,7 @@ class Template:
 
 
 def search_path(beside: Path | None = None) -> tuple[Path, ...]:
-    """Where templates are looked for: beside the experiment, `./kernel_src`, then what comes with `lab`."""
+    """Return where templates are looked for: beside the experiment, `./kernel_src`, then what comes with `lab`."""
     package = Path(__file__).parents[1]
     shipped = package / "kernel_src"
     folders = [
@@ -217,7 +222,7 @@ def search_path(beside: Path | None = None) -> tuple[Path, ...]:
 
 
 def available(roots: Sequence[Path]) -> list[str]:
-    """Names of all templates under the kernel_src folders of a search path."""
+    """List the names of all templates in the kernel_src folders of a search path."""
     return sorted(
         {p.relative_to(root).as_posix() for root in roots if root.name == "kernel_src" for p in root.rglob("*.cu.j2")}
     )
@@ -227,7 +232,7 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
     """Find and check a template.
 
     Raises:
-        UserError: it is missing, or its front matter is wrong; the latter names the template's own line.
+        UserError: It is missing, or its front matter is wrong; then the error names the template's line.
     """
     found = next((root / name for root in roots if (root / name).is_file()), None)
     if found is None or Path(name).is_absolute() or ".." in Path(name).parts:
@@ -256,17 +261,23 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
 
 
 def _check(template: Template) -> None:
-    """What a schema cannot say about a front matter."""
+    """Check what a schema cannot say about a front matter."""
     declares, document = template.declares, template.document
     _check_form(declares, document)
     for name, parameter in declares.parameters.items():
         at = document.at("parameters", name)
         if not name.isidentifier():
-            raise UserError("a parameter's name is no identifier", at=at, key="parameters", found=name)
+            raise UserError("the parameter's name is not an identifier", at=at, key="parameters", found=name)
         for value in [parameter.default, *(parameter.values or [])]:
             accepted = parameter.refuses(value)
             if accepted:
-                raise UserError("the declaration contradicts itself", at=at, key=name, found=value, accepted=accepted)
+                raise UserError(
+                    "the parameter does not accept a value of its own declaration",
+                    at=at,
+                    key=name,
+                    found=value,
+                    accepted=accepted,
+                )
     for name, kind in (declares.arguments or {}).items():
         _check_argument(name, kind, declares, document, ("arguments", name))
     for i, launch in enumerate(declares.launches or ()):
@@ -281,23 +292,23 @@ def _check(template: Template) -> None:
 
 
 def _check_form(declares: FrontMatter, document: yamlfile.Document) -> None:
-    """One launch or a sequence, never parts of both."""
+    """Check that there is one launch or a sequence, never parts of both."""
     single = ("entry", "entries", "grid", "block", "arguments")
     if declares.launches is not None:
         for key in single:
             if getattr(declares, key) is not None:
                 raise UserError(
-                    "with the key launches, each launch has its own geometry",
+                    f"the key {key} cannot stand beside launches",
                     at=document.at(key),
                     key=key,
-                    accepted="launches: a list of {entry, grid, block, shared_bytes, arguments, when}",
+                    accepted="launches alone, a list of {entry, grid, block, shared_bytes, arguments, when}",
                 )
         return
     if (declares.entry is None) == (declares.entries is None):
-        raise UserError("one of the keys entry and entries is needed", at=document.at(), key="entry")
+        raise UserError("exactly one of the keys entry and entries is needed", at=document.at(), key="entry")
     for key in single[2:]:
         if getattr(declares, key) is None:
-            raise UserError(f"the key {key} is missing", at=document.at(), key=key, accepted="it, or launches")
+            raise UserError("a key is missing", at=document.at(), key=key, accepted=f"{key}, or a list of launches")
 
 
 def _check_argument(
@@ -307,11 +318,11 @@ def _check_argument(
         _check_type(kind, document, path, pointers=True)
     elif name not in declares.tensor_maps:
         raise UserError(
-            "nothing says what this tensor map is of",
+            "the tensor map is not declared",
             at=document.at(*path),
             key=yamlfile.dotted(path),
             found=name,
-            accepted=list(declares.tensor_maps) or "a name of the key tensor_maps",
+            accepted=list(declares.tensor_maps) or "a name below the key tensor_maps",
             suggestion=did_you_mean(name, declares.tensor_maps),
         )
 
@@ -324,6 +335,10 @@ def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, .
             at=document.at(*path),
             key=yamlfile.dotted(path),
             found=kind,
-            accepted=["T", *ARGUMENT_TYPES, *(["each also with * behind it", TENSOR_MAP] if pointers else [])],
+            accepted=[
+                "T",
+                *ARGUMENT_TYPES,
+                *(["each of these followed by * for a pointer", TENSOR_MAP] if pointers else []),
+            ],
             suggestion=did_you_mean(bare, [*ARGUMENT_TYPES, *([TENSOR_MAP] if pointers else [])]),
         )

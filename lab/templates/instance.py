@@ -26,7 +26,7 @@ _MOST_EXTENT = 2**63
 
 @dataclass(frozen=True)
 class Instance:
-    """A template with its parameters, for one problem. Nothing is computed before it is asked for, and that once.
+    """A template with its parameters, for one problem. Each property is computed once, when it is first used.
 
     Attributes:
         template: The template.

@@ -20,7 +20,7 @@ class Launch:
         entry: Symbol of the entry point.
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
-        dynamic_shared_bytes: Dynamic shared memory a block.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
         arguments: Names of the operator's scalars and arrays, of workspace buffers and of tensor maps, with their
             types: ``("A", "float32*")``.
         bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
@@ -42,7 +42,7 @@ class Workspace:
     """A scratch buffer on the device.
 
     Attributes:
-        name: As arguments refer to it.
+        name: What arguments call it.
         dtype: Element type by NumPy's name.
         elements: How many.
         zero: Set to zero before every sequence.
@@ -55,7 +55,7 @@ class Workspace:
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """Size in bytes."""
         return self.elements * ELEMENT_BYTES[self.dtype]
 
 
@@ -66,7 +66,7 @@ class Launches:
     Attributes:
         steps: At least one.
         workspace: Scratch buffers that the steps share.
-        tensor_maps: What their arguments of type `tensor_map` are.
+        tensor_maps: The values of their arguments of type `tensor_map`.
     """
 
     steps: tuple[Launch, ...]

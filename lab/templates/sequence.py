@@ -100,7 +100,7 @@ class DeclaredBuffer:
 
 
 def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
-    """List the launches of a front matter. Its short form is a sequence of which one launch takes place."""
+    """List the launches of a front matter. Of its short form, one launch takes place."""
     if declares.launches is not None:
         return tuple(
             DeclaredLaunch(

@@ -195,7 +195,7 @@ def test_an_experiment_needs_a_kernel():
 
 def test_two_kernels_need_two_names():
     text = GOOD.replace("baselines", "  - template: gemm/tiled.cu.j2\nbaselines")
-    with pytest.raises(UserError, match="two kernels have one name"):
+    with pytest.raises(UserError, match="two kernels have the same name"):
         read(text)
 
 
@@ -210,7 +210,7 @@ def test_a_template_says_what_problems_it_supports(tmp_path):
     assert (caught.value.key, caught.value.accepted) == ("problem.dtype", ["float64"])
     both = expand(read(text.replace("k: 1}", "k: 1, dtype: [float32, float64]}"), str(tmp_path / "e.yaml")))
     assert [point.label for point in both.points] == ["dtype=float64"]
-    assert both.excluded == {"half.cu.j2 supports dtype float64 alone": 1}
+    assert both.excluded == {"half.cu.j2 supports only dtype float64": 1}
 
 
 _yaml = YAML(typ="safe", pure=True)

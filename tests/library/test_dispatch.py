@@ -49,7 +49,7 @@ def test_a_folder_or_its_json_is_loaded(folder):
 
 
 def test_what_is_no_library_is_refused(tmp_path):
-    with pytest.raises(UserError, match="which library"):
+    with pytest.raises(UserError, match="not hold exactly one library"):
         dispatch.load(tmp_path)
     with pytest.raises(UserError, match="cannot be read"):
         dispatch.load(tmp_path / "absent.json")
@@ -95,14 +95,14 @@ def test_column_major_matrices_are_taken_with_their_leading_dimension(value, lea
     ("value", "says"),
     [
         (fortran(5, 7), "A is not on the GPU"),
-        (OnGpu(fortran(5, 7, "float64")), "another element type"),
+        (OnGpu(fortran(5, 7, "float64")), "wrong element type"),
         (OnGpu(np.zeros((5, 7), "f4")), "not column-major"),
         (OnGpu(np.zeros((5, 7), "f4"), strides=False), "not column-major"),
         (OnGpu(fortran(10, 7)[::2]), "not column-major"),
         (OnGpu(fortran(5, 7)[:, ::-1]), "not column-major"),
         (OnGpu(np.broadcast_to(np.zeros((5, 1), "f4"), (5, 7))), "not column-major"),
-        (OnGpu(np.zeros(5, "f4")), "no matrix"),
-        (OnGpu(fortran(0, 7)), "no matrix"),
+        (OnGpu(np.zeros(5, "f4")), "not a matrix"),
+        (OnGpu(fortran(0, 7)), "not a matrix"),
         (OnGpu(fortran(5, 7), address=ADDRESS + 4), "not aligned"),
     ],
 )
@@ -126,7 +126,7 @@ def test_sizes_follow_the_layout(layout):
     a, b = ((3, 5) if layout[0] == "n" else (5, 3)), ((5, 4) if layout[1] == "n" else (4, 5))
     shaped = [dispatch.matrix("A", OnGpu(fortran(*shape)), "float32") for shape in (a, b, (3, 4), (4, 3))]
     assert dispatch.sizes(*shaped[:3], layout) == (3, 4, 5)
-    with pytest.raises(UserError, match="do not fit"):
+    with pytest.raises(UserError, match="do not fit together"):
         dispatch.sizes(*shaped[:2], shaped[3], layout)
 
 

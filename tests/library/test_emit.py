@@ -133,7 +133,7 @@ def test_any_logic_round_trips(times):
     ("change", "says"),
     [
         ({"schema": SCHEMA + 1}, "another version"),
-        ({"name": "not a name"}, "no identifier"),
+        ({"name": "not a name"}, "not an identifier"),
         ({"arch": "*/"}, "architecture"),
         ({"dtype": "int8"}, "not a library"),
         ({"unknown": 1}, "not a library"),

@@ -90,7 +90,7 @@ def test_parameters_become_numbers_and_what_they_decide_is_decided(tmp_path):
 
 
 def test_a_name_that_nobody_knows_is_refused_with_its_line(tmp_path):
-    with pytest.raises(UserError, match="does not know this name") as caught:
+    with pytest.raises(UserError, match="cannot know this name") as caught:
         written(tmp_path, "entry: e\ngrid: [batch]\nblock: [32]\narguments: {}")
     assert caught.value.found == "batch"
     assert caught.value.at.line == 5

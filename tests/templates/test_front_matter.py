@@ -221,6 +221,9 @@ def test_a_missing_template_is_suggested():
 def test_parameters_know_what_they_accept():
     parameter = kernels.Parameter(type="int", default=1, help="h", min=0, max=9)
     assert [v for v in (0, 9, 10, -1, 1.5, True, "1") if parameter.refuses(v) is None] == [0, 9]
+    assert parameter.refuses(10) == "int from 0 to 9"
+    assert kernels.Parameter(type="float", default=1.0, help="h", min=0.5).refuses(0) == "float of at least 0.5"
+    assert kernels.Parameter(type="int", default=1, help="h", max=4096).refuses(4097) == "int of at most 4096"
     switch = kernels.Parameter(type="bool", default=True, help="h")
     assert [v for v in (True, False, 1, "true") if switch.refuses(v) is None] == [True, False]
     assert list(itertools.chain(kernels.C_TYPES)) == ["float32", "float64", "float16", "bfloat16"]
@@ -255,7 +258,7 @@ def test_wrong_mappings_are_refused_where_they_stand(tmp_path):
     assert declared.refuses("[3] | [4] => [i0, x]") == (
         "t0 (the mapping is wrong at column 19: no such dimension, which has 'x')"
     )
-    with pytest.raises(UserError, match="contradicts itself"):
+    with pytest.raises(UserError, match="does not accept a value of its own"):
         written(tmp_path, MAPPED.replace("cyclic(width=2)", "'[3]'"))
 
 

@@ -1,10 +1,10 @@
-"""A mapping's element and guard as CUDA expressions, no longer than they need be.
+"""A mapping's element and guard as CUDA expressions, as short as possible.
 
 Dimensions of one kind that follow one another in the layout as they do in the number of the thread or the local index
-are one dimension; a dimension of size 1 is none. Division, remainder and product by powers of two are shifts and masks;
-the highest digit of a number needs no remainder. Numbers are of type `int` and at least 0: where they are unsigned,
-NVRTC 13.5 makes of ``array[(3 - i) + t]`` in an unrolled loop the address of ``t - 1``, widened to 64 bits, plus a
-constant, which is wrong for t = 0.
+are merged into one; dimensions of size 1 are left out. Division, remainder and product by powers of two are shifts and
+masks; the highest digit of a number needs no remainder. Numbers are of type `int` and at least 0. If they were
+unsigned, NVRTC 13.5 would turn ``array[(3 - i) + t]`` in an unrolled loop into the address of ``t - 1``, widened to 64
+bits, plus a constant, which is wrong for t = 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class _Digit:
         name: The number that it is a digit of.
         divisor: Product of the sizes of the lower digits.
         size: How many values it takes.
-        highest: No higher digit follows.
+        highest: Whether it is the highest digit of the number.
         extent: Tensor extent; the digit must be below it.
         stride: Elements from one value to the next.
-        reversed: It counts downwards.
+        reversed: Whether it counts downwards.
     """
 
     name: str
@@ -56,21 +56,21 @@ class _Digit:
 
 
 def index(layout: Sequence[Dimension], offset: int, names: Mapping[str, str]) -> str:
-    """The element that is touched."""
+    """Return the expression of the element that is touched."""
     terms = [digit.term for digit in _digits(layout, names)]
     terms += [str(offset)] if offset or not terms else []
     return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
 
 def guards(layout: Sequence[Dimension], names: Mapping[str, str]) -> Iterator[str]:
-    """One condition for each digit that may be too large for the tensor."""
+    """Yield one condition for each digit that may be too large for the tensor."""
     for digit in _digits(layout, names):
         if digit.extent < digit.size:
             yield f"{digit.value} < {digit.extent}"
 
 
 def _digits(layout: Sequence[Dimension], names: Mapping[str, str]) -> list[_Digit]:
-    """The layout's dimensions that matter, neighbours made one."""
+    """Return the layout's dimensions that matter, with neighbours merged."""
     totals, divisors = {"i": 1, "t": 1}, {}
     for d in sorted(layout, key=lambda d: d.number):
         divisors[d.kind, d.number] = totals[d.kind]
@@ -90,7 +90,7 @@ def _digits(layout: Sequence[Dimension], names: Mapping[str, str]) -> list[_Digi
 
 
 def _joined(low: _Digit, high: _Digit) -> _Digit | None:
-    """Two digits as one, where they are neighbours in the number and in the tensor."""
+    """Merge two digits that are neighbours in the number and in the tensor; None where they are not."""
     if (low.name, low.reversed) != (high.name, high.reversed):
         return None
     if high.divisor != low.divisor * low.size or high.stride != low.stride * low.size or low.extent != low.size:

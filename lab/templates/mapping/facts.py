@@ -35,10 +35,10 @@ class Facts:
         threads: Threads.
         items: Local indices of a thread.
         elements: Length of the map.
-        map: The thread of each element, −1 for none.
+        map: The thread that touches each element; −1 where no thread does.
         untouched: Elements that no thread touches.
-        beyond: Accesses behind the last element.
-        injective: No element is touched twice: stores do not race.
+        beyond: Accesses beyond the last element.
+        injective: Whether no element is touched twice, so that stores do not race.
         element_bytes: Bytes of an element.
         coalescing: For scalar access, and for each vector that the mapping allows.
         index: CUDA expression of the element, of the local index `i` and the thread `t`.
@@ -60,7 +60,7 @@ class Facts:
 
 
 def facts(mapping: ThreadMapping, element_bytes: int = 4, elements: int | None = None) -> Facts:
-    """Everything that is known of a mapping.
+    """Collect what `lab map` shows of a mapping.
 
     Args:
         mapping: The mapping.

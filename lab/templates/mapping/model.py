@@ -39,37 +39,37 @@ class ThreadMapping:
     offset: int = 0
 
     def of_kind(self, kind: Literal["i", "t"]) -> tuple[Dimension, ...]:
-        """Local or thread dimensions by number."""
+        """Return the local or the thread dimensions, ordered by number."""
         return tuple(sorted((d for d in self.layout if d.kind == kind), key=lambda d: d.number))
 
     @cached_property
     def items(self) -> int:
-        """Local indices of a thread."""
+        """Number of local indices of a thread."""
         return math.prod(d.size for d in self.layout if d.kind == "i")
 
     @cached_property
     def threads(self) -> int:
-        """Threads."""
+        """Number of threads."""
         return math.prod(d.size for d in self.layout if d.kind == "t")
 
     @cached_property
     def size(self) -> int:
-        """Elements of the tensor, offset not counted."""
+        """Number of elements of the tensor, without the offset."""
         return math.prod(d.extent for d in self.layout)
 
     @property
     def guarded(self) -> bool:
-        """Some thread touches nothing with some local index: `guard` is needed."""
+        """Whether some thread touches nothing with some local index, so that `guard` is needed."""
         return any(d.extent < d.size for d in self.layout)
 
     @cached_property
     def complete(self) -> bool:
-        """Every element of the tensor is touched, and the first one is element 0."""
+        """Whether every element of the tensor is touched, the first one being element 0."""
         return self.offset == 0 and all(d.extent <= d.size for d in self.layout)
 
     @cached_property
     def elements(self) -> Elements:
-        """The element that each thread touches with each local index: threads x items, −1 where it touches none."""
+        """The element that each thread touches with each local index, threads x items; −1 where it touches nothing."""
         digits = {"i": np.arange(self.items)[None, :], "t": np.arange(self.threads)[:, None]}
         below, place = {"i": 1, "t": 1}, {}
         for kind in ("i", "t"):
@@ -87,7 +87,7 @@ class ThreadMapping:
         return np.where(skipped, -1, found)
 
     def access_map(self, elements: int | None = None) -> Elements:
-        """The thread that touches each element, −1 where none does; of several threads, the lowest.
+        """Return the lowest thread that touches each element; −1 where no thread does.
 
         Args:
             elements: Length of the array; by default up to the end of the tensor. Accesses beyond are left out.
@@ -102,12 +102,12 @@ class ThreadMapping:
 
     @cached_property
     def injective(self) -> bool:
-        """No two accesses touch one element: threads that store through this mapping do not race."""
+        """Whether no two accesses touch the same element, so that threads storing through this mapping do not race."""
         touched = self.elements[self.elements >= 0]
         return len(np.unique(touched)) == touched.size
 
     def vectors(self, width: int) -> bool:
-        """Local indices from each multiple of `width` on are `width` neighbours in the tensor, aligned to `width`."""
+        """Say whether local indices can be accessed `width` at a time: neighbours in the tensor, aligned to `width`."""
         if width == 1:
             return True
         first = next((d for d in self.layout if (d.size, d.extent) != (1, 1)), None)
@@ -117,22 +117,22 @@ class ThreadMapping:
         return first.size % width == 0 and first.extent % width == 0 and all(d.size == 1 for d in lower)
 
     def widest(self, most: int) -> int:
-        """The widest vector, a power of two up to `most`, that local indices can be accessed in; 1 for none."""
+        """Return the widest vector, a power of two up to `most`, in which local indices can be accessed; at least 1."""
         return next((w for w in (16, 8, 4, 2) if w <= most and self.vectors(w)), 1)
 
     def requests(self, vector: int = 1) -> int:
-        """Requests of all warps: a warp's 32 threads access one local index, or `vector` of them, together."""
+        """Count the requests of all warps. In one request a warp accesses one local index, or `vector` of them."""
         return len(traffic.requests(self.elements, vector))
 
     def sectors(
         self, element_bytes: int, vector: int = 1, *, row: int | None = None, transposed: bool = False
     ) -> float:
-        """Mean 32-byte sectors of a warp's request to global memory, the tensor's first element being aligned.
+        """Return the mean number of 32-byte sectors of a warp's request; the tensor's first element is aligned.
 
         Args:
             element_bytes: Bytes of an element.
             vector: Elements that one lane accesses at once.
-            row: The tensor is a tile of a matrix, so many elements wide, and its rows lie far apart; None for one row.
+            row: Elements of a row, where the tensor is a tile of a matrix whose rows lie far apart; None for one row.
             transposed: Columns of that tile lie far apart instead of rows.
         """
         far, near, active = traffic.placed(self.elements, vector, row or self.offset + self.size, transposed=transposed)
@@ -148,7 +148,7 @@ class ThreadMapping:
         transposed: bool = False,
         loads: bool = True,
     ) -> float:
-        """Mean wavefronts beyond the conflict-free number of a warp's request to a tile in shared memory.
+        """Return the mean bank conflicts of a warp's request to a tile in shared memory: its extra wavefronts.
 
         Args:
             element_bytes: Bytes of an element.
@@ -156,14 +156,14 @@ class ThreadMapping:
             row: Width of the tile.
             pitch: Elements from one row in shared memory to the next: the width with its padding.
             transposed: Shared memory holds columns of the tile as rows.
-            loads: Loads, which share a phase where lanes read alike; stores never do.
+            loads: Whether these are loads, which share a phase where lanes read the same; stores never do.
         """
         far, near, active = traffic.placed(self.elements, vector, row, transposed=transposed)
         addresses = (far * pitch + near) * element_bytes
         return traffic.conflicts(addresses, vector * element_bytes, active, loads=loads)
 
     def index(self, local: str = "i", thread: str = "t") -> str:
-        """CUDA expression of the element, an `int`; `lab.templates.mapping.cuda` says why not unsigned.
+        """Return the CUDA expression of the element, an `int`; `lab.templates.mapping.cuda` says why not unsigned.
 
         Args:
             local: Name of the local index, an `int`, at least 0 and below `items`.
@@ -172,7 +172,7 @@ class ThreadMapping:
         return cuda.index(self.layout, self.offset, {"i": local, "t": thread})
 
     def guard(self, local: str = "i", thread: str = "t", *, also: str = "") -> str:
-        """CUDA condition that must hold where the element is touched; `true` where it always holds.
+        """Return the CUDA condition under which the element is touched; `true` where it always is.
 
         Args:
             local: As in `index`.

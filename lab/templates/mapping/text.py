@@ -33,10 +33,10 @@ from lab.templates.mapping.dimension import Dimension
 from lab.templates.mapping.model import ThreadMapping
 
 MOST: Final = 2**24
-"""Accesses, and elements of the tensor: a mapping describes a tile, and its map is held in memory."""
+"""The most accesses, and the most elements of the tensor: a mapping describes a tile, and its map is held in memory."""
 
 _DIGITS = 9
-"""Digits of a number; longer ones are refused before they are converted."""
+"""The most digits of a number; a longer one is refused before it is converted."""
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<word>[A-Za-z_]\w*)|(?P<sign>=>|[^\s\w]))")
 _EXAMPLE = "such as [4, 2] | [32] => [i0, t0, i1]"
@@ -50,7 +50,7 @@ class _Token:
 
 
 class _Reader:
-    """The tokens of one text, taken one by one."""
+    """Reads the tokens of one text, one by one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -87,7 +87,7 @@ class _Reader:
     def number(self, least: int, what: str) -> int:
         token = self.take()
         if token.kind != "number" or len(token.text) > _DIGITS or int(token.text) < least:
-            self.refuse(f"no {what}", f"an integer from {least} to {MOST}", token)
+            self.refuse(f"expected {what}", f"an integer from {least} to {MOST}", token)
         return int(token.text)
 
 
@@ -96,12 +96,12 @@ def parse(text: str) -> ThreadMapping:
     """Read a mapping or a shorthand.
 
     Raises:
-        UserError: what was found, at which column, and what would be accepted.
+        UserError: It says what was found at which column, and what would be accepted.
     """
     reader = _Reader(text)
     mapping = _shorthand(reader) if reader.next.kind == "word" else _mapping(reader)
     if reader.next.kind != "end":
-        reader.refuse("something follows the mapping", "', offset: N' or the end of the text")
+        reader.refuse("unexpected text after the mapping", "', offset: N' or the end of the text")
     for what, count in (("accesses", mapping.items * mapping.threads), ("elements", mapping.offset + mapping.size)):
         if count > MOST:
             raise UserError(f"the mapping has {count} {what}", found=text, accepted=f"at most {MOST}")
@@ -130,42 +130,42 @@ def _mapping(reader: _Reader) -> ThreadMapping:
     layout = _layout(reader, {"i": local, "t": threads})
     if not reader.maybe(",") and reader.next.text != "offset":
         return ThreadMapping(layout)
-    reader.expect("offset", "nothing else can follow the layout")
-    reader.expect(":", "the elements must follow")
-    return ThreadMapping(layout, reader.number(0, "offset"))
+    reader.expect("offset", "only an offset can follow the layout")
+    reader.expect(":", "the number of elements must follow")
+    return ThreadMapping(layout, reader.number(0, "an offset"))
 
 
 def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
-    reader.expect("[", f"{what} dimensions in brackets must stand here, {_EXAMPLE}")
+    reader.expect("[", f"{what} dimensions must stand here in brackets, {_EXAMPLE}")
     made: list[tuple[int, int]] = []
     while not made or reader.maybe(","):
         if reader.maybe("("):
-            size = reader.number(1, "size")
-            reader.expect(",", "a size and an extent in the tensor belong together")
-            made.append((size, reader.number(1, "extent")))
-            reader.expect(")", "a size and an extent belong in parentheses")
+            size = reader.number(1, "a size")
+            reader.expect(",", "a size needs an extent in the tensor")
+            made.append((size, reader.number(1, "an extent")))
+            reader.expect(")", "the closing parenthesis of a size and an extent is missing")
         else:
-            size = reader.number(1, f"size of a {what} dimension")
+            size = reader.number(1, f"the size of a {what} dimension")
             made.append((size, size))
-    reader.expect("]", f"the {what} dimensions must end")
+    reader.expect("]", f"the closing bracket of the {what} dimensions is missing")
     return made
 
 
 def _layout(reader: _Reader, sizes: dict[Literal["i", "t"], list[tuple[int, int]]]) -> tuple[Dimension, ...]:
     known = {f"{kind}{n}": (kind, n, *size) for kind, of_kind in sizes.items() for n, size in enumerate(of_kind)}
-    reader.expect("[", "the permutation in brackets must stand here")
+    reader.expect("[", "the permutation must stand here in brackets")
     made: dict[str, Dimension] = {}
     while not made or reader.maybe(","):
         reversed_ = reader.maybe("-")
         token = reader.take()
         left = [name for name in known if name not in made]
         if token.text in made:
-            reader.refuse(f"{token.text} stands in the layout twice", ", ".join(left) or "the end", token)
+            reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
         if token.text not in known:
             reader.refuse("no such dimension", ", ".join(left) or "']'", token)
         made[token.text] = Dimension(*known[token.text], reversed_)
     closing = reader.next
-    reader.expect("]", "the layout must end")
+    reader.expect("]", "the closing bracket of the layout is missing")
     left = [name for name in known if name not in made]
     if left:
         reader.refuse("the layout must name every dimension once", f"also {', '.join(left)}", closing)
@@ -189,11 +189,11 @@ def _shorthand(reader: _Reader) -> ThreadMapping:
     values = dict(defaults)
     if reader.maybe("(") and not reader.maybe(")"):
         _arguments(reader, values)
-        reader.expect(")", "the shorthand must end")
+        reader.expect(")", "the closing parenthesis is missing")
     for name, width, items in _pairs(values):
         if items % width:
             reader.refuse(
-                f"{items} {name} are no whole number of widths of {width}", "a width that divides items", token
+                f"{items} {name} cannot be divided into widths of {width}", "a width that divides items", token
             )
     return parse(make(values))
 
@@ -203,17 +203,17 @@ def _arguments(reader: _Reader, values: dict[str, Value]) -> None:
     while not given or reader.maybe(","):
         token = reader.take()
         if token.text not in values or token.text in given:
-            reader.refuse("no such argument, or one given twice", ", ".join(n for n in values if n not in given), token)
+            reader.refuse("unknown or repeated argument", ", ".join(n for n in values if n not in given), token)
         given.add(token.text)
         reader.expect("=", "a value must follow")
         if isinstance(values[token.text], int):
-            values[token.text] = reader.number(1, token.text)
+            values[token.text] = reader.number(1, f"a value of {token.text}")
         else:
-            reader.expect("(", f"{token.text} has a value for each direction, such as (4, 1)")
-            low = reader.number(1, token.text)
-            reader.expect(",", f"{token.text} has two values")
-            values[token.text] = low, reader.number(1, token.text)
-            reader.expect(")", f"{token.text} has two values")
+            reader.expect("(", f"{token.text} needs a value for each direction, such as (4, 1)")
+            low = reader.number(1, f"a value of {token.text}")
+            reader.expect(",", f"{token.text} needs two values")
+            values[token.text] = low, reader.number(1, f"a value of {token.text}")
+            reader.expect(")", f"{token.text} needs two values")
 
 
 def _both(value: Value) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""What the memories make of a mapping: sectors of its requests, conflicts of its shared-memory accesses. Predicted.
+"""Predicted memory traffic of a mapping: sectors of its requests, bank conflicts of its shared-memory accesses.
 
 A warp is 32 threads with consecutive numbers; in one request each of them accesses one local index, or a vector of
-them. Sectors and wavefronts are counted by the emulator's own rules, on the addresses that the mapping says.
+them. Sectors and wavefronts are counted by the emulator's own rules, on the addresses that the mapping yields.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _FAR = 1 << 28
-"""Bytes from one row of a matrix to the next, where only their being far apart matters: more than any tile has."""
+"""Bytes from one row of a matrix to the next where only their distance matters: more than any tile has."""
 
 
 def requests(elements: Integers, vector: int) -> Integers:
-    """The first element of each lane in each request: requests x 32, −1 for none; empty requests are left out.
+    """Return the first element of each lane in each request, requests x 32; −1 for an idle lane.
+
+    Requests without any access are left out.
 
     Args:
-        elements: Element of each thread and local index, −1 for none.
+        elements: Element of each thread and local index, threads x items; −1 for no access.
         vector: Local indices that one request covers.
     """
     threads, items = elements.shape
@@ -34,18 +36,18 @@ def requests(elements: Integers, vector: int) -> Integers:
 
 
 def placed(elements: Integers, vector: int, row: int, *, transposed: bool) -> tuple[Integers, Integers, Flags]:
-    """The requests' elements as places in a tile of rows: which row, where in it, and whether there is an access."""
+    """Place the requests' elements in a tile of rows: the row, the place in it, and whether there is an access."""
     first = requests(elements, vector)
     far, near = (first % row, first // row) if transposed else (first // row, first % row)
     return far, near, first >= 0
 
 
 def sectors(far: Integers, near: Integers, width: int, active: Flags) -> float:
-    """Mean sectors of a request whose lanes access `width` bytes at byte `near` of row `far`."""
+    """Return the mean sectors of a request whose lanes access `width` bytes at byte `near` of row `far`."""
     return float(np.mean(global_sectors(far * _FAR + near, width, active)))
 
 
 def conflicts(addresses: Integers, width: int, active: Flags, *, loads: bool) -> float:
-    """Mean wavefronts beyond the conflict-free number of a request to these byte addresses in shared memory."""
+    """Return the mean extra wavefronts of a request to these byte addresses in shared memory."""
     passes = shared_wavefronts(addresses, width, active, loads=loads)
     return float(np.mean(passes - ideal_wavefronts(addresses, width, active, loads=loads)))
