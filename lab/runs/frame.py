@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from lab.report.columns import Column, Value, columns_for, row
+from lab.report.columns import Column, Value, row
+from lab.report.registry.registry import columns_for
 from lab.runs.pipeline import RunOutcome
 from lab.store.database import Store
 from lab.store.figures import ranked, response_of
