@@ -1,4 +1,4 @@
-"""Which variants' hardware counters are read, and reading them: the last stage of a run on a GPU."""
+"""Chooses the variants whose hardware counters are read, and reads them: the last stage of a run on a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.store.model import Status, VariantRecord
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """What is remembered of a verified and timed variant; of ten thousand there need not be the whole records."""
+    """The facts of a verified and timed variant that decide; ten thousand whole records would fill the memory."""
 
     variant: str
     problem: Group
@@ -33,9 +33,9 @@ class _Candidate:
 def chosen(records: Iterable[VariantRecord], rules: ProfileModel) -> tuple[str, ...]:
     """The variants to profile, in the order of the records.
 
-    These are the fastest of each kernel for each problem, which explain where each wins, and the strays, which the
-    model's errors are explained by. Of more problems than there is room for, evenly spread ones count, the first and
-    the last among them; of one with too many kernels, the fastest.
+    These are the fastest variants of each kernel for each problem, which explain where each kernel wins, and the
+    strays, which explain the model's errors. Where there are more problems than room, evenly spread ones are chosen,
+    the first and the last among them; where one problem has too many kernels, the fastest ones.
     """
     found = [made for record in records if (made := _candidate(record))]
     furthest = sorted((one for one in found if one.off), key=lambda one: -one.off)[: min(rules.strays, rules.at_most)]
@@ -56,7 +56,7 @@ def _candidate(record: VariantRecord) -> _Candidate | None:
 
 
 def _winners(found: Sequence[_Candidate], top: int) -> list[list[_Candidate]]:
-    """For each problem the best variants of each kernel, the fastest first."""
+    """The best variants of each kernel, problem by problem, the fastest first."""
     problems: dict[Group, dict[str, list[_Candidate]]] = {}
     for one in found:
         problems.setdefault(one.problem, {}).setdefault(one.kernel, []).append(one)
@@ -68,7 +68,7 @@ def _winners(found: Sequence[_Candidate], top: int) -> list[list[_Candidate]]:
 
 
 def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candidate]:
-    """As many problems, evenly spread, as there is room for all of their winners."""
+    """The winners of as many evenly spread problems as there is room for."""
     most = max(map(len, problems), default=0)
     if not most or room < 1:
         return []

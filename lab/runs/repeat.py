@@ -36,7 +36,7 @@ FOLDER: Final = "repeat"
 """Name of the second run's directory in the first one's."""
 
 _FEWEST: Final = 4
-"""Variants that a rank correlation needs to say anything."""
+"""Fewest variants for which a rank correlation is meaningful."""
 
 Watch = Callable[[], AbstractContextManager[RunObserver]]
 """Opens an observer of a run; a function of a module, since the second run calls it in its own process."""
@@ -80,7 +80,7 @@ def run_twice(
             store.note("repeating", second.name)
         interrupted = (again or run_in_a_process)(file, replace(options, output=second, resume=True), watch)
         if interrupted:
-            left = "The second run of --repeat-check was interrupted; the same command goes on with it."
+            left = "The second run of --repeat-check was interrupted; the same command continues it."
             facts = replace(first.run, notes=(*first.run.notes, left))
         else:
             facts = first.run
@@ -105,12 +105,12 @@ def run_in_a_process(file: Path, options: RunOptions, watch: Watch) -> bool:
     with ProcessPoolExecutor(1, get_context("spawn"), workers.end_with_parent) as process:
         try:
             return process.submit(_run, file, options, watch).result()
-        except KeyboardInterrupt:  # the terminal tells both processes; the other one leaves its records and ends
+        except KeyboardInterrupt:  # the terminal interrupts both processes; the other one saves its records and ends
             return True
         except BrokenProcessPool as error:
             raise StoreError(
-                f"the process of the second run was killed; what it finished is in {options.output}, "
-                "and the same command goes on with it"
+                f"the process of the second run was killed; its finished records are in {options.output}, "
+                "and the same command continues the run"
             ) from error
 
 
@@ -156,12 +156,12 @@ def repeated(first: RunData, second: RunData) -> RepeatRecord:
 def _pairs(
     both: Sequence[tuple[VariantRecord, VariantRecord]], of: Callable[[VariantRecord], float | None]
 ) -> dict[str, tuple[float, float]]:
-    """Variant to a figure in both runs, where both have it."""
+    """A figure in both runs by variant, where both runs have it."""
     return {a.variant: (first, second) for a, b in both if (first := of(a)) and (second := of(b)) is not None}
 
 
 def _tops(variants: Sequence[str], ranked: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """The best variant in each run; empty where none has a figure."""
+    """The best variant of each run; empty where no variant has a figure."""
     return tuple(max(variants, key=lambda variant: ranked[variant][run]) for run in (0, 1)) if variants else ()
 
 
@@ -182,11 +182,11 @@ _FIGURES: Final[Mapping[str, tuple[Kind, Callable[[VariantRecord], float | None]
     "ceiling": (Kind.PREDICTED, figures.predicted),
     "executed instructions": (Kind.EMULATED, _executed),
 }
-"""What a report ranks variants by, the first that there is, and what explains it."""
+"""Figures that are compared, with their kinds. A report ranks variants by the first one that exists."""
 
 
 def _outside(change: Change) -> bool:
-    """The runs differ by more than the scatter within each of them explains."""
+    """Whether the runs differ by more than the scatter within each of them explains."""
     return change.low is not None and change.high is not None and not change.low <= 1 <= change.high
 
 

@@ -1,4 +1,4 @@
-"""Compile variants, disassemble them and read both listings: the stage that runs in worker processes."""
+"""Compile variants, disassemble them and read both listings. Runs in worker processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BuildTask:
 
     Attributes:
         toolchain: The compiler.
-        request: What to compile.
+        request: The source and how to compile it.
         entries: Symbols of the kernels that are launched, each once.
     """
 
@@ -37,7 +37,7 @@ class BuildTask:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A variant's machine code, with what was read off it.
+    """A variant's machine code, and what was read from its listings.
 
     Attributes:
         build: From the compiler.
@@ -46,7 +46,7 @@ class Built:
         ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
         sass: The same for the SASS.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
-        loops: Symbol to the main loop as the model of the schedulers reads it; empty where there is no such model.
+        loops: Symbol to its main loop for the model of the schedulers; empty where the architecture has no model.
     """
 
     build: Build
@@ -65,7 +65,7 @@ class BuildFailure:
     Attributes:
         reason: One line.
         log: Everything the compiler printed; may be empty.
-        command: As one could repeat it; may be empty.
+        command: The command that repeats the build; may be empty.
     """
 
     reason: str
@@ -74,15 +74,15 @@ class BuildFailure:
 
 
 def build_task(planned: Planned) -> BuildTask:
-    """What a worker needs to know of a planned variant."""
+    """The build of a planned variant."""
     return BuildTask(planned.toolchain, planned.request, planned.launches.entries)
 
 
 def build(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
-    """Build variants, from the cache where they are there; in their order.
+    """Build variants, or take them from the cache; outcomes are in the order of `tasks`.
 
     Raises:
-        MissingToolError: the compiler or the disassembler cannot run here; no other variant would fare better.
+        MissingToolError: the compiler or the disassembler cannot run here, so that no variant can be built.
     """
     made = build_all([(task.toolchain, task.request) for task in tasks])
     return [_read(task, result) for task, result in zip(tasks, made, strict=True)]
@@ -108,7 +108,7 @@ def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFail
 
 
 def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:
-    """Main loops, where there is a model for the architecture; none of a kernel whose code is not there."""
+    """Main loops by symbol, where the architecture has a model; a kernel whose code is not in the cubin has none."""
     found: dict[str, MainLoop] = {}
     for function in functions if latencies_of(made.arch) else ():
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Execute one variant's PTX on the CPU at the experiment's `emulate` size: a stage that runs in worker processes."""
+"""Execute one variant's PTX on the CPU at the experiment's `emulate` size. Runs in worker processes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch, Launches, Workspace
 
 _MOST_FINDINGS = 20
-"""Findings kept in a record; one fault tends to show on many lines."""
+"""Findings that a record keeps; one fault tends to show on many lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmulationTask:
-    """One computation to execute.
+    """What the emulator is asked to do with one variant.
 
     Attributes:
         launches: Geometry, arguments and workspace for `problem`.
-        operator: As the experiment names it.
-        problem: The problem at emulated size, complete.
-        seed: Of the inputs.
-        hot_loops: Entry point to the label of its PTX's hot loop; those without loops are absent.
+        operator: The operator, as the experiment names it.
+        problem: The complete problem at the emulated size.
+        seed: Seed of the inputs.
+        hot_loops: Entry point to the label of the hot loop of its PTX; entry points without loops are absent.
     """
 
     launches: Launches
@@ -47,9 +47,9 @@ class EmulationTask:
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
-    """Execute, compare with the reference, and keep counts and findings.
+    """Execute a variant, compare its outputs with the reference, and keep counts and findings.
 
-    What the emulator cannot execute is a record that says so, never a guess.
+    Where the emulator cannot execute it, the record says why and has no counts.
     """
     computed = operator(task.operator)
     problem = computed.restored(task.problem)
@@ -84,7 +84,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
 
 
 def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
-    """Put lines of one class with the same counts together, in the order of their first lines."""
+    """Group lines of one class that have the same counts, in the order of their first lines."""
     found: dict[tuple[object, ...], tuple[list[int], LineCount]] = {}
     for line in lines:
         key = (line.cls, line.warps, line.threads, *line.memory.items())
@@ -102,7 +102,7 @@ def _left_out(findings: int) -> tuple[str, ...]:
 
 
 def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
-    """The record of launches that have no result, with the reason."""
+    """The record of a variant that could not be executed, with the reason."""
     return EmulationRecord(task.problem, _steps(task, []), unsupported=reason)
 
 
@@ -118,7 +118,7 @@ def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:
 
 
 def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
-    """Every launch with what was counted; those that were not reached have no counts."""
+    """Every launch with its counts; launches that were not reached have none."""
     steps = [
         EmulatedStep(step.entry, LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes))
         for step in task.launches.steps
@@ -131,7 +131,7 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
 
 
 class _Memory:
-    """The device's memory between launches: inputs as they are, copies of outputs, and the workspace."""
+    """The device's memory across launches: inputs, copies of the outputs, and the workspace."""
 
     def __init__(self, inputs: Inputs, launches: Launches) -> None:
         self._inputs, self._tensor_maps = inputs, launches.tensor_maps
@@ -145,16 +145,18 @@ class _Memory:
             self._workspace[wanted.name] = poison.view(dtype)
 
     def argument(self, name: str, kind: str) -> object:
-        """What the emulator takes for one argument.
+        """The value that the emulator takes for one argument.
 
-        The first launch that is handed a workspace buffer must write what it reads of it. For later launches the
-        poison decides: what nobody wrote reads as NaN.
+        The first launch that gets a workspace buffer must write what it reads of it. In later launches, what no launch
+        wrote reads as NaN.
         """
         if kind == TENSOR_MAP:
             return self._tensor_map(name)
         known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
         if name not in known:
-            raise UserError("the operator has nothing of that name", key="arguments", found=name, accepted=list(known))
+            raise UserError(
+                "the operator has no argument of this name", key="arguments", found=name, accepted=list(known)
+            )
         if not kind.endswith("*"):
             return np.dtype(kind).type(self._inputs.scalars[name])
         if name in self._workspace:
@@ -166,10 +168,12 @@ class _Memory:
     def _tensor_map(self, name: str) -> TensorMapArgument:
         found = find(self._tensor_maps, name)
         if found is None:
-            raise UserError("the launches have no such tensor map", key="arguments", found=name)
+            raise UserError("the launches have no tensor map of this name", key="arguments", found=name)
         of = self.argument(found.of, f"{found.dtype}*")
         buffer = of if isinstance(of, Buffer) else Buffer(np.asarray(of))
         if buffer.array.dtype != np.dtype(STORED_AS.get(found.dtype, found.dtype)):
-            message = f"the tensor map {name} is of {found.dtype}, and {found.of} holds {buffer.array.dtype}"
+            message = (
+                f"the tensor map {name} describes {found.dtype} elements, but {found.of} holds {buffer.array.dtype}"
+            )
             raise UserError(message, key="tensor_maps")
         return TensorMapArgument(buffer, found.extents, found.leading, found.box)

@@ -1,4 +1,4 @@
-"""Execute a variant on the CPU and, with what was counted, estimate its throughput: a stage for worker processes."""
+"""Execute a variant on the CPU and estimate its throughput from the counts. Runs in worker processes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lab.stages.emulate import EmulationTask, emulate
 from lab.store.model import EmulationRecord, ExecutedLines
 
 _FETCHES = ("global.load", "global.copy", "shared.copy", "global.bulk", "shared.bulk")
-"""Keys of what `memory_of` counts."""
+"""Keys of `memory_of` for data that comes from global memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateTask:
-    """What the model of the schedulers needs of one kernel besides the counts.
+    """What the model of the schedulers needs to know of a kernel besides its counts.
 
     Attributes:
-        gpu: Where it would run.
+        gpu: The GPU that it is estimated for.
         loop: Main loop of its SASS.
-        ptx: Static mix of its PTX, which the counts are of.
+        ptx: Static mix of its PTX, whose lines the counts belong to.
         warps_per_block: Warps of a block.
-        blocks_per_sm: Resident blocks.
-        before_s: Seconds of the launches before it.
+        blocks_per_sm: Resident blocks on an SM.
+        before_s: Time of the launches before it, in seconds.
     """
 
     gpu: Gpu
@@ -42,9 +42,9 @@ class EstimateTask:
 
 
 def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
-    """Execute, and estimate where there is a model and the counts are of its kernel.
+    """Execute a variant, and estimate its throughput where there is a model and the counts belong to its kernel.
 
-    The model lets one warp of a block ask for bulk copies. A kernel of which more do has no estimate.
+    In the model one warp of a block issues the bulk copies. A kernel in which several warps do has no estimate.
     """
     done = emulate(task, ptx)
     steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
@@ -63,11 +63,11 @@ def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[
 
 
 def memory_of(lines: Sequence[ExecutedLines], inside: frozenset[int]) -> dict[str, MemoryCount]:
-    """Traffic of some lines of the PTX.
+    """Traffic of the PTX lines with the numbers `inside`.
 
     Returns:
-        By the keys of `ExecutedCounts.memory`, but for bulk copies: one of them moves what hundreds of others do, so
-        they count apart, as `shared.bulk` and `global.bulk`.
+        Counts by the keys of `ExecutedCounts.memory`. Bulk copies count separately, as `shared.bulk` and
+        `global.bulk`, since one of them moves as much as hundreds of others.
     """
     found: dict[str, MemoryCount] = {}
     for group in lines:
@@ -80,7 +80,7 @@ def memory_of(lines: Sequence[ExecutedLines], inside: frozenset[int]) -> dict[st
 
 
 def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps: int) -> Edges:
-    """What a block does outside of the main loop, from counts of `blocks` blocks of `warps` warps."""
+    """What a block does outside the main loop, from counts over `blocks` blocks of `warps` warps."""
     loop, everywhere = main_loop_of(ptx), lines_of(ptx)
     outside = everywhere - loop.numbers if loop else everywhere
     issued = sum(group.warps * len(outside.intersection(group.lines)) for group in lines)
@@ -89,7 +89,7 @@ def edges_of(lines: Sequence[ExecutedLines], ptx: KernelMix, blocks: int, warps:
 
 
 def one_warp_asks(lines: Sequence[ExecutedLines], ptx: KernelMix, warps: int) -> bool:
-    """Whether no more than one of a block's `warps` warps asks for the main loop's bulk copies."""
+    """Whether at most one of a block's `warps` warps issues the main loop's bulk copies."""
     loop = main_loop_of(ptx)
     inside = [group for group in lines if loop and loop.numbers.intersection(group.lines)]
     bulk = max((group.warps for group in inside if group.cls == InstructionClass.BULK_COPY), default=0)
@@ -102,7 +102,7 @@ def lines_of(ptx: KernelMix) -> frozenset[int]:
 
 
 def main_loop_of(ptx: KernelMix) -> LoopMix | None:
-    """The hot loop, or the innermost loop around it that fetches from global memory; None in a kernel without."""
+    """The hot loop, or the innermost loop around it that fetches from global memory; None without loops."""
     loop = ptx.hot_loop
     while loop is not None and not loop.fetches and (outer := ptx.around(loop)):
         loop = outer
@@ -110,17 +110,17 @@ def main_loop_of(ptx: KernelMix) -> LoopMix | None:
 
 
 def main_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> Mapping[str, MemoryCount]:
-    """Traffic of the main loop alone: what a small problem does before and after it would blur the mean costs.
+    """Traffic of the main loop alone; what a small problem does before and after it would distort the mean costs.
 
-    A small problem may end before its loop fetches anything: what was fetched before it is then taken for the loop's. A
-    kernel without a loop is all one.
+    A small problem may end before its loop fetches anything: then what was fetched before the loop stands for it. In a
+    kernel without loops the whole kernel counts.
 
     Args:
-        lines: What was executed of each line.
+        lines: Counts of each executed line.
         ptx: Static mix of the PTX.
 
     Returns:
-        As `memory_of`.
+        Counts by the keys of `memory_of`.
     """
     loop, whole = main_loop_of(ptx), memory_of(lines, lines_of(ptx))
     inside = memory_of(lines, loop.numbers) if loop else {}
@@ -130,7 +130,7 @@ def main_memory(lines: Sequence[ExecutedLines], ptx: KernelMix) -> Mapping[str, 
 
 
 def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
-    """Mean costs of memory instructions, from what `memory_of` counted of them."""
+    """Mean costs of memory instructions, from the counts of `memory_of`."""
     loads, stores, copies, bulk = (
         memory.get(name, MemoryCount()) for name in ("shared.load", "shared.store", "shared.copy", "shared.bulk")
     )
@@ -148,12 +148,13 @@ def traffic_of(memory: Mapping[str, MemoryCount]) -> Traffic:
 
 
 def trips_of(lines: Sequence[ExecutedLines], ptx: KernelMix, sass_fma: int) -> float | None:
-    """Turns of the SASS's hot loop in one turn of the loop around it.
+    """Iterations of the SASS's hot loop in one iteration of the loop around it.
 
-    The PTX's loops were counted; ptxas may have unrolled its hot loop further, which the fma of both texts tell.
+    The counts are those of the PTX's loops. ptxas may have unrolled the hot loop further; the ratio of fma instructions
+    in the two texts says by how much.
 
     Returns:
-        None where the PTX's hot loop stands alone, or its counts do not say.
+        None where no loop surrounds the PTX's hot loop, or the counts do not cover both.
     """
     hot = ptx.hot_loop
     around = ptx.around(hot) if hot else None

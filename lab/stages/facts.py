@@ -24,7 +24,16 @@ def facts_of(
     gpu: GpuDescription | None,
     not_measured: str,
 ) -> RunRecord:
-    """The run's own facts as they are known when it starts."""
+    """The facts of a run as they are known when it starts.
+
+    Args:
+        experiment: The experiment.
+        expansion: Its points.
+        command: The command that repeats the run; one is made up where it is empty.
+        variants: Number of variants.
+        gpu: The GPU that measures, or None.
+        not_measured: Why nothing is measured; empty with a GPU.
+    """
     looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
     notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
     searched = None
@@ -55,19 +64,19 @@ def facts_of(
 
 
 def shared_fields(experiment: Experiment) -> dict[str, Scalar]:
-    """The fields of the problem that are the same in all of the experiment's problems."""
+    """The problem fields that have the same value in all of the experiment's problems."""
     first, *others = (problem.values for problem in experiment.problems)
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
 def baseline_fact(found: BaselineResult) -> str:
-    """Name, library and kernel of a baseline."""
+    """A baseline in one phrase: its name, library and kernel."""
     facts = ", ".join(filter(None, [found.library, found.kernel, found.note]))
     return f"{found.name} ({facts})" if facts else found.name
 
 
 def left_out(result: JobResult) -> tuple[str, ...]:
-    """A sentence for each baseline that was asked for and is not there, or computes something else."""
+    """One sentence for each baseline that was asked for but is missing, or computes something else."""
     timed = result.measurement
     if timed is None:
         return ()

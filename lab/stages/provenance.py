@@ -23,7 +23,7 @@ from lab.store.model import VariantRecord
 
 
 def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
-    """The files of a variant's folder."""
+    """The files of a variant's folder by name; `provenance.json` comes last."""
     provenance: dict[str, object] = {
         "variant": planned.variant,
         "kernel": record.kernel,
@@ -62,7 +62,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
 
 
 def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
-    """PTX and instruction mix of the baselines whose machine code is known: what a variant was compared with."""
+    """PTX and instruction mix of the baselines whose PTX is known, by file name."""
     files: dict[str, str | bytes] = {}
     for found in (result.baseline, *result.others):
         if found is not None and found.ptx:
@@ -76,9 +76,10 @@ def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
 def conditions_of(
     experiment: Experiment, gpu: GpuDescription | None, *, emulated: bool, measured: bool
 ) -> dict[str, object]:
-    """What decides a record besides its variant's id: records made under equal conditions are as good as new ones.
+    """What decides a record besides its variant's id.
 
-    Which variants are profiled is none of it: a profile is added to a record that is there, and changes nothing in it.
+    A resumed run keeps the records that were made under equal conditions. The choice of profiled variants is no
+    condition: a profile is added to an existing record and changes nothing else.
     """
     source = experiment.operator_reference.rpartition(":")[0]
     return {

@@ -29,13 +29,13 @@ def judged(
     pace: Pace | None = None,
     model: EstimateTask | None = None,
 ) -> VariantRecord:
-    """The record with what the emulator found: a variant with findings is not verified.
+    """The record with what the emulator found. A variant with findings is not verified.
 
     Args:
-        record: So far.
+        record: The record so far.
         emulation: The execution on the CPU.
-        pace: Of its main loop, by the model of the schedulers.
-        model: What the estimate was made with.
+        pace: Pace of its main loop by the model of the schedulers; None where there is no estimate.
+        model: What the pace was estimated from.
     """
     record = replace(record, emulation=emulation)
     if pace is not None and model is not None and record.launch is not None:
@@ -122,7 +122,7 @@ def estimate_task(
     outcome: Built | BuildFailure,
     gpu: GpuDescription | None,
 ) -> EstimateTask | None:
-    """What the model of the schedulers needs besides counts; None where it has nothing to say of the variant."""
+    """What the model of the schedulers needs besides counts; None where the model does not cover the variant."""
     if isinstance(outcome, BuildFailure) or record.launch is None or record.ptx is None:
         return None
     loop, held = outcome.loops.get(record.ptx.name), record.prediction.blocks_per_sm if record.prediction else 0
@@ -134,13 +134,13 @@ def estimate_task(
 
 
 def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
-    """Least time of the launches beside the main one: that of their traffic, as their template declares it."""
+    """Least time of the launches other than the main one: that of the traffic which their template declares."""
     moved = sum(step.bytes_moved or 0 for step in launches.steps if step is not launches.main)
     return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
 def _before_seconds(launches: Launches, gpu: Gpu) -> float:
-    """Time of the launches beside the main one as the model has it: their traffic, and what a launch costs."""
+    """Modelled time of the launches other than the main one: their traffic, and the cost of each launch."""
     machine = latencies_of(gpu.architecture.arch)
     if machine is None:
         return 0.0
@@ -154,17 +154,17 @@ def _geometry(launch: Launch) -> LaunchRecord:
 
 
 def _largest(used: Sequence[Resources]) -> Resources:
-    """The largest value of each resource over the kernels that are launched."""
+    """The largest value of each resource over all kernels that are launched."""
     return Resources(**{f.name: max(getattr(one, f.name) for one in used) for f in fields(Resources)})
 
 
 def _prediction(
     experiment: Experiment, planned: Planned, outcome: Built, gpu: GpuDescription | None, launch: Launch
 ) -> Prediction | None:
-    """None where the GPU table has no product for the architecture, or no rate for the arithmetic type.
+    """Predict one launch; None where the GPU table has no entry for the architecture or the arithmetic type.
 
-    A launch of a sequence does all of the problem's operations if its template says so; else it does an unknown part of
-    them, and only its occupancy is known, and the time of the traffic that its template declares.
+    The main launch does all of the problem's operations. Any other launch does an unknown part of them: only its
+    occupancy is known, and the time of the traffic that its template declares.
     """
     operator, problem = experiment.operator, planned.point.problem.values
     main = launch is planned.launches.main
@@ -186,7 +186,7 @@ def _prediction(
 def _together(
     experiment: Experiment, planned: Planned, steps: Sequence[StepRecord], gpu: GpuDescription | None
 ) -> Prediction | None:
-    """What is predicted of a sequence; None where one of its launches has no prediction."""
+    """Predict a sequence of launches; None where one of them has no prediction."""
     parts = [step.prediction for step in steps if step.prediction]
     if len(parts) < len(steps):
         return None
@@ -206,16 +206,16 @@ def _together(
 
 
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
-    """The GPU that predictions are for: the one that measures, the experiment's, or the usual one."""
+    """The GPU that predictions are for: the one that measures, the experiment's, or the architecture's usual one."""
     if gpu and runs_on(arch, gpu.arch):
         return from_description(gpu)
     return gpu_for(experiment.gpu or arch)
 
 
 def runs_on(built_for: str, gpu: str) -> bool:
-    """Machine code runs on its own compute capability and on later minor versions of it.
+    """Whether machine code runs on a GPU: on its own compute capability and on later minor versions of it.
 
-    Code for an `a` or `f` target runs on that capability alone (CUDA C++ Programming Guide, binary compatibility).
+    Code for an `a` or `f` target runs on its own capability alone (CUDA C++ Programming Guide, binary compatibility).
     """
     wanted, there = built_for.removeprefix("sm_"), gpu.removeprefix("sm_")
     if wanted[-1] in "af":
@@ -233,7 +233,7 @@ _STATUS = {
 
 
 def measured(record: VariantRecord, result: JobResult) -> VariantRecord:
-    """The record with what became of its job on the GPU."""
+    """The record with the result of its job on the GPU."""
     failure = result.failure
     return replace(
         record,

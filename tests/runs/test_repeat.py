@@ -139,7 +139,7 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
 
     first = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=impatiently)
     assert first.interrupted
-    assert "goes on with it" in first.run.notes[-1]
+    assert "the same command continues it" in first.run.notes[-1]
     with Store(tmp_path / "out") as store:
         assert store.count() == 3
         assert store.repeat() is None
@@ -156,7 +156,7 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
     second = run_twice(experiment, options, lambda: nullcontext(Counting()), again=here)
     assert not second.interrupted
     assert Counting.built_variants == 2
-    assert not any("goes on" in note for note in second.run.notes)
+    assert not any("continues it" in note for note in second.run.notes)
     with Store(tmp_path / "out") as store:
         assert store.repeat().variants == 3
 
@@ -175,5 +175,5 @@ def test_a_new_run_has_a_new_repetition(experiment, tmp_path):
 
 
 def test_a_second_process_that_is_killed_is_an_error_in_words(experiment, tmp_path):
-    with pytest.raises(StoreError, match=r"the process of the second run was killed; .* goes on with it"):
+    with pytest.raises(StoreError, match=r"second run was killed; .* the same command continues the run"):
         run_in_a_process(experiment, RunOptions(output=tmp_path / "out"), partial(os._exit, 9))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.gpu.process.job import Failure, JobResult, Stage
+from lab.gpu.process.job import Failure, JobResult, JobStage
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
 from lab.store.model import EmulationRecord, PruneRule, Status, VariantRecord
@@ -68,11 +68,11 @@ def test_an_emulation_verifies_a_variant_or_fails_it_or_says_nothing(verificatio
 @pytest.mark.parametrize(
     ("stage", "status"),
     [
-        (Stage.PREPARE, Status.LAUNCH_FAILED),
-        (Stage.LAUNCH, Status.LAUNCH_FAILED),
-        (Stage.CRASH, Status.LAUNCH_FAILED),
-        (Stage.VERIFY, Status.VERIFICATION_FAILED),
-        (Stage.TIMEOUT, Status.TIMED_OUT),
+        (JobStage.PREPARE, Status.LAUNCH_FAILED),
+        (JobStage.LAUNCH, Status.LAUNCH_FAILED),
+        (JobStage.CRASH, Status.LAUNCH_FAILED),
+        (JobStage.VERIFY, Status.VERIFICATION_FAILED),
+        (JobStage.TIMEOUT, Status.TIMED_OUT),
     ],
 )
 def test_a_job_that_failed_has_the_status_of_its_stage(stage, status):

@@ -1,0 +1,23 @@
+"""The surroundings of a run by default, and the observer that shows nothing."""
+
+from __future__ import annotations
+
+from lab.base.executor import ProcessExecutor
+from lab.runs.services import Services, draw_report
+from lab.stages.build import build
+
+
+def test_the_defaults_are_this_machine():
+    services = Services()
+    assert services.executor is ProcessExecutor
+    assert services.build is build
+    assert services.find_gpu(measure=False) == (None, "Nothing was measured: --no-gpu was given.")
+    session = services.session()
+    assert session.process_id is None  # nothing starts before it is asked to
+
+
+def test_the_report_is_drawn_from_the_records(make):
+    store = make("no_gpu")
+    pages = draw_report(store)
+    assert pages[0] == store.folder / "index.html"
+    assert pages[0].is_file()
