@@ -10,7 +10,6 @@ from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.library.grid import Loss
 from lab.measured.timing import GpuDescription, Kind, Samples
-from lab.operators.gemm import GemmProblem
 
 CUBLAS = "cublas"
 """The one baseline of a product."""
@@ -46,11 +45,6 @@ class ProblemType:
     def label(self) -> str:
         """Name in tables and folders: ``float32_nt``."""
         return f"{self.dtype}_{self.layout}"
-
-    def problem(self, size: Size) -> GemmProblem:
-        """Return the operator's problem at a size, with the least leading dimensions."""
-        m, n, k = size
-        return GemmProblem.of({"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from lab.store.tuning import TuningStore
 from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
+from lab.tuning.product import product
 
 _AHEAD = 2
 """Sizes in the GPU's line: while one is measured, the launches of the next one are computed."""
@@ -185,7 +186,7 @@ class MeasuredBench:
                 continue
             order = Survey(
                 ground=ground,
-                problem=of.problem(task.size),
+                problem=product(of, task.size),
                 entrants=tuple(Entrant(one.facts.id, one.launches(task.size)) for one in runs),
                 baseline=beside,
                 policy=policy,

@@ -22,6 +22,7 @@ from lab.toolchain.cubin import image
 from lab.tuning.choose.census import census
 from lab.tuning.choose.protocol import Candidate
 from lab.tuning.predicted import ProductLoop, loop_of, pass_ms, product_ms, tile_of
+from lab.tuning.product import product
 
 _PROBES: tuple[Size, ...] = ((4096, 4096, 4096), (4095, 4095, 4095), (16, 16, 16), (7, 7, 7))
 """Sizes whose launches together use every entry point that a kernel has: large and small, aligned and not."""
@@ -48,7 +49,7 @@ class Kernel:
     def launches(self, size: Size) -> Launches:
         """Return what is launched at a size."""
         one = self.candidate
-        return Instance(one.group.template, one.parameters, one.group.type.problem(size)).launches
+        return Instance(one.group.template, one.parameters, product(one.group.type, size)).launches
 
     def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
         """Return the time in ms that the model predicts; None where no entry point that is launched multiplies."""
@@ -131,7 +132,7 @@ class Workshop:
         return {name: self.known[identity] for name, identity in names.items()}
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
-        problem = one.group.type.problem((1, 1, 1))
+        problem = product(one.group.type, (1, 1, 1))
         source = Instance(one.group.template, one.parameters, problem).source
         request = CompileRequest(source, SOURCE_NAME, self.arch, ())
         return request, self._id(one, request)
@@ -195,5 +196,5 @@ def _probes(one: Candidate) -> tuple[Launch, ...]:
     """Return everything that is launched at the sizes of `_PROBES`, in their order."""
     template, kind = one.group.template, one.group.type
     return tuple(
-        step for size in _PROBES for step in Instance(template, one.parameters, kind.problem(size)).launches.steps
+        step for size in _PROBES for step in Instance(template, one.parameters, product(kind, size)).launches.steps
     )

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.measured.timing import Kind, Samples
-from lab.operators.builtin import operator
-from lab.store.tuning_model import Census, CutKind, ProblemType, Timed, baseline_id
+from lab.store.tuning_model import Census, CutKind, Timed, baseline_id
 
 
 def test_the_efficiencies_are_the_papers():
@@ -13,12 +12,6 @@ def test_the_efficiencies_are_the_papers():
     assert counted.efficiency("all") == pytest.approx(512 / 520)
     assert counted.efficiency("memory") == pytest.approx(512 / 525)
     assert counted.efficiency("none") == pytest.approx(512 / 564)
-
-
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_a_size_is_the_operators_problem(layout):
-    problem = ProblemType("float32", layout).problem((5, 7, 9))
-    assert problem == operator("gemm").problem({"m": 5, "n": 7, "k": 9, "layout": layout})
 
 
 def test_times_of_the_baseline_stand_apart_for_each_problem_type():

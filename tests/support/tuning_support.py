@@ -17,6 +17,7 @@ from lab.tuning.choose.protocol import Candidate, Times, candidate
 from lab.tuning.file.load import Group, Tuning, load
 from lab.tuning.kernels import Kernel
 from lab.tuning.predicted import ProductLoop
+from lab.tuning.product import product
 from lab.tuning.race import TuningContext
 
 H200 = gpu_for("H200")
@@ -79,7 +80,7 @@ def kernel(group: Group, *, loop: ProductLoop | None = LOOP, failure: str = "", 
         blocks_per_sm=2,
         failure=failure,
     )
-    steps = Instance(group.template, one.parameters, group.type.problem((64, 64, 64))).launches.steps
+    steps = Instance(group.template, one.parameters, product(group.type, (64, 64, 64))).launches.steps
     loops = {} if loop is None else {step.entry: loop for step in steps}
     return Kernel(one, facts, b"\x7fELF", dict(one.parameters), loops)
 

@@ -18,6 +18,7 @@ from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, Task, ground
 from lab.tuning.file.load import Group
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
+from lab.tuning.product import product
 
 SIZE: Size = (256, 128, 64)
 
@@ -103,7 +104,7 @@ def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
     policy = order.policy
     assert (policy.samples, policy.enough_ms, policy.drop, policy.verify, policy.warmup_ms) == (2, 5.0, 0.1, False, 1.0)
     assert order.kept == {one.facts.id}
-    assert order.problem == group.type.problem(SIZE)
+    assert order.problem == product(group.type, SIZE)
     assert order.ground.seed == 7
 
 

@@ -23,6 +23,7 @@ from lab.store.tuning_model import CutKind, ProblemType, TimingStage
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 from lab.tuning.file.load import load
+from lab.tuning.product import product
 from lab.tuning.run import TuningOptions, tune
 
 TYPE = ProblemType("float32", "nn")
@@ -30,7 +31,7 @@ TENSILE = "gemm/tensile.cu.j2"
 
 
 def invented(facts, size):
-    template, problem = kernels.load(TENSILE, kernels.search_path()), TYPE.problem(size)
+    template, problem = kernels.load(TENSILE, kernels.search_path()), product(TYPE, size)
     return invented_ms(Instance(template, facts.parameters, problem).launches, problem)
 
 

@@ -17,6 +17,7 @@ from lab.store.tuning_model import ProtocolStep, StepRow, Timed
 from lab.templates.instance import Instance
 from lab.tuning.file import names
 from lab.tuning.file.load import Benchmark, Group, Option
+from lab.tuning.product import product
 
 Times = Mapping[str, Mapping[Size, Timed]]
 """Times by the kernel's name and the size."""
@@ -105,7 +106,7 @@ def candidate(group: Group, given: names.Given) -> Candidate | str:
     parameters = names.completed(group.template, given)
     if isinstance(parameters, str):
         return parameters
-    problem = group.type.problem((1, 1, 1))
+    problem = product(group.type, (1, 1, 1))
     words = {key: value for key, value in problem.items() if isinstance(value, str)}
     known = Instance(group.template, parameters, words).names
     for text, at in group.constraints:
@@ -182,7 +183,7 @@ def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
         return forks
     made = []
     for one in forks:
-        known = Instance(walk.group.template, one.parameters, walk.group.type.problem((1, 1, 1))).names
+        known = Instance(walk.group.template, one.parameters, product(walk.group.type, (1, 1, 1))).names
         values = {name: names.joined(name, known) or "" for name in step.by}
         made.append((one, Option({}, values), " ".join(values.values())))
     rows = _timed(walk, made, step.sizes.all)

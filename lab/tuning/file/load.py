@@ -27,6 +27,7 @@ from lab.tuning.file.schema import (
     TuningFile,
 )
 from lab.tuning.file.sizes import Sizes, read
+from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000
 
@@ -238,7 +239,7 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
     )
     where: Key = (*place, "problem") if model.problem else ("problem",)
     kind = problem_type(model.problem or raw.problem, document, where)
-    refused = template.unsupported(kind.problem((1, 1, 1)))
+    refused = template.unsupported(product(kind, (1, 1, 1)))
     if template.declares.operator != "gemm" or refused:
         accepted = f"a template of the operator gemm that supports {kind.dtype} and layout {kind.layout}"
         at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
@@ -326,7 +327,7 @@ class _Reader:
         model = self.model.JoinParameters
         if model is None:
             return None
-        known = Instance(self.template, self.template.completed({}), self.type.problem((1, 1, 1))).names
+        known = Instance(self.template, self.template.completed({}), product(self.type, (1, 1, 1))).names
         for i, name in enumerate(model.parameters):
             if names.joined(name, known) is None:
                 path = (*self.place, "JoinParameters", "parameters", i)
@@ -354,7 +355,7 @@ class _Reader:
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
         """Read the group's constraints, and check the names in them."""
-        known = Instance(self.template, self.template.completed({}), self.type.problem((1, 1, 1))).names
+        known = Instance(self.template, self.template.completed({}), product(self.type, (1, 1, 1))).names
         found = []
         for i, text in enumerate(self.model.constraints):
             path = (*self.place, "constraints", i)

@@ -24,6 +24,7 @@ from lab.templates.instance import Instance
 from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
+from lab.tuning.product import product
 
 pytestmark = pytest.mark.gpu
 
@@ -46,7 +47,7 @@ FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 def library(gpu, request, tmp_path_factory):
     """Every kernel is the pick of some sizes."""
     layout, names = request.param, list(KERNELS)
-    problem = ProblemType("float32", layout).problem((1, 1, 1))
+    problem = product(ProblemType("float32", layout), (1, 1, 1))
     cubins, shipped = {}, {}
     for name, (file, given) in KERNELS.items():
         template = kernels.load(file, kernels.search_path())

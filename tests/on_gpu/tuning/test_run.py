@@ -15,6 +15,7 @@ from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
+from lab.tuning.product import product
 from lab.tuning.run import TuningOptions, tune
 
 pytestmark = pytest.mark.gpu
@@ -48,13 +49,13 @@ def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout):
     parameters = {name: template.completed(given) for name, given in KERNELS.items()}
     cubins = {
         f"{name} {layout}": toolchain("nvrtc")
-        .compile(CompileRequest(Instance(template, own, kind.problem((1, 1, 1))).source, "kernel.cu", gpu.arch))
+        .compile(CompileRequest(Instance(template, own, product(kind, (1, 1, 1))).source, "kernel.cu", gpu.arch))
         .cubin
         for name, own in parameters.items()
     }
     ground = Ground("float32", (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0)
     for size in SIZES:
-        problem = kind.problem(size)
+        problem = product(kind, size)
         entrants = tuple(
             Entrant(f"{name} {layout}", Instance(template, own, problem).launches) for name, own in parameters.items()
         )
@@ -71,9 +72,9 @@ def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout):
 def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
     template = kernels.load(TENSILE, kernels.search_path())
     parameters = template.completed({})
-    source = Instance(template, parameters, ProblemType("float32", "tt").problem((1, 1, 1))).source
+    source = Instance(template, parameters, product(ProblemType("float32", "tt"), (1, 1, 1))).source
     cubin = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", gpu.arch)).cubin
-    problem = ProblemType("float32", "nn").problem((64, 64, 64))
+    problem = product(ProblemType("float32", "nn"), (64, 64, 64))
     order = Survey(
         Ground("float32", (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0),
         problem,

@@ -1,0 +1,13 @@
+"""The matrix product that a problem type asks for at one size."""
+
+from __future__ import annotations
+
+from lab.base.sizes import Size
+from lab.operators.gemm import GemmProblem
+from lab.store.tuning_model import ProblemType
+
+
+def product(of: ProblemType, size: Size) -> GemmProblem:
+    """Return the operator's problem at a size, with the least leading dimensions; α is 1 and β is 0."""
+    m, n, k = size
+    return GemmProblem.of({"m": m, "n": n, "k": k, "dtype": of.dtype, "layout": of.layout})
