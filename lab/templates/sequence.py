@@ -188,6 +188,8 @@ class Scope:
         Raises:
             UserError: It fails; see `lab.base.expressions.evaluate`.
         """
+        if not isinstance(expression, str):
+            return expression
         return evaluate(expression, self.names, at=self.at(path), key=dotted(path))
 
     def size(self, expression: Expression, path: Key, *, most: int) -> int:

@@ -5,35 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from library_support import small_library
+from library_support import ADDRESS, OnGpu, fortran, small_library
 
 from lab.base.errors import MissingToolError, UserError
-from lab.library import dispatch
+from lab.library import calls, dispatch
 from lab.library.emit import write
 from lab.toolchain import locate
 
 GCC = shutil.which("gcc")
-ADDRESS = 1 << 20
-
-
-class OnGpu:
-    """An array's interface without a GPU: what dispatch reads, over memory that is never touched."""
-
-    def __init__(self, array, *, address=ADDRESS, strides=True, read_only=False, stream=None):
-        self.__cuda_array_interface__ = {
-            "shape": array.shape,
-            "typestr": array.dtype.str,
-            "data": (address, read_only),
-            "strides": array.strides if strides else None,
-            "version": 3,
-            "stream": stream,
-        }
-
-
-def fortran(rows, columns, dtype="float32"):
-    return np.zeros((rows, columns), dtype, order="F")
 
 
 @pytest.fixture
@@ -71,63 +51,6 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     for m in range(1, 40):
         picker.select(m, 1, 1)
     assert len(picker._picked) <= 4
-
-
-@pytest.mark.parametrize(
-    ("value", "leading"),
-    [
-        (OnGpu(fortran(5, 7)), 5),
-        (OnGpu(fortran(16, 7)[:5]), 16),
-        (OnGpu(np.zeros((5, 1), "f4")), 5),
-        (OnGpu(np.zeros((1, 7), "f4")), 1),
-        (OnGpu(np.zeros((1, 7), "f4"), strides=False), 1),
-        (OnGpu(fortran(8, 7)[:1]), 8),
-        (OnGpu(np.zeros((7, 5), "f4").T), 5),
-    ],
-)
-def test_column_major_matrices_are_taken_with_their_leading_dimension(value, leading):
-    found = dispatch.matrix("A", value, "float32")
-    assert (found.leading, found.pointer) == (leading, ADDRESS)
-    assert (found.rows, found.columns) == value.__cuda_array_interface__["shape"]
-
-
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (fortran(5, 7), "A is not on the GPU"),
-        (OnGpu(fortran(5, 7, "float64")), "wrong element type"),
-        (OnGpu(np.zeros((5, 7), "f4")), "not column-major"),
-        (OnGpu(np.zeros((5, 7), "f4"), strides=False), "not column-major"),
-        (OnGpu(fortran(10, 7)[::2]), "not column-major"),
-        (OnGpu(fortran(5, 7)[:, ::-1]), "not column-major"),
-        (OnGpu(np.broadcast_to(np.zeros((5, 1), "f4"), (5, 7))), "not column-major"),
-        (OnGpu(np.zeros(5, "f4")), "not a matrix"),
-        (OnGpu(fortran(0, 7)), "not a matrix"),
-        (OnGpu(fortran(5, 7), address=ADDRESS + 4), "not aligned"),
-    ],
-)
-def test_other_arrays_are_refused_by_name(value, says):
-    with pytest.raises(UserError, match=says) as caught:
-        dispatch.matrix("A", value, "float32")
-    assert caught.value.key == "A"
-
-
-def test_c_must_be_writable_and_small_enough():
-    with pytest.raises(UserError, match="read-only"):
-        dispatch.matrix("C", OnGpu(fortran(5, 7), read_only=True), "float32")
-    huge = OnGpu(fortran(1, 1))
-    huge.__cuda_array_interface__ |= {"shape": (1 << 16, 1 << 15), "strides": (4, 4 << 16)}
-    with pytest.raises(UserError, match="too large"):
-        dispatch.matrix("A", huge, "float32")
-
-
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_sizes_follow_the_layout(layout):
-    a, b = ((3, 5) if layout[0] == "n" else (5, 3)), ((5, 4) if layout[1] == "n" else (4, 5))
-    shaped = [dispatch.matrix("A", OnGpu(fortran(*shape)), "float32") for shape in (a, b, (3, 4), (4, 3))]
-    assert dispatch.sizes(*shaped[:3], layout) == (3, 4, 5)
-    with pytest.raises(UserError, match="do not fit together"):
-        dispatch.sizes(*shaped[:2], shaped[3], layout)
 
 
 def test_without_pycuda_gemm_says_how_to_get_it(folder, monkeypatch):
@@ -291,7 +214,7 @@ def as_printed(library, m, n, k, leading):
         "alpha": 2.0,
         "beta": 0.5,
     }
-    made = dispatch.plan(library, values)
+    made = calls.plan(library, values)
     where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS, **{b.name: (1 << 30) + b.offset for b in made.buffers}}
     lines = [f"status 0 {made.workspace_bytes}"]
     lines += [f"memset {where[b.name]} 0 {b.bytes}" for b in made.buffers if b.zero]

@@ -86,3 +86,24 @@ def random_sizes(count: int, seed: int) -> np.ndarray:
     """Sizes of all magnitudes, and some at the very thresholds' scale."""
     rng = np.random.default_rng(seed)
     return np.exp(rng.uniform(0, math.log(2**20), size=(count, 3))).astype(np.int64).clip(1)
+
+
+ADDRESS = 1 << 20
+
+
+class OnGpu:
+    """An array's interface without a GPU: what dispatch reads, over memory that is never touched."""
+
+    def __init__(self, array, *, address=ADDRESS, strides=True, read_only=False, stream=None):
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (address, read_only),
+            "strides": array.strides if strides else None,
+            "version": 3,
+            "stream": stream,
+        }
+
+
+def fortran(rows, columns, dtype="float32"):
+    return np.zeros((rows, columns), dtype, order="F")

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from library_support import ADDRESS, OnGpu, fortran, small_library
+
+from lab.base.errors import UserError
+from lab.library.calls import CallBuffer, matrix, plan, sizes
+from lab.library.package import LibraryBuffer, LibraryKernel, LibraryLaunch
+from lab.library.tree import Logic
+
+
+@pytest.mark.parametrize(
+    ("value", "leading"),
+    [
+        (OnGpu(fortran(5, 7)), 5),
+        (OnGpu(fortran(16, 7)[:5]), 16),
+        (OnGpu(np.zeros((5, 1), "f4")), 5),
+        (OnGpu(np.zeros((1, 7), "f4")), 1),
+        (OnGpu(np.zeros((1, 7), "f4"), strides=False), 1),
+        (OnGpu(fortran(8, 7)[:1]), 8),
+        (OnGpu(np.zeros((7, 5), "f4").T), 5),
+    ],
+)
+def test_column_major_matrices_are_taken_with_their_leading_dimension(value, leading):
+    found = matrix("A", value, "float32")
+    assert (found.leading, found.pointer) == (leading, ADDRESS)
+    assert (found.rows, found.columns) == value.__cuda_array_interface__["shape"]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (fortran(5, 7), "A is not on the GPU"),
+        (OnGpu(fortran(5, 7, "float64")), "wrong element type"),
+        (OnGpu(np.zeros((5, 7), "f4")), "not column-major"),
+        (OnGpu(np.zeros((5, 7), "f4"), strides=False), "not column-major"),
+        (OnGpu(fortran(10, 7)[::2]), "not column-major"),
+        (OnGpu(fortran(5, 7)[:, ::-1]), "not column-major"),
+        (OnGpu(np.broadcast_to(np.zeros((5, 1), "f4"), (5, 7))), "not column-major"),
+        (OnGpu(np.zeros(5, "f4")), "not a matrix"),
+        (OnGpu(fortran(0, 7)), "not a matrix"),
+        (OnGpu(fortran(5, 7), address=ADDRESS + 4), "not aligned"),
+    ],
+)
+def test_other_arrays_are_refused_by_name(value, says):
+    with pytest.raises(UserError, match=says) as caught:
+        matrix("A", value, "float32")
+    assert caught.value.key == "A"
+
+
+def test_c_must_be_writable_and_small_enough():
+    with pytest.raises(UserError, match="read-only"):
+        matrix("C", OnGpu(fortran(5, 7), read_only=True), "float32")
+    huge = OnGpu(fortran(1, 1))
+    huge.__cuda_array_interface__ |= {"shape": (1 << 16, 1 << 15), "strides": (4, 4 << 16)}
+    with pytest.raises(UserError, match="too large"):
+        matrix("A", huge, "float32")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_sizes_follow_the_layout(layout):
+    a, b = ((3, 5) if layout[0] == "n" else (5, 3)), ((5, 4) if layout[1] == "n" else (4, 5))
+    shaped = [matrix("A", OnGpu(fortran(*shape)), "float32") for shape in (a, b, (3, 4), (4, 3))]
+    assert sizes(*shaped[:3], layout) == (3, 4, 5)
+    with pytest.raises(UserError, match="do not fit together"):
+        sizes(*shaped[:2], shaped[3], layout)
+
+
+ARGUMENTS = (("m", "int32"), ("alpha", "float32"), ("A", "float32*"), ("part", "float32*"), ("C", "float32*"))
+POINT = {"m": 100, "n": 30, "k": 8, "lda": 100, "ldb": 30, "ldc": 100, "alpha": 2.0, "beta": 0.0}
+
+
+def library(*launches: LibraryLaunch, workspace: tuple[LibraryBuffer, ...] = ()):
+    kernel = LibraryKernel("only", "only.cubin", "gemm/t.cu.j2", {}, launches, workspace)
+    return replace(small_library(), kernels=(kernel,), logic=Logic(("only",), ~0))
+
+
+def launch(*grid: str, entry: str = "e", when: str = "", shared: str = "0", arguments=ARGUMENTS):
+    x, y, z = [*grid, "1", "1"][:3]
+    return LibraryLaunch(entry, (x, y, z), ("32", "1", "1"), shared, arguments, when)
+
+
+SCRATCH = (LibraryBuffer("part", "float32", "m * 3", zero=True), LibraryBuffer("more", "float32", "k"))
+
+
+def test_a_plan_has_numbers_and_names_in_place_of_expressions():
+    made = plan(library(launch("ceil_div(m, 32)", "n", shared="4 * k"), workspace=SCRATCH), POINT)
+    (step,) = made.steps
+    assert (step.grid, step.block, step.shared_bytes) == ((4, 30, 1), (32, 1, 1), 32)
+    assert (step.codes, step.values) == ("ifPPP", (100, 2.0, "A", "part", "C"))
+
+
+def test_scratch_lies_at_multiples_of_the_alignment():
+    made = plan(library(launch("1"), workspace=SCRATCH), POINT)
+    assert made.buffers == (CallBuffer("part", 0, 1200, zero=True), CallBuffer("more", 1280, 32, zero=False))
+    assert made.workspace_bytes == 1280 + 256
+
+
+def test_launches_whose_condition_fails_are_left_out():
+    both = library(launch("1", entry="odd", when="m % 8 != 0"), launch("1", entry="always"), workspace=SCRATCH)
+    assert [step.entry for step in plan(both, POINT).steps] == ["odd", "always"]
+    assert [step.entry for step in plan(both, {**POINT, "m": 64}).steps] == ["always"]
+
+
+def test_a_call_that_launches_nothing_is_an_error_and_not_a_wrong_result():
+    with pytest.raises(UserError, match="no launch is left"):
+        plan(library(launch("1", when="m < 0"), workspace=SCRATCH), POINT)
+
+
+@pytest.mark.parametrize("grid", ["m - 100", "m / 8", "0 - n"])
+def test_an_illegal_grid_is_named_with_its_kernel(grid):
+    with pytest.raises(UserError, match="not a legal size") as error:
+        plan(library(launch(grid), workspace=SCRATCH), POINT)
+    assert str(error.value.at) == "only"
