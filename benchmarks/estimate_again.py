@@ -19,8 +19,8 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from lab import __version__
 from lab.base import environment, workers
+from lab.base.version import VERSION
 from lab.experiment.load import Experiment, from_text
 from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
@@ -34,8 +34,7 @@ from lab.stages.estimate import EstimateTask, execute
 from lab.store import published
 from lab.store.database import Store
 from lab.store.model import EmulationRecord, RunRecord, StepRecord, VariantRecord
-from lab.templates.front_matter import complete
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 
@@ -130,7 +129,7 @@ def _asked(
     point, small = planned.point, planned.point.problem.emulate
     if model is None or small is None or record.emulation is None or isinstance(outcome, BuildFailure):
         return _Asked(planned, inspected, outcome, same, model, None, "")
-    launched = launches(point.kernel.template, point.parameters, small)
+    launched = Instance(point.kernel.template, point.parameters, small).launches
     task = EmulationTask(launched, experiment.operator_reference, dict(small), experiment.seed, {})
     return _Asked(planned, inspected, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
 
@@ -146,7 +145,7 @@ def _planned(experiment: Experiment, record: VariantRecord) -> Planned:
     problem = next(problem for problem in experiment.problems if dict(problem.values) == dict(record.problem))
     tool = _toolchain(*((record.build.toolchain, record.build.version) if record.build else ("auto", "")))
     # a parameter that the template got since the run has its default
-    parameters = complete(kernel.template, record.parameters)
+    parameters = kernel.template.completed(record.parameters)
     (made,) = plan(experiment, [Point(kernel, parameters, problem, record.label)], [tool], [record.arch])
     return replace(made, variant=record.variant)
 
@@ -181,7 +180,7 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
     built = [record for record in found if record.build is not None]
     made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores())}
     lost = sum(not one.same_code for one in made.values())
-    by = ", ".join(filter(None, [f"lab {__version__}", environment.commit()]))
+    by = ", ".join(filter(None, [f"lab {VERSION}", environment.commit()]))
     notes = [f"Ceilings and estimates were made again by {by}, after the run; what was measured is the run's own."]
     if lost:
         notes.append(f"{lost} variants have no estimate: today's templates do not give the code that was measured.")

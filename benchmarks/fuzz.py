@@ -30,7 +30,7 @@ from lab.isa.mix import kernel_mix
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.templates import front_matter
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.cubin.lines import line_table
 from lab.tuning.choose.protocol import candidate
 from lab.tuning.file.load import from_text as read_groups
@@ -74,7 +74,7 @@ def as_text(content: bytes) -> str:
 def read_experiment(content: bytes, folder: Path) -> object:
     """An experiment file, down to its points and the first one's launch."""
     points = expand(from_text(as_text(content), folder / "fuzz.yaml"), max_variants=200).points
-    return launches(points[0].kernel.template, points[0].parameters, points[0].problem.values)
+    return points[0].instance.launches
 
 
 def read_tuning(content: bytes, folder: Path) -> object:
@@ -97,9 +97,8 @@ def read_template(content: bytes, folder: Path) -> object:
         "ldb": 64,
         "ldc": 64,
     }
-    parameters = front_matter.complete(template, {})
-    launches(template, parameters, problem)
-    return front_matter.render(template, parameters, problem)
+    instance = Instance(template, template.completed({}), problem)
+    return instance.source if instance.launches.steps else ""
 
 
 def read_expression(content: bytes, folder: Path) -> object:

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lab import __version__
 from lab.base import environment, workers
+from lab.base.executor import ProcessExecutor
+from lab.base.version import VERSION
 from lab.hardware.gpus import Gpu, gpu_for
 from lab.report.tuning import render as report
 from lab.store.tuning import TuningStore
@@ -36,7 +37,7 @@ def main() -> None:
         facts = store.facts()
         known = {(one.type, one.name): one for one in store.kernels()}
         libraries = {name: again(tuning, store, known, library) for name, library in facts.libraries.items()}
-        by = " ".join(filter(None, [__version__, environment.commit()]))
+        by = " ".join(filter(None, [VERSION, environment.commit()]))
         note = f"The libraries' logic was grown again by lab {by}, from the times that the run measured."
         store.write_facts(replace(facts, libraries=libraries, grown_again=note))
         for path in report.render(store):
@@ -77,8 +78,8 @@ def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:
 
 def _built(candidates: list[Candidate], arch: str, gpu: Gpu) -> dict[str, Kernel]:
     workers.prepare()
-    with Workshop(toolchain("auto"), arch, gpu, workers.cores(), lambda _: None) as shop:
-        return shop.make(candidates)
+    with ProcessExecutor(workers.cores()) as executor:
+        return Workshop(toolchain("auto"), arch, gpu, executor, lambda _: None).make(candidates)
 
 
 if __name__ == "__main__":

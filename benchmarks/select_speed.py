@@ -16,7 +16,8 @@ from pathlib import Path
 
 from lab.base.sizes import Size
 from lab.library import dispatch
-from lab.library.logic import Grid, Logic, build
+from lab.library.grid import Grid
+from lab.library.tree import Logic, build
 
 REPETITIONS = 7
 ALONG = [16 * (1 + i * (i + 1) // 2) for i in range(27)]

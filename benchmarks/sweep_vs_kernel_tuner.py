@@ -98,13 +98,12 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
     from kernel_tuner import tune_kernel  # noqa: PLC0415 - an extra of its own
 
     from lab.operators.gemm import Gemm  # noqa: PLC0415
-    from lab.templates import front_matter  # noqa: PLC0415
-    from lab.templates.launches import launches  # noqa: PLC0415
+    from lab.templates.instance import Instance  # noqa: PLC0415
 
     gemm, problem = Gemm(), experiment.problems[0].values
     inputs = gemm.inputs(problem, 0)
     expected = gemm.reference(problem, inputs)["C"].values
-    steps = [launches(p.kernel.template, p.parameters, problem).steps[0] for p in points]
+    steps = [Instance(p.kernel.template, p.parameters, problem).launches.steps[0] for p in points]
     arguments: list[Any] = []
     answer: list[Any] = []
     for name, kind in steps[0].arguments:
@@ -114,7 +113,7 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
 
     def source(parameters: dict[str, int]) -> str:
         point = points[parameters["code"] // 2048]
-        return front_matter.render(point.kernel.template, point.parameters, problem)
+        return Instance(point.kernel.template, point.parameters, problem).source
 
     # one tunable that names the variant and, for the restriction, its threads; the source decides the rest
     codes = [2048 * index + step.block[0] for index, step in enumerate(steps)]
@@ -123,7 +122,7 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
         results, _ = tune_kernel(
             steps[0].entry,
             source,
-            (int(problem["m"]), int(problem["n"])),
+            (problem["m"], problem["n"]),
             arguments,
             {"code": codes, "block_size_x": sorted({s.block[0] for s in steps})},
             grid_div_x=lambda p: points[p["code"] // 2048].parameters["block_m"],

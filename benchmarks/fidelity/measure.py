@@ -30,7 +30,7 @@ from lab.gpu.counters.ncu import ProfilerError, collect, version
 from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 from lab.stages import emulate
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import build, toolchain
 
@@ -192,7 +192,7 @@ def ladder_launches() -> Iterator[Compared]:
     for planned in plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs):
         made = build(planned.toolchain, planned.request).build
         for problem in (small, experiment.operator.problem(awkward)):
-            launched = launches(planned.point.kernel.template, planned.point.parameters, problem)
+            launched = Instance(planned.point.kernel.template, planned.point.parameters, problem).launches
             task = emulate.EmulationTask(launched, experiment.operator_reference, problem, experiment.seed, {})
             name = f"{planned.point.kernel.name}, {problem['m']} x {problem['n']} x {problem['k']}"
             yield from recorded("ladder", name, made.cubin, partial(emulate.emulate, task, made.ptx))

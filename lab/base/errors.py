@@ -70,6 +70,17 @@ class UserError(LabError):
         self.accepted, self.suggestion = accepted, suggestion
         super().__init__(str(self))
 
+    def placed(self, at: Location | None, key: str | None) -> UserError:
+        """Return the same mistake at another place and under another key."""
+        return UserError(
+            self.message,
+            at=at,
+            key=key,
+            found=self.found,
+            accepted=self.accepted,
+            suggestion=self.suggestion,
+        )
+
     def __str__(self) -> str:
         head = f"{self.at}: {self.message}" if self.at else self.message
         lines = [head]

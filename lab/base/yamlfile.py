@@ -7,10 +7,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
@@ -19,7 +17,6 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from lab.base.errors import Location, UserError, did_you_mean
 
 Key = tuple[str | int, ...]
-Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_BYTES = 4 * 2**20
 _MOST_NODES = 200_000
@@ -113,22 +110,6 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
     return Document(file, text, data, reader.lines)
 
 
-def validate(model: type[Model], document: Document) -> Model:
-    """Return the document as a value of its schema.
-
-    Raises:
-        UserError: The document does not fit; the error names the first mismatch with its line.
-    """
-    if not isinstance(document.data, dict):
-        raise UserError("not a mapping", at=Location(document.file, 1), accepted=list(model.model_fields))
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        # a mistyped key is also reported as a missing one, which says less
-        first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-        raise _user_error(first, model, document) from error
-
-
 class _Plain:
     """Turns ruamel's round-trip nodes into plain values and records the line of each key."""
 
@@ -191,38 +172,3 @@ def _mark(error: MarkedYAMLError, file: Path | str, offset: int) -> Location:
 
 def _first_line(text: str | None) -> str:
     return (text or "unreadable").strip().splitlines()[0]
-
-
-def _user_error(detail: ErrorDetails, model: type[BaseModel], document: Document) -> UserError:
-    path = tuple(detail["loc"])
-    location = document.at(*path)
-    key = dotted(path)
-    if detail["type"] == "extra_forbidden":
-        known = _fields_at(model, path[:-1])
-        return UserError(
-            "unknown key", at=location, key=key, accepted=known, suggestion=did_you_mean(str(path[-1]), known)
-        )
-    if detail["type"] == "missing":
-        return UserError("missing key", at=location, key=key)
-    # pydantic's "Input should be a valid string" names what is accepted
-    message = detail["msg"].removeprefix("Value error, ")
-    accepted = message.removeprefix("Input should be ") if message.startswith("Input should be ") else None
-    return UserError(
-        "wrong value" if accepted else message, at=location, key=key, found=detail["input"], accepted=accepted
-    )
-
-
-def _fields_at(model: type[BaseModel], path: Key) -> list[str]:
-    """Return the keys that the schema knows at a path through nested models and lists of models."""
-    current: Any = model
-    for part in path:
-        if isinstance(part, int) or part not in current.model_fields:  # an item of a list, a key of a mapping
-            continue
-        annotation = current.model_fields[part].annotation
-        while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            arguments = [a for a in getattr(annotation, "__args__", ()) if a is not type(None)]
-            if not arguments:
-                return []
-            annotation = arguments[-1]
-        current = annotation
-    return list(current.model_fields)

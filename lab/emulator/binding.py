@@ -161,7 +161,7 @@ class OperandBinder:
             return self._storage.registers.carry
         array = self._storage.registers.array(self._function, text)
         if array is None:
-            self.refuse(f"{text} is no register")
+            self.refuse(f"{text} is not a register")
         return array
 
     # --- reading and writing --------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class OperandBinder:
         """Return a function that writes a register; a wider register is extended by type t's sign.
 
         Raises:
-            UnsupportedInstruction: the operand is no register that holds the type.
+            UnsupportedInstruction: the operand is not a register that holds the type.
         """
         if text == SINK:
             return lambda _lanes, _values: None
@@ -215,8 +215,8 @@ class OperandBinder:
     def guard(self) -> Callable[[], Mask]:
         """Return a function that reads the instruction's guard for all threads of the batch, (threads,)."""
         array = self._storage.registers.array(self._function, self.instruction.predicate or "")
-        if array is None:
-            self.refuse("the guard is no register")
+        if array is None or array.dtype != np.bool_:
+            self.refuse("the guard is not a predicate")
         flags: Mask = array
         return (lambda: ~flags) if self.instruction.negated else (lambda: flags)
 
@@ -226,7 +226,7 @@ class OperandBinder:
         """Return a function that computes an address operand, (count,) bytes in a state space.
 
         Raises:
-            UnsupportedInstruction: the operand is no address.
+            UnsupportedInstruction: the operand is not an address.
         """
         found = operands.address(text)
         if found is None:

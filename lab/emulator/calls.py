@@ -42,7 +42,7 @@ class Calls:
         """Return the caller's and the callee's place of each argument, or of each result.
 
         Raises:
-            UnsupportedInstruction: an argument is no parameter variable of the caller.
+            UnsupportedInstruction: an argument is not a parameter variable of the caller.
         """
         number, instruction = self.program.code[position]
         called = self.function(position)
@@ -57,7 +57,7 @@ class Calls:
         for mine, theirs in zip(actual, formal, strict=True):
             here = self.program.places.get((number, mine))
             if here is None:
-                raise unsupported(instruction, f"{mine} is no parameter")
+                raise unsupported(instruction, f"{mine} is not a parameter")
             pairs.append((here, self.program.places[called, theirs.name]))
         return pairs
 

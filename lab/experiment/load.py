@@ -10,7 +10,8 @@ from typing import Any
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
-from lab.experiment.problems import Problem, problems, values_of
+from lab.base.validation import validate
+from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, ProfileModel, SearchModel
 from lab.measured.baselines import BASELINES
 from lab.operators.base import Operator
@@ -71,9 +72,9 @@ class Experiment:
     file: Path
     text: str
     question: str
-    operator: Operator
+    operator: Operator[Any]
     operator_reference: str
-    problems: tuple[Problem, ...]
+    problems: tuple[ProblemCase, ...]
     problem_axes: tuple[str, ...]
     kernels: tuple[KernelEntry, ...]
     baselines: tuple[str, ...]
@@ -105,7 +106,7 @@ def load(file: Path) -> Experiment:
 def from_text(text: str, file: Path) -> Experiment:
     """Check an experiment that was read already; `file` names it and anchors relative paths."""
     document = yamlfile.parse(text, file)
-    raw = yamlfile.validate(ExperimentFile, document)
+    raw = validate(ExperimentFile, document)
     computed = operator(raw.operator, file.parent, at=document.at("operator"))
     wanted, problem_axes = problems(computed, raw, document)
     for i, name in enumerate(raw.baselines):
@@ -148,7 +149,9 @@ def _absolute(reference: str, file: Path) -> str:
     return f"{(file.parent / path).resolve()}:{name}"
 
 
-def _kernels(raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfile.Document) -> tuple[KernelEntry, ...]:
+def _kernels(
+    raw: ExperimentFile, wanted: tuple[ProblemCase, ...], document: yamlfile.Document
+) -> tuple[KernelEntry, ...]:
     entries = tuple(_kernel(i, raw, wanted, document) for i in range(len(raw.kernels)))
     seen: dict[str, int] = {}
     for i, entry in enumerate(entries):
@@ -164,7 +167,7 @@ def _kernels(raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfil
     return entries
 
 
-def _kernel(i: int, raw: ExperimentFile, wanted: tuple[Problem, ...], document: yamlfile.Document) -> KernelEntry:
+def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], document: yamlfile.Document) -> KernelEntry:
     entry, place = raw.kernels[i], ("kernels", i)
     template = front_matter.load(
         entry.template,
@@ -180,7 +183,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[Problem, ...], document: 
             found=entry.template,
             accepted=f"a template for the operator {raw.operator!r}",
         )
-    refused = [front_matter.unsupported(template, problem.values) for problem in wanted]
+    refused = [template.unsupported(problem.values) for problem in wanted]
     if refused[0] and all(refused):  # where it supports some of the problems, the others are left out
         field, values = refused[0]
         raise UserError(
@@ -231,7 +234,7 @@ def _axes(
 def _constraints(
     entry: KernelModel,
     template: front_matter.Template,
-    wanted: tuple[Problem, ...],
+    wanted: tuple[ProblemCase, ...],
     document: yamlfile.Document,
     place: tuple[str, int],
 ) -> tuple[tuple[str, Location], ...]:

@@ -10,13 +10,14 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.yamlfile import Document, Key
 from lab.experiment.schema import ExperimentFile
-from lab.operators.base import Operator
+from lab.operators.base import Operator, Problem
 
 NAMED = ("name", "emulate")
 """Keys of a problem in a list that are none of the operator's."""
@@ -27,17 +28,17 @@ _MOST_VALUES = 10_000
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProblemCase:
     """One problem of an experiment.
 
     Attributes:
-        values: The operator's problem, complete.
-        emulate: The same at the size that is executed on the CPU, complete; None where the file has none.
-        label: What tells it from the others: its name, ``layout=nt m=2048``; empty for a single problem.
+        values: The problem.
+        emulate: The same at the size that is executed on the CPU; None where the file has none.
+        label: What tells it from the others: its name, or ``layout=nt m=2048``; empty for a single problem.
     """
 
-    values: Mapping[str, Scalar]
-    emulate: Mapping[str, Scalar] | None
+    values: Problem
+    emulate: Problem | None
     label: str
 
 
@@ -47,8 +48,8 @@ class _Given:
 
     Attributes:
         values: The operator's fields.
-        place: Where it stands.
-        name: What reports call it; None where the file has none.
+        place: Where the problem stands.
+        name: What reports call it; None where the file does not name it.
         emulate: Fields of its own to replace on the CPU.
     """
 
@@ -59,16 +60,16 @@ class _Given:
 
 
 def problems(
-    computed: Operator, raw: ExperimentFile, document: Document
-) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    """Every problem that the file names, and the fields by which they differ.
+    computed: Operator[Any], raw: ExperimentFile, document: Document
+) -> tuple[tuple[ProblemCase, ...], tuple[str, ...]]:
+    """List every problem of a file, and the fields by which they differ.
 
     Raises:
-        UserError: a field is unknown or wrong, or there are too many problems.
+        UserError: A field is unknown or wrong, or there are too many problems.
     """
     given = list(_given(raw.problem, document))
     axes = _axes(given)
-    made: dict[str, Problem] = {}
+    made: dict[str, ProblemCase] = {}
     for one in given:
         complete = _complete(computed, one, {}, document, one.place)
         emulate = None
@@ -81,7 +82,7 @@ def problems(
             for name in axes
             if name in complete
         )
-        made.setdefault(repr(sorted(complete.items())), Problem(complete, emulate, label))
+        made.setdefault(repr(sorted(complete.items())), ProblemCase(complete, emulate, label))
     return tuple(made.values()), axes
 
 
@@ -168,28 +169,20 @@ def _range(given: dict[str, object], document: Document, place: Key) -> list[obj
 
 
 def _complete(
-    computed: Operator, given: _Given, replaced: Mapping[str, object], document: Document, place: Key
-) -> Mapping[str, Scalar]:
-    """The operator's problem, with its name if it has one, after some of its fields were replaced."""
-    scalars: dict[str, Scalar] = {}
-    for key, value in {**given.values, **replaced}.items():
+    computed: Operator[Any], given: _Given, replaced: Mapping[str, object], document: Document, place: Key
+) -> Problem:
+    """Make the operator's problem, with some of its fields replaced."""
+    fields = {**given.values, **replaced}
+    for key, value in fields.items():
         if not isinstance(value, bool | int | float | str):
             raise _error("wrong type", document, (*place, key), value, "a single value")
-        scalars[key] = value
     try:
-        named: dict[str, Scalar] = {"name": given.name} if given.name else {}
-        return {**named, **computed.problem(scalars)}
+        made: Problem = computed.problem(fields)
     except UserError as error:
         field = (error.key or "").removeprefix("problem").lstrip(".")
         path = (*place, field) if field else place
-        raise UserError(
-            error.message,
-            at=document.at(*path),
-            key=yamlfile.dotted(path),
-            found=error.found,
-            accepted=error.accepted,
-            suggestion=error.suggestion,
-        ) from error
+        raise error.placed(document.at(*path), yamlfile.dotted(path)) from error
+    return made.titled(given.name) if given.name else made
 
 
 def _error(message: str, document: Document, place: Key, found: object, accepted: str) -> UserError:

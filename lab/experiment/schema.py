@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import Field, StringConstraints, WithJsonSchema
+
+from lab.base.validation import Strict
 
 _SCALAR_SCHEMA: dict[str, Any] = {"type": ["boolean", "integer", "number", "string"]}
 _RANGE_SCHEMA: dict[str, Any] = {
@@ -41,11 +43,7 @@ Arch = Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$"
 Text = Annotated[str, StringConstraints(min_length=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class KernelModel(_Strict):
+class KernelModel(Strict):
     """One kernel: a template with its parameters. A scalar is fixed, a list is swept."""
 
     template: Text = Field(description="Path of a template, below kernel_src/ or beside this file: gemm/tiled.cu.j2")
@@ -60,7 +58,7 @@ class KernelModel(_Strict):
     )
 
 
-class PruneModel(_Strict):
+class PruneModel(Strict):
     """Which variants of a search are built and inspected, but neither executed nor measured."""
 
     spills: bool = Field(default=True, description="Those whose registers spill to local memory")
@@ -72,14 +70,14 @@ class PruneModel(_Strict):
     )
 
 
-class RefineModel(_Strict):
+class RefineModel(Strict):
     """How a search goes on from its best variants."""
 
     top: int = Field(10, ge=1, description="Variants to start from in each round, for each problem")
     rounds: int = Field(2, ge=0, description="Rounds: each tries the neighbours, which differ in one parameter")
 
 
-class SearchModel(_Strict):
+class SearchModel(Strict):
     """Run a random sample of the space in place of all of it, then refine around the best."""
 
     sample: int = Field(ge=1, description="Points to draw, of those that every constraint and requirement allows")
@@ -88,7 +86,7 @@ class SearchModel(_Strict):
     refine: RefineModel | None = Field(None, description="Rounds of neighbours after the sample; none by default")
 
 
-class ProfileModel(_Strict):
+class ProfileModel(Strict):
     """Which variants are launched once more under Nsight Compute, for what hardware counters say of them."""
 
     top: int = Field(1, ge=0, description="The fastest so many of each kernel, for each problem")
@@ -101,7 +99,7 @@ class ProfileModel(_Strict):
     seconds: float = Field(300.0, gt=0, description="Time after which no more are begun")
 
 
-class ExperimentFile(_Strict):
+class ExperimentFile(Strict):
     """An experiment: one question, the problem, and the kernels that answer it."""
 
     question: Text = Field(description="What the experiment asks; the report opens with it")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.experiment.load import Experiment, KernelEntry
-from lab.experiment.problems import Problem, show
-from lab.templates import front_matter
+from lab.experiment.problems import ProblemCase, show
+from lab.templates.instance import Instance
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps want `--max-variants`, so that a list too many does not cost a night."""
@@ -38,8 +38,13 @@ class Point:
 
     kernel: KernelEntry
     parameters: Mapping[str, Scalar]
-    problem: Problem
+    problem: ProblemCase
     label: str
+
+    @property
+    def instance(self) -> Instance:
+        """The template with these parameters for this problem; made anew each time, since a sweep has many points."""
+        return Instance(self.kernel.template, self.parameters, self.problem.values)
 
 
 @dataclass(frozen=True)
@@ -203,21 +208,22 @@ def _decode(entries: tuple[KernelEntry, ...], sizes: list[int], index: int) -> t
     return kernel, {name: digits[name] for name in kernel.axes}
 
 
-def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> Point:
+def _point(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> Point:
     label = " ".join(f"{name}={show(parameters[name])}" for name in kernel.swept)
     return Point(kernel, parameters, problem, f"{problem.label} {label}".strip())
 
 
-def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: Problem) -> str:
+def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> str:
     """Why a combination is no point; empty where it is one."""
-    refused = front_matter.unsupported(kernel.template, problem.values)
+    instance = Instance(kernel.template, parameters, problem.values)
+    refused = instance.unsupported()
     if refused:
         return f"{kernel.template.name} supports {refused[0]} {', '.join(map(str, refused[1]))} alone"
-    names = {**problem.values, **front_matter.expression_names(kernel.template, parameters)}
+    names = {**problem.values, **instance.parameter_values}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):
             return expression
-    requirement = front_matter.unmet(kernel.template, parameters, problem.values)
+    requirement = instance.unmet()
     return f"{requirement.that} ({requirement.because})" if requirement else ""
 
 

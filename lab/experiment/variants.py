@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from lab.base.errors import Location, UserError
 from lab.experiment.load import Experiment
 from lab.experiment.space import Point
-from lab.templates import front_matter
-from lab.templates.launches import Launches, launches
+from lab.templates.instance import Instance
+from lab.templates.launches import Launches
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.select import toolchain
 
@@ -30,7 +30,8 @@ class Planned:
         label: What tells it from its siblings.
         toolchain: The compiler.
         request: What to compile.
-        launches: How it is launched for the point's problem.
+        instance: Everything that follows from the point's template, parameters and problem.
+        launches: Those of the instance.
     """
 
     variant: str
@@ -39,6 +40,7 @@ class Planned:
     label: str
     toolchain: Toolchain
     request: CompileRequest
+    instance: Instance
     launches: Launches
 
 
@@ -85,14 +87,14 @@ def plan(
     planned: list[Planned] = []
     sources: dict[tuple[object, ...], str] = {}
     for point in points:
-        template, problem = point.kernel.template, point.problem.values
+        instance = point.instance
+        launches = instance.launches  # an illegal geometry ends the run here, not after the builds
         # a template knows the words of a problem, not its numbers: sizes share their source
-        words = tuple((name, value) for name, value in problem.items() if isinstance(value, str | bool))
+        words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
         key = (point.kernel.name, repr(point.parameters), words)
         if key not in sources:
-            sources[key] = front_matter.render(template, point.parameters, problem)
+            sources[key] = instance.source
         source = sources[key]
-        launched = launches(template, point.parameters, problem)
         for tool in toolchains:
             for arch in archs:
                 request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
@@ -107,7 +109,8 @@ def plan(
                         label=" ".join(label),
                         toolchain=tool,
                         request=request,
-                        launches=launched,
+                        instance=instance,
+                        launches=launches,
                     )
                 )
     return tuple(planned)

@@ -1,39 +1,41 @@
-"""A launch's expressions at many sizes at once, in NumPy's 64-bit integers."""
+"""A launch's expressions for many sizes at once, in NumPy's 64-bit integers."""
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from jinja2 import nodes
 from numpy.typing import NDArray
 
 from lab.base.errors import Location
+from lab.base.expressions import Scalar
+from lab.library.meaning import Meaning, interpreted
 from lab.library.package import LibraryKernel
-from lab.library.specialise import tree, unsupported
 
-Values = NDArray[np.int64]
+Numbers = NDArray[np.int64]
+"""Values of one expression, truth values among them: one for each size, or a single one for all."""
 
-_BINARY: dict[type[nodes.BinExpr], Callable[[Values, Values], Values]] = {
-    nodes.Add: operator.add,
-    nodes.Sub: operator.sub,
-    nodes.Mul: operator.mul,
-    nodes.FloorDiv: operator.floordiv,
-    nodes.Mod: operator.mod,
-    nodes.And: np.logical_and,
-    nodes.Or: np.logical_or,
+_BINARY: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "and": np.logical_and,
+    "or": np.logical_or,
 }
-_COMPARISONS: dict[str, Callable[[Values, Values], Values]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "lteq": np.less_equal,
-    "gt": np.greater,
-    "gteq": np.greater_equal,
+_COMPARISONS: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
 }
-_FUNCTIONS: dict[str, Callable[..., Values]] = {
+_FUNCTIONS: dict[str, Callable[..., Numbers]] = {
     "ceil_div": lambda a, b: -(-a // b),
     "min": np.minimum,
     "max": np.maximum,
@@ -41,59 +43,67 @@ _FUNCTIONS: dict[str, Callable[..., Values]] = {
 }
 
 
-def blocks(kernel: LibraryKernel, sizes: Values) -> Values:
-    """Blocks of a kernel's largest launch.
+def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the blocks of a kernel's largest launch.
 
     Args:
-        kernel: Its launches' expressions.
-        sizes: n x 3: m, n, k; leading dimensions are the least there are.
+        kernel: The kernel.
+        sizes: n x 3: m, n and k; leading dimensions are the least that are legal.
+
+    Returns:
+        n blocks, at least 1 each.
 
     Raises:
-        UserError: an expression has an operation that is none on sizes.
+        UserError: An expression has an operation that is not defined on sizes.
     """
     m, n, k = sizes.T
-    names = {"m": m, "n": n, "k": k, "lda": m, "ldb": n, "ldc": m, "alpha": np.ones_like(m), "beta": np.ones_like(m)}
+    names: dict[str, Numbers] = {"m": m, "n": n, "k": k, "lda": m, "ldb": n, "ldc": m}
+    names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m)}
     found = np.zeros(len(sizes), dtype=np.int64)
     for launch in kernel.launches:
         grid = [np.broadcast_to(over(axis, names), found.shape) for axis in launch.grid]
-        there = over(launch.when, names) if launch.when else True
+        there = over(launch.when, names) if launch.when else np.asarray(1)
         found = np.maximum(found, np.where(there, grid[0] * grid[1] * grid[2], 0))
     return np.maximum(found, 1)
 
 
-def over(expression: str, names: Mapping[str, Values]) -> Values:
-    """An expression's values.
+def over(expression: str, names: Mapping[str, Numbers]) -> Numbers:
+    """Compute an expression for many sizes.
 
     Raises:
-        UserError: it has an operation that is none on sizes.
+        UserError: It has an operation that is not defined on sizes, or an unknown name.
     """
-    return _over(tree(expression), names, expression)
+    return interpreted(expression, _Computed(names), at=Location("<library>"), key=expression)
 
 
-def _over(node: nodes.Node, names: Mapping[str, Values], whole: str) -> Values:
-    def value(part: nodes.Node) -> Values:
-        return _over(part, names, whole)
+@dataclass(frozen=True)
+class _Computed(Meaning[Numbers]):
+    names: Mapping[str, Numbers]
 
-    found: Values | None = None
-    match node:
-        case nodes.Const(value=bool() | int() | float() as constant):
-            found = np.asarray(constant)
-        case nodes.Name(name=name):
-            found = names.get(name)
-        case nodes.BinExpr() if type(node) in _BINARY:
-            found = _BINARY[type(node)](value(node.left), value(node.right))
-        case nodes.Neg():
-            found = -value(node.node)
-        case nodes.Not():
-            found = np.logical_not(value(node.node))
-        case nodes.Compare() if all(operand.op in _COMPARISONS for operand in node.ops):
-            parts = [value(node.expr), *(value(operand.expr) for operand in node.ops)]
-            held = [_COMPARISONS[o.op](a, b) for o, a, b in zip(node.ops, parts, parts[1:], strict=False)]
-            found = functools.reduce(np.logical_and, held)
-        case nodes.CondExpr() if node.expr2 is not None:
-            found = np.where(value(node.test), value(node.expr1), value(node.expr2))
-        case nodes.Call(node=nodes.Name(name=name)) if name in _FUNCTIONS:
-            found = _FUNCTIONS[name](*map(value, node.args))
-    if found is None:
-        raise unsupported(node, Location("<library>"), whole)
-    return found
+    def constant(self, value: Scalar) -> Numbers | None:
+        return None if isinstance(value, str) else np.asarray(value)
+
+    def name(self, name: str) -> Numbers | None:
+        return self.names.get(name)
+
+    def negative(self, value: Numbers) -> Numbers:
+        return np.negative(value)
+
+    def inverse(self, value: Numbers) -> Numbers:
+        return np.logical_not(value)
+
+    def binary(self, symbol: str, left: Numbers, right: Numbers) -> Numbers | None:
+        return _BINARY[symbol](left, right) if symbol in _BINARY else None
+
+    def comparison(self, first: Numbers, others: Sequence[tuple[str, Numbers]]) -> Numbers | None:
+        if any(symbol not in _COMPARISONS for symbol, _ in others):
+            return None
+        operands = [first, *(value for _, value in others)]
+        held = [_COMPARISONS[symbol](left, right) for left, (symbol, right) in zip(operands, others, strict=False)]
+        return functools.reduce(np.logical_and, held)
+
+    def choice(self, test: Numbers, then: Callable[[], Numbers], otherwise: Callable[[], Numbers]) -> Numbers:
+        return np.where(test, then(), otherwise())
+
+    def call(self, function: str, arguments: Sequence[Numbers]) -> Numbers:
+        return _FUNCTIONS[function](*arguments)

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from lab.base.errors import Location, MissingToolError, UserError
-from lab.base.expressions import Scalar, ceil_div, evaluate
+from lab.base.expressions import Scalar, ceil_div
 from lab.base.sizes import Size
-from lab.library.logic import LARGEST, Logic
+from lab.library.grid import LARGEST
 from lab.library.package import ALIGNMENT, POINTERS, SIZES, Library, LibraryKernel, from_json
-from lab.templates.front_matter import ELEMENT_BYTES
+from lab.library.tree import Logic
+from lab.templates.launches import Launch
+from lab.templates.sequence import Scope, resolved
 
 _POINTER_ALIGNMENT = 16
 """Bytes: the widest load of a kernel."""
@@ -55,16 +57,16 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One launch with everything but the addresses.
+class CallStep:
+    """One launch of a call, with everything but the addresses.
 
     Attributes:
         entry: Symbol.
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
-        shared_bytes: Dynamic shared memory a block.
+        shared_bytes: Dynamic shared memory of a block.
         codes: Its arguments in the notation of `struct`.
-        values: A number, or the name of a matrix or a scratch buffer.
+        values: For each argument a number, or the name of a matrix or a scratch buffer.
     """
 
     entry: str
@@ -76,19 +78,36 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallBuffer:
+    """A scratch buffer of a call.
+
+    Attributes:
+        name: What arguments call it.
+        offset: Bytes from the start of the workspace.
+        bytes: Its size.
+        zero: Set to zero before the launches.
+    """
+
+    name: str
+    offset: int
+    bytes: int
+    zero: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
     """What computes one product.
 
     Attributes:
         kernel: Number of the kernel.
         steps: Launches, in order.
-        buffers: Name, offset in the workspace, bytes, whether it is zeroed first.
-        workspace_bytes: Of all buffers.
+        buffers: Scratch, in the order in which it lies in the workspace.
+        workspace_bytes: Size of all buffers together.
     """
 
     kernel: int
-    steps: tuple[Step, ...]
-    buffers: tuple[tuple[str, int, int, bool], ...]
+    steps: tuple[CallStep, ...]
+    buffers: tuple[CallBuffer, ...]
     workspace_bytes: int
 
 
@@ -254,65 +273,41 @@ def sizes(a: Matrix, b: Matrix, c: Matrix, layout: str) -> tuple[int, int, int]:
     return m, n, k
 
 
-def plan(library: Library, point: Mapping[str, Scalar]) -> Plan:
-    """Launches for one product, addresses apart. Needs no GPU.
+def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
+    """Plan the launches for one product, addresses apart. Needs no GPU.
 
     Args:
-        library: Which.
+        library: The library.
         point: m, n, k, leading dimensions, alpha, beta.
 
     Raises:
-        UserError: an expression of the library fails, or its result is no legal launch.
+        UserError: An expression of the library fails, or its result is not a legal launch.
     """
     number = library.logic.select(*(int(point[axis]) for axis in ("m", "n", "k")))
     kernel = library.kernels[number]
-    value = _Values(kernel.name, point)
-    steps = tuple(
-        Step(
-            launch.entry,
-            value.three(launch.grid, least=1),
-            value.three(launch.block, least=1),
-            value.integer(launch.shared_bytes, least=0),
-            "".join("P" if kind.endswith("*") else np.dtype(kind).char for _, kind in launch.arguments),
-            tuple(name if kind.endswith("*") else _number(point[name], kind) for name, kind in launch.arguments),
-        )
-        for launch in kernel.launches
-        if not launch.when or value(launch.when)
-    )
+    at = Location(kernel.name)
+    made = resolved(kernel.declared, kernel.buffers, Scope(point, frozenset(point), lambda _: at, library.dtype))
     buffers, end = [], 0
-    for buffer in kernel.workspace:
-        size = value.integer(buffer.elements, least=0) * ELEMENT_BYTES[buffer.dtype]
-        buffers.append((buffer.name, end, size, buffer.zero))
-        end += ceil_div(size, ALIGNMENT) * ALIGNMENT
-    return Plan(number, steps, tuple(buffers), end)
+    for buffer in made.workspace:
+        buffers.append(CallBuffer(buffer.name, end, buffer.bytes, buffer.zero))
+        end += ceil_div(buffer.bytes, ALIGNMENT) * ALIGNMENT
+    return CallPlan(number, tuple(_step(launch, point) for launch in made.steps), tuple(buffers), end)
+
+
+def _step(launch: Launch, point: Mapping[str, Scalar]) -> CallStep:
+    kinds = [kind for _, kind in launch.arguments]
+    return CallStep(
+        launch.entry,
+        launch.grid,
+        launch.block,
+        launch.dynamic_shared_bytes,
+        "".join("P" if kind.endswith("*") else np.dtype(kind).char for kind in kinds),
+        tuple(name if kind.endswith("*") else _number(point[name], kind) for name, kind in launch.arguments),
+    )
 
 
 def _number(value: Scalar, kind: str) -> int | float:
     return float(value) if np.dtype(kind).kind == "f" else int(value)
-
-
-@dataclass(frozen=True)
-class _Values:
-    """Expressions of one kernel at one point."""
-
-    kernel: str
-    point: Mapping[str, Scalar]
-
-    def __call__(self, expression: str) -> Scalar:
-        return evaluate(expression, self.point, at=Location(self.kernel), key="launches")
-
-    def integer(self, expression: str, *, least: int) -> int:
-        found = self(expression)
-        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= LARGEST:
-            accepted = f"{least} to {LARGEST}"
-            raise UserError(
-                f"the kernel {self.kernel} cannot be launched", key=expression, found=found, accepted=accepted
-            )
-        return found
-
-    def three(self, expressions: tuple[str, str, str], *, least: int) -> tuple[int, int, int]:
-        x, y, z = (self.integer(expression, least=least) for expression in expressions)
-        return x, y, z
 
 
 class _Device:
@@ -345,13 +340,13 @@ class _Device:
         if any(x.stream not in (None, own) for x in matrices):
             self._cuda.Context.synchronize()
 
-    def run(self, made: Plan, pointers: Mapping[str, int], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
+    def run(self, made: CallPlan, pointers: Mapping[str, int], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
         """Queue a plan."""
         base = self._scratch(made.workspace_bytes)
-        addresses = {**pointers, **{name: base + offset for name, offset, _, _ in made.buffers}}
-        for name, _, size, zero in made.buffers:
-            if zero:
-                self._cuda.memset_d8_async(addresses[name], 0, size, stream)
+        addresses = {**pointers, **{buffer.name: base + buffer.offset for buffer in made.buffers}}
+        for buffer in made.buffers:
+            if buffer.zero:
+                self._cuda.memset_d8_async(addresses[buffer.name], 0, buffer.bytes, stream)
         for step in made.steps:
             values = [addresses[v] if isinstance(v, str) else v for v in step.values]
             function = self._function(made.kernel, step)
@@ -364,7 +359,7 @@ class _Device:
             self._room = size
         return int(self._workspace) if self._workspace is not None else 0
 
-    def _function(self, number: int, step: Step) -> Any:  # noqa: ANN401 - PyCUDA has no types
+    def _function(self, number: int, step: CallStep) -> Any:  # noqa: ANN401 - PyCUDA has no types
         key = (number, step.entry, step.codes)
         if key not in self._functions:
             function = self._module(number, self._library.kernels[number]).get_function(step.entry)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from lab.base.errors import UserError
-from lab.library.logic import LARGEST, SPLIT_AXES, VECTOR
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar
+from lab.library.grid import LARGEST
+from lab.library.meaning import Meaning, interpreted
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
-from lab.library.specialise import to_c
+from lab.library.tree import SPLIT_AXES, VECTOR
 from lab.templates.front_matter import ELEMENT_BYTES
 
 _REAL = {"float32": "float", "float64": "double"}
@@ -146,3 +148,59 @@ def _argument(name: str, kind: str) -> dict[str, str]:
     if kind.endswith("*"):
         return {"type": "CUdeviceptr", "value": f"p->{name}" if name in POINTERS else f"{name}_at"}
     return {"type": _C_TYPES[kind], "value": f"({_C_TYPES[kind]})p->{name}"}
+
+
+def to_c(expression: str) -> str:
+    """Write an expression of sizes and factors in C. Each name is a field of `p`, sizes of type int64_t.
+
+    Raises:
+        UserError: C has no such operation on sizes.
+    """
+    return interpreted(expression, _InC(), at=Location("<library>"), key=expression)
+
+
+_C_BINARY = {
+    "+": "({} + {})",
+    "-": "({} - {})",
+    "*": "({} * {})",
+    "//": "floor_div({}, {})",
+    "%": "floor_mod({}, {})",
+    "and": "({} && {})",
+    "or": "({} || {})",
+}
+_C_FUNCTIONS = {"abs": "absolute", "min": "least", "max": "largest"}
+"""Functions that C, or its library, has for other types under the same name."""
+
+
+class _InC(Meaning[str]):
+    def constant(self, value: Scalar) -> str | None:
+        if isinstance(value, str):
+            return None
+        return repr(value) if isinstance(value, float) else f"INT64_C({int(value)})"
+
+    def name(self, name: str) -> str:
+        return f"p->{name}"
+
+    def negative(self, value: str) -> str:
+        return f"(-{value})"
+
+    def inverse(self, value: str) -> str:
+        return f"(!{value})"
+
+    def binary(self, symbol: str, left: str, right: str) -> str | None:
+        return _C_BINARY[symbol].format(left, right) if symbol in _C_BINARY else None
+
+    def comparison(self, first: str, others: Sequence[tuple[str, str]]) -> str | None:
+        parts, left = [], first
+        for symbol, right in others:  # each on its own: C reads a < b < c as (a < b) < c
+            if symbol in ("in", "not in"):
+                return None
+            parts.append(f"({left} {symbol} {right})")
+            left = right
+        return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
+
+    def choice(self, test: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
+        return f"({test} ? {then()} : {otherwise()})"
+
+    def call(self, function: str, arguments: Sequence[str]) -> str:
+        return f"{_C_FUNCTIONS.get(function, function)}({', '.join(arguments)})"

@@ -26,7 +26,8 @@ from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
 from lab.base.sizes import Size
-from lab.library.logic import VECTOR, Grid
+from lab.library.grid import Grid
+from lab.library.tree import VECTOR
 
 LEAST_TIMES = 12
 """A kernel with fewer measured times has no stair to speak of, and is not looked at between sizes."""

@@ -13,8 +13,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
-from lab.library.logic import Logic, Loss
+from lab.library.grid import Loss
+from lab.library.tree import Logic
 from lab.templates.front_matter import ELEMENT_BYTES, TENSOR_MAP
+from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
 SCHEMA = 2
 """Raised when the JSON's shape changes; another version is refused, never misread."""
@@ -30,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
-class Kind(StrEnum):
+class TimesKind(StrEnum):
     """Where the times behind the logic come from."""
 
     MEASURED = "measured"
@@ -95,6 +97,27 @@ class LibraryKernel:
     launches: tuple[LibraryLaunch, ...]
     workspace: tuple[LibraryBuffer, ...] = ()
 
+    @property
+    def declared(self) -> tuple[DeclaredLaunch, ...]:
+        """The launches as `lab.templates.sequence` resolves them."""
+        return tuple(
+            DeclaredLaunch(
+                one.entry,
+                one.grid,
+                one.block,
+                one.shared_bytes,
+                one.arguments,
+                ("launches", i),
+                (Condition(one.when, ("launches", i, "when")),) if one.when else (),
+            )
+            for i, one in enumerate(self.launches)
+        )
+
+    @property
+    def buffers(self) -> tuple[DeclaredBuffer, ...]:
+        """The workspace as `lab.templates.sequence` resolves it."""
+        return tuple(DeclaredBuffer(one.name, one.dtype, one.elements, one.zero) for one in self.workspace)
+
 
 @dataclass(frozen=True)
 class Library:
@@ -118,7 +141,7 @@ class Library:
     dtype: Literal["float32", "float64"]
     layout: Literal["nn", "nt", "tn", "tt"]
     arch: str
-    times: Kind
+    times: TimesKind
     source: str
     kernels: tuple[LibraryKernel, ...]
     logic: Logic

@@ -1,127 +1,61 @@
 """A template's launches for one kernel and every size: expressions in which only the sizes are left.
 
-A front matter's expressions know parameters and problem; here all of these but sizes and factors become numbers, and
-what depends on them alone is computed. What is left is Jinja text again, which `lab.base.expressions` evaluates, and
-which `to_c` writes in C; both mean 64-bit integers, with `//` and `%` rounding towards minus infinity.
+A front matter's expressions know parameters and problem. Here everything but sizes and factors becomes a number, and
+what depends on numbers alone is computed. What is left is an expression again, which `lab.base.expressions` evaluates
+and which `lab.library.emit` writes in C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-
-from jinja2 import nodes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar, environment, evaluate, names_in
+from lab.base.expressions import Scalar, evaluate, names_in
+from lab.base.yamlfile import Key, dotted
+from lab.library.meaning import Meaning, interpreted
 from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch
-from lab.templates.front_matter import Template, compile_time_names
+from lab.templates.front_matter import Template
+from lab.templates.instance import Instance
+from lab.templates.sequence import Condition, DeclaredLaunch, Expression, buffers, declared, without, xyz
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
-_INFIX: dict[type[nodes.BinExpr], str] = {
-    nodes.Add: "+",
-    nodes.Sub: "-",
-    nodes.Mul: "*",
-    nodes.Div: "/",
-    nodes.FloorDiv: "//",
-    nodes.Mod: "%",
-    nodes.Pow: "**",
-    nodes.And: "and",
-    nodes.Or: "or",
-}
-_C_BINARY: dict[type[nodes.BinExpr], str] = {
-    nodes.Add: "({} + {})",
-    nodes.Sub: "({} - {})",
-    nodes.Mul: "({} * {})",
-    nodes.FloorDiv: "floor_div({}, {})",
-    nodes.Mod: "floor_mod({}, {})",
-    nodes.And: "({} && {})",
-    nodes.Or: "({} || {})",
-}
-_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "lteq": "<=", "gt": ">", "gteq": ">=", "in": "in", "notin": "not in"}
-_FUNCTIONS = {"ceil_div": 2, "min": 2, "max": 2, "abs": 1}
-"""Those that an expression of sizes may call, and how many arguments C's have."""
-
-_ENVIRONMENT = environment()
 
 
 def kernel(
     name: str, *, cubin: str, template: Template, parameters: Mapping[str, Scalar], dtype: str, layout: str
 ) -> LibraryKernel:
-    """What a library needs to know of one kernel.
+    """Describe one kernel for a library.
 
     Args:
-        name: As the logic knows it.
-        cubin: Its file's name.
+        name: What the logic calls it.
+        cubin: Name of its file.
         template: Where it comes from.
         parameters: All of the template's.
         dtype: Element type.
         layout: BLAS letters.
 
     Raises:
-        UserError: an expression uses what is known neither now nor when the kernel is launched, or does with sizes
-            what C cannot.
+        UserError: An expression uses a name that is known neither now nor when the kernel is launched, or an operation
+            on sizes that C lacks.
     """
-    problem = {"dtype": dtype, "layout": layout}
-    names = compile_time_names(template, parameters, problem)
-    fixed = _Specialiser({k: v for k, v in names.items() if isinstance(v, bool | int | float | str)}, template)
+    names = Instance(template, parameters, {"dtype": dtype, "layout": layout}).names
+    known = {name: value for name, value in names.items() if isinstance(value, bool | int | float | str)}
+    special = _Specialiser(known, template)
     workspace = tuple(
-        LibraryBuffer(key, buffer.type.replace("T", dtype), fixed(buffer.elements, ("workspace", key)), buffer.zero)
-        for key, buffer in template.declares.workspace.items()
+        LibraryBuffer(one.name, one.dtype.replace("T", dtype), special(one.elements, ("workspace", one.name)), one.zero)
+        for one in buffers(template.declares)
     )
-    absent = {buffer.name for buffer in workspace if buffer.elements == "0"}  # as `lab.templates.launches` has it
-    launches = tuple(
-        replace(launch, arguments=tuple(pair for pair in launch.arguments if pair[0] not in absent))
-        for launch in _launches(template, fixed, dtype)
-        if launch is not None
+    absent = frozenset(buffer.name for buffer in workspace if buffer.elements == "0")
+    launches = (special.launch(one, dtype) for one in declared(template.declares))
+    return LibraryKernel(
+        name,
+        cubin,
+        template.name,
+        dict(parameters),
+        without((launch for launch in launches if launch is not None), absent),
+        tuple(buffer for buffer in workspace if buffer.name not in absent),
     )
-    made = tuple(buffer for buffer in workspace if buffer.name not in absent)
-    return LibraryKernel(name, cubin, template.name, dict(parameters), launches, made)
-
-
-def _launches(template: Template, fixed: _Specialiser, dtype: str) -> list[LibraryLaunch | None]:
-    declares = template.declares
-
-    def made(
-        entry: str,
-        *,
-        grid: list[str | int],
-        block: list[str | int],
-        shared: str | int,
-        arguments: Mapping[str, str],
-        when: str,
-    ) -> LibraryLaunch | None:
-        condition = fixed(when, ("when",)) if when else "true"
-        if condition == "false":
-            return None
-        gx, gy, gz = [*(fixed(e, ("grid",)) for e in grid), "1", "1"][:3]
-        bx, by, bz = [*(fixed(e, ("block",)) for e in block), "1", "1"][:3]
-        kinds = tuple((name, kind.replace("T", dtype)) for name, kind in arguments.items())
-        return LibraryLaunch(
-            entry, (gx, gy, gz), (bx, by, bz), fixed(shared, ("shared_bytes",)), kinds, condition.removeprefix("true")
-        )
-
-    if declares.launches is not None:
-        return [
-            made(x.entry, grid=x.grid, block=x.block, shared=x.shared_bytes, arguments=x.arguments, when=x.when or "")
-            for x in declares.launches
-        ]
-    found, earlier = [], "true"
-    for entry, when in [(e.name, e.when or "true") for e in declares.entries or []] or [(declares.entry or "", "true")]:
-        # of several entry points the first whose condition holds is launched
-        condition = f"({earlier}) and ({when})"
-        found.append(
-            made(
-                entry,
-                grid=declares.grid or [],
-                block=declares.block or [],
-                shared=declares.shared_bytes,
-                arguments=declares.arguments or {},
-                when=condition,
-            )
-        )
-        earlier = fixed(f"({earlier}) and not ({when})", ("entries",))
-    return found
 
 
 @dataclass(frozen=True)
@@ -131,143 +65,112 @@ class _Specialiser:
     known: Mapping[str, Scalar]
     template: Template
 
-    def __call__(self, expression: str | int, path: tuple[str, ...]) -> str:
-        """The expression with sizes and factors as its only names."""
+    def __call__(self, expression: Expression, path: Key) -> str:
+        """Return the expression with sizes and factors as its only names."""
         if not isinstance(expression, str):
             return literal(expression)
-        at, key = self.template.document.at(path[0]), ".".join(path)
+        at, key = self.template.document.at(*path), dotted(path)
         used = names_in(expression, at=at, key=key)
         unknown = sorted(used - self.known.keys() - _RUN_TIME)
         if unknown:
             accepted = sorted([*self.known, *_RUN_TIME])
             raise UserError("a library does not know this name", at=at, key=key, found=unknown[0], accepted=accepted)
-        return self._text(tree(expression), at, key)
+        return interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
 
-    def _text(self, node: nodes.Node, at: Location, key: str) -> str:
-        if isinstance(node, nodes.Name) and node.name in self.known:
-            return literal(self.known[node.name])
-        text = self._composed(node, at, key)
-        if any(name.name in _RUN_TIME for name in [*node.find_all(nodes.Name), node] if isinstance(name, nodes.Name)):
-            return text
-        return literal(evaluate(text, {}, at=at, key=key))
+    def launch(self, one: DeclaredLaunch, dtype: str) -> LibraryLaunch | None:
+        """Specialise a launch; None where its conditions hold for no size."""
+        when = self._condition(one.conditions)
+        if when == "false":
+            return None
+        grid = xyz([self(size, (*one.path, "grid", i)) for i, size in enumerate(one.grid)], "1")
+        block = xyz([self(size, (*one.path, "block", i)) for i, size in enumerate(one.block)], "1")
+        shared = self(one.shared_bytes, (*one.path, "shared_bytes"))
+        arguments = tuple((name, kind.replace("T", dtype)) for name, kind in one.arguments)
+        return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when)
 
-    def _composed(self, node: nodes.Node, at: Location, key: str) -> str:
-        def text(part: nodes.Node) -> str:
-            return self._text(part, at, key)
-
-        if isinstance(node, nodes.And | nodes.Or):
-            return _shortened(isinstance(node, nodes.And), text(node.left), text(node.right))
-        if isinstance(node, nodes.CondExpr) and node.expr2 is not None:
-            test = text(node.test)
-            if test in ("true", "false"):
-                return text(node.expr1 if test == "true" else node.expr2)
-            return f"({text(node.expr1)} if {test} else {text(node.expr2)})"
-        if isinstance(node, nodes.Getitem):
-            return f"{text(node.node)}[{text(node.arg)}]"
-        written = _written(node, text)
-        if written is None:
-            raise unsupported(node, at, key)
-        return written
+    def _condition(self, conditions: Sequence[Condition]) -> str:
+        if not conditions:
+            return "true"
+        parts = [f"({one.expression})" if one.holds else f"not ({one.expression})" for one in conditions]
+        return self(" and ".join(parts), conditions[-1].path)
 
 
-def _written(node: nodes.Node, text: Callable[[nodes.Node], str]) -> str | None:
-    """A node in Jinja's notation, in parentheses; None where it is none that sizes need."""
-    written = None
-    match node:
-        case nodes.Const():
-            written = literal(node.value)
-        case nodes.Name():
-            written = node.name
-        case nodes.Neg():
-            written = f"(-{text(node.node)})"
-        case nodes.Not():
-            written = f"(not {text(node.node)})"
-        case nodes.BinExpr() if type(node) in _INFIX:
-            written = f"({text(node.left)} {_INFIX[type(node)]} {text(node.right)})"
-        case nodes.Compare():
-            rest = "".join(f" {_COMPARISONS[operand.op]} {text(operand.expr)}" for operand in node.ops)
-            written = f"({text(node.expr)}{rest})"
-        case nodes.Call(node=nodes.Name(name=name)) if name in _FUNCTIONS:
-            written = f"{name}({', '.join(text(argument) for argument in node.args)})"
-    return written
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A part of an expression in Jinja's notation.
+
+    Attributes:
+        text: The part.
+        known: No size or factor is in it, so that it is a constant.
+    """
+
+    text: str
+    known: bool
 
 
-def _shortened(conjunction: bool, left: str, right: str) -> str:
-    """`and`, `or` of two texts, without the constants that decide nothing."""
-    neutral, deciding = ("true", "false") if conjunction else ("false", "true")
+@dataclass(frozen=True)
+class _Specialised(Meaning[_Term]):
+    """Expressions as text, in parentheses, with constants computed."""
+
+    values: Mapping[str, Scalar]
+    at: Location
+    key: str
+
+    def constant(self, value: Scalar) -> _Term:
+        return _Term(literal(value), known=True)
+
+    def name(self, name: str) -> _Term:
+        if name in self.values:
+            return _Term(literal(self.values[name]), known=True)
+        return _Term(name, known=False)
+
+    def negative(self, value: _Term) -> _Term:
+        return self._made(f"(-{value.text})", value)
+
+    def inverse(self, value: _Term) -> _Term:
+        return self._made(f"(not {value.text})", value)
+
+    def binary(self, symbol: str, left: _Term, right: _Term) -> _Term:
+        if symbol in ("and", "or"):
+            return self._made(_shortened(symbol, left.text, right.text), left, right)
+        return self._made(f"({left.text} {symbol} {right.text})", left, right)
+
+    def comparison(self, first: _Term, others: Sequence[tuple[str, _Term]]) -> _Term:
+        rest = "".join(f" {symbol} {term.text}" for symbol, term in others)
+        return self._made(f"({first.text}{rest})", first, *(term for _, term in others))
+
+    def choice(self, test: _Term, then: Callable[[], _Term], otherwise: Callable[[], _Term]) -> _Term:
+        if test.text in ("true", "false"):
+            return then() if test.text == "true" else otherwise()
+        chosen, other = then(), otherwise()
+        return self._made(f"({chosen.text} if {test.text} else {other.text})", test, chosen, other)
+
+    def call(self, function: str, arguments: Sequence[_Term]) -> _Term:
+        return self._made(f"{function}({', '.join(term.text for term in arguments)})", *arguments)
+
+    def item(self, value: _Term, index: _Term) -> _Term:
+        return self._made(f"{value.text}[{index.text}]", value, index)
+
+    def _made(self, text: str, *parts: _Term) -> _Term:
+        if not all(part.known for part in parts):
+            return _Term(text, known=False)
+        return _Term(literal(evaluate(text, {}, at=self.at, key=self.key)), known=True)
+
+
+def _shortened(symbol: str, left: str, right: str) -> str:
+    """Return `and` or `or` of two texts, without the constants that decide nothing."""
+    neutral, deciding = ("true", "false") if symbol == "and" else ("false", "true")
     if deciding in (left, right):
         return deciding
     if left == neutral:
         return right
     if right == neutral:
         return left
-    return f"({left} {'and' if conjunction else 'or'} {right})"
+    return f"({left} {symbol} {right})"
 
 
-def literal(value: object) -> str:
-    """A constant in Jinja's notation."""
+def literal(value: Scalar) -> str:
+    """Return a constant in Jinja's notation."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
-
-
-def to_c(expression: str) -> str:
-    """An expression of sizes and factors in C; each of its names is a variable, sizes of type int64_t.
-
-    Raises:
-        UserError: C has no such operation on sizes.
-    """
-    return _c(tree(expression), expression)
-
-
-def tree(expression: str) -> nodes.Node:
-    """The syntax tree of an expression that Jinja has read before."""
-    output = _ENVIRONMENT.parse("{{ (" + expression + ") }}").body[0]
-    assert isinstance(output, nodes.Output)  # noqa: S101 - what two braces are to Jinja
-    return output.nodes[0]
-
-
-def _c(node: nodes.Node, whole: str) -> str:
-    def c(part: nodes.Node) -> str:
-        return _c(part, whole)
-
-    written = None
-    match node:
-        case nodes.Const(value=bool() | int() | float() as value):
-            written = repr(value) if isinstance(value, float) else f"INT64_C({int(value)})"
-        case nodes.Name():
-            written = f"p->{node.name}"
-        case nodes.BinExpr() if type(node) in _C_BINARY:
-            written = _C_BINARY[type(node)].format(c(node.left), c(node.right))
-        case nodes.Neg() | nodes.Not():
-            written = f"({'-' if isinstance(node, nodes.Neg) else '!'}{c(node.node)})"
-        case nodes.Compare():
-            written = _c_comparison(node, whole)
-        case nodes.CondExpr() if node.expr2 is not None:
-            written = f"({c(node.test)} ? {c(node.expr1)} : {c(node.expr2)})"
-        case nodes.Call(node=nodes.Name(name=name)) if len(node.args) == _FUNCTIONS.get(name):
-            function = {"abs": "absolute", "min": "least", "max": "largest"}.get(name, name)
-            written = f"{function}({', '.join(map(c, node.args))})"
-    if written is None:
-        raise unsupported(node, Location("<library>"), whole)
-    return written
-
-
-def _c_comparison(node: nodes.Compare, whole: str) -> str:
-    """A chain of comparisons, each on its own as in Python."""
-    parts, left = [], _c(node.expr, whole)
-    for operand in node.ops:
-        if operand.op in ("in", "notin"):
-            raise unsupported(node, Location("<library>"), whole)
-        right = _c(operand.expr, whole)
-        parts.append(f"({left} {_COMPARISONS[operand.op]} {right})")
-        left = right
-    return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
-
-
-def unsupported(node: nodes.Node, at: Location, key: str) -> UserError:
-    """The error of a node that launches cannot be computed with."""
-    accepted = f"+ - * // %, comparisons, and, or, not, if else, {', '.join(_FUNCTIONS)}"
-    return UserError(
-        "a library's launch cannot compute this", at=at, key=key, found=type(node).__name__, accepted=accepted
-    )

@@ -1,26 +1,123 @@
 """What an operator must provide.
 
-An operator says *what* is computed: the problem's own fields, its inputs, the NumPy reference and how
-close an output must come, and how many operations and bytes it takes at least. It knows nothing of
-kernels or GPUs. Buffers and scalars are named; a template's `arguments` refer to these names.
+An operator says *what* is computed: the fields of its problems, the inputs, the NumPy reference, how close an output
+must come, and how many operations and bytes it takes at least. It knows nothing of kernels or GPUs. Buffers and scalars
+are named; a template's `arguments` refer to these names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PrivateAttr, ValidationError
 
 from lab.base.expressions import Scalar
+from lab.base.validation import Strict, refusal
+from lab.base.yamlfile import dotted
 from lab.measured.timing import Merit
 
-Array = NDArray[Any]
+Array = NDArray[np.generic]
+"""A host array; its problem says which element type it has."""
+
+Floats = NDArray[np.float64]
 
 STORED_AS = {"bfloat16": "uint16"}
-"""Element types that NumPy does not have, and the type of the host arrays that hold their bits."""
+"""Element types that NumPy lacks, and the type of the host arrays that hold their bits."""
+
+MOST_ELEMENTS = 2**31 - 1
+"""Kernels index with 32-bit integers, as BLAS does with `int`."""
+
+Extent = Annotated[int, Field(ge=1, le=MOST_ELEMENTS)]
+"""A problem's field that counts something."""
+
+
+class Problem(Strict, Mapping[str, Scalar]):
+    """One problem of an operator: a frozen model whose subclass declares the operator's fields.
+
+    It is also a mapping, for those who know a field's name from a file only: from the name of each field to its value,
+    defaults and derived fields included, fields without a value left out. ``dict(problem)`` is the plain form that is
+    hashed, stored and sent to other processes. A field whose name is taken by a method has an alias, which is its name
+    in files and in the mapping.
+    """
+
+    _title: str | None = PrivateAttr(None)
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """Check the fields of a problem and fill in defaults.
+
+        Raises:
+            UserError: An unknown or missing field, a wrong type, or a value out of range. `key` is the field's,
+                ``problem.m``.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            path, refused = refusal(error, cls)
+            raise refused.placed(None, dotted(("problem", *path))) from error
+
+    @classmethod
+    def restored(cls, values: Mapping[str, Scalar]) -> Self:
+        """Return the problem whose plain form is `values`; derived fields are derived again."""
+        if isinstance(values, cls):
+            return values
+        left_out = {"name", *cls.derived_names()} - cls.model_fields.keys()
+        found = cls.of({name: value for name, value in values.items() if name not in left_out})
+        return found.titled(str(values["name"])) if "name" in values and "name" in left_out else found
+
+    @property
+    def title(self) -> str | None:
+        """What reports call this problem, `name` in files and in the mapping; None for one without a name."""
+        return self._title
+
+    def titled(self, title: str) -> Self:
+        """Return the same problem with a name of its own."""
+        named = self.model_copy()
+        named.__dict__.pop("plain", None)  # cached without the name
+        named._title = title  # noqa: SLF001 - its own class
+        return named
+
+    @classmethod
+    def derived_names(cls) -> tuple[str, ...]:
+        """Names of the fields that `derived` adds."""
+        return ()
+
+    @property
+    def derived(self) -> Mapping[str, Scalar]:
+        """Fields that follow from the declared ones, for templates and reports."""
+        return {}
+
+    @cached_property
+    def plain(self) -> Mapping[str, Scalar]:
+        """The mapping, in order: its name, declared fields, fields that vary with the problem, derived fields."""
+        declared = {field.alias or key: getattr(self, key) for key, field in type(self).model_fields.items()}
+        given = {key: value for key, value in declared.items() if value is not None}
+        named: dict[str, Scalar] = {} if self._title is None else {"name": self._title}
+        return {**named, **given, **(self.model_extra or {}), **self.derived}
+
+    def __getitem__(self, name: str) -> Scalar:
+        return self.plain[name]
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        return iter(self.plain)
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    def __eq__(self, other: object) -> bool:
+        return Mapping.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.plain.items()))
+
+
+P = TypeVar("P", bound=Problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +126,8 @@ class Inputs:
 
     Attributes:
         scalars: Name to Python number: dimensions, leading dimensions, factors.
-        arrays: Name to host array, in the memory layout the kernel sees (1-D, the padding of leading
-            dimensions included). Outputs are present too, holding what they hold before the launch.
+        arrays: Name to host array, 1-D, in the memory layout that the kernel sees, the padding of leading dimensions
+            included. Outputs are among them and hold what they hold before the launch.
         outputs: Names of the arrays that the kernel writes.
     """
 
@@ -44,69 +141,80 @@ class Expected:
     """The reference of one output.
 
     Attributes:
-        values: float64, in the output's logical shape.
-        scale: What the error of each element is relative to; the same shape, never 0.
+        values: What the output must hold, float64, in its logical shape.
+        scale: What the error of each element is relative to, float64, the same shape, never 0.
     """
 
-    values: Array
-    scale: Array
+    values: Floats
+    scale: Floats
 
 
-class Operator(Protocol):
-    """One thing to compute, for any problem of its kind."""
+class Operator(ABC, Generic[P]):
+    """One thing to compute, for any problem of its type.
 
-    @property
-    def name(self) -> str:
-        """As reports call it: `gemm`."""
+    Attributes:
+        name: What reports call it: `gemm`.
+        merit: What throughput counts: `Merit.TFLOPS`, or `Merit.BANDWIDTH` where moving the bytes is the work.
+        problem_type: The class of its problems.
+    """
 
-    @property
-    def merit(self) -> Merit:
-        """What throughput counts: `Merit.TFLOPS`, or `Merit.BANDWIDTH` where moving the bytes is the work."""
+    name: str
+    merit: Merit
+    problem_type: type[P]
 
-    def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-        """Check the fields of a problem and fill in defaults; also derives fields such as leading dimensions.
+    def problem(self, values: Mapping[str, object]) -> P:
+        """Check the fields of a problem and fill in defaults; see `Problem.of`.
 
         Raises:
-            UserError: an unknown field, a wrong type, a value out of range (`key` names the field).
+            UserError: A field is unknown, missing or wrong.
         """
+        return self.problem_type.of(values)
 
-    def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
-        """Random normal inputs. Outputs that are only written are filled with NaN, as is all padding."""
+    def restored(self, values: Mapping[str, Scalar]) -> P:
+        """Return the problem whose plain form is `values`; see `Problem.restored`."""
+        return self.problem_type.restored(values)
 
-    def reference(self, problem: Mapping[str, Scalar], inputs: Inputs) -> Mapping[str, Expected]:
-        """What each output must hold, computed in float64. Costly for large problems: computed once a problem."""
+    @abstractmethod
+    def inputs(self, problem: P, seed: int) -> Inputs:
+        """Make random normal inputs. Padding, and outputs that are only written, are filled with NaN."""
 
+    @abstractmethod
+    def reference(self, problem: P, inputs: Inputs) -> Mapping[str, Expected]:
+        """Compute in float64 what each output must hold. Costly for large problems: done once a problem."""
+
+    @abstractmethod
     def verify(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+        self, problem: P, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
         """Compare outputs with the reference.
 
         Returns:
-            (max_error, tolerance, worst): see `lab.measured.timing.Verification`. Passed when
-            ``max_error <= tolerance`` (so NaN fails).
+            The largest error, the tolerance, and the worst element in words; see `lab.measured.timing.Verification`.
+            The outputs pass when ``max_error <= tolerance``, so NaN fails.
         """
-
-    def flops(self, problem: Mapping[str, Scalar]) -> int:
-        """Floating-point operations that the problem needs (an fma is two); may be 0 where throughput counts bytes."""
-
-    def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
-        """Least bytes through DRAM: each input read once, each output written once."""
-
-    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
-        """The arithmetic type that decides which peak applies: float32, float64, float16."""
-
-
-@runtime_checkable
-class Elementwise(Protocol):
-    """What an operator may provide besides: its comparison in a form that the GPU can do where the outputs are."""
 
     def elementwise(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        reference: Mapping[str, Expected],  # noqa: ARG002
     ) -> tuple[Mapping[str, Expected], float] | None:
-        """The reference laid out like the outputs' buffers, for comparing them where they are.
+        """Lay the reference out like the outputs' buffers, so that the GPU can compare them where they are.
 
         Returns:
-            (expected, tolerance) where `verify` finds ``max |output - values| / scale`` in float64: an element of
-            `values` and `scale` for each of a buffer, in its order, `scale` NaN where the buffer must keep its NaN.
-            None where `verify` compares in another way.
+            Expected values and a tolerance, where `verify` finds ``max |output - values| / scale`` in float64. `values`
+            and `scale` are 1-D, one element for each of the buffer's; `scale` is NaN where the buffer must keep its
+            NaN. None where `verify` compares in another way.
         """
+        return None
+
+    @abstractmethod
+    def flops(self, problem: P) -> int:
+        """Count the floating-point operations of the problem, an fma as two; 0 where throughput counts bytes."""
+
+    @abstractmethod
+    def bytes_moved(self, problem: P) -> int:
+        """Count the least bytes through DRAM: each input read once, each output written once."""
+
+    @abstractmethod
+    def fma_dtype(self, problem: P) -> np.dtype[Any]:
+        """Return the arithmetic type that decides which peak applies: float32, float64 or float16."""

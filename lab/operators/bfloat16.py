@@ -6,15 +6,14 @@ A bfloat16 is the upper half of a float32: one sign bit, eight exponent bits, se
 from __future__ import annotations
 
 import numpy as np
-
-from lab.operators.base import Array
+from numpy.typing import NDArray
 
 BF16_NAN = 0x7FFF
 """A quiet NaN."""
 
 
-def from_float32(values: Array) -> Array:
-    """Round to nearest, ties to even.
+def from_float32(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round float32 to bfloat16, to nearest, ties to even.
 
     Args:
         values: float32, any shape.
@@ -28,6 +27,6 @@ def from_float32(values: Array) -> Array:
     return np.where(np.isnan(values), np.uint16(BF16_NAN), rounded.astype(np.uint16))
 
 
-def to_float32(bits: Array) -> Array:
-    """The values, exactly, as float32 of the same shape."""
+def to_float32(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Return the values, exactly, as float32 of the same shape."""
     return (np.ascontiguousarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)

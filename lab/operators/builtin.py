@@ -11,25 +11,27 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.operators.base import Operator
 from lab.operators.contraction import Contraction
 from lab.operators.gemm import Gemm
-from lab.operators.moves import Move
+from lab.operators.moves import CopyProblem, Move, TransposeProblem
 from lab.operators.softmax import Softmax
 
-BUILT_IN: dict[str, Callable[[], Operator]] = {
+BUILT_IN: dict[str, Callable[[], Operator[Any]]] = {
     "gemm": Gemm,
     "contraction": Contraction,
     "softmax": Softmax,
-    "copy": lambda: Move("copy", transposes=False),
-    "transpose": lambda: Move("transpose", transposes=True),
+    "copy": lambda: Move("copy", CopyProblem),
+    "transpose": lambda: Move("transpose", TransposeProblem),
 }
 
 
-def operator(reference: str, base: Path | None = None, *, at: Location | None = None) -> Operator:
-    """The operator that an experiment names.
+def operator(reference: str, base: Path | None = None, *, at: Location | None = None) -> Operator[Any]:
+    """Return the operator that an experiment names.
 
     Args:
         reference: A built-in name, or ``path/to/file.py:Class``.
@@ -37,7 +39,7 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
         at: Where the reference stands, for errors.
 
     Raises:
-        UserError: there is no such operator, file or class.
+        UserError: There is no such operator, file or class, or the class is not an operator.
     """
     if ":" in reference or reference.endswith(".py"):
         return _from_file(reference, base or Path.cwd(), at)
@@ -53,7 +55,7 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
     return BUILT_IN[reference]()
 
 
-def _from_file(reference: str, base: Path, at: Location | None) -> Operator:
+def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]:
     path_text, _, class_name = reference.rpartition(":")
     path = (base / path_text).resolve()
     if not path_text.endswith(".py") or not path.is_file() or not class_name.isidentifier():
@@ -64,34 +66,46 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator:
             found=reference,
             accepted="path/to/file.py:Class, relative to the experiment file",
         )
-    name = f"lab_user_operator_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    module = sys.modules.get(name)
-    if module is None:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None  # noqa: S101 - a .py path always has a loader
-        assert spec.loader is not None  # noqa: S101
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:  # the user's code may raise anything
-            del sys.modules[name]
-            raise UserError(
-                f"the operator file cannot be imported: {type(error).__name__}: {error}",
-                at=at,
-                found=reference,
-            ) from error
-    if not hasattr(module, class_name):
-        classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+    module = _imported(path, reference, at)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
         raise UserError("no such class in the operator file", at=at, key="operator", found=class_name, accepted=classes)
-    made: Operator = getattr(module, class_name)()
-    lacking = [name for name in vars(Operator) if not name.startswith("_") and not hasattr(made, name)]
+    if not issubclass(found, Operator):
+        accepted = "a subclass of lab.operators.base.Operator"
+        raise UserError("the class is not an operator", at=at, key="operator", found=reference, accepted=accepted)
+    lacking = [name for name in _required() if not hasattr(found, name) or name in found.__abstractmethods__]
     if lacking:
         raise UserError(
             f"the operator lacks {', '.join(lacking)}",
             at=at,
             key="operator",
             found=reference,
-            accepted="everything that the class Operator in lab/operators/base.py names",
+            accepted=f"a class with {', '.join(_required())}; see lab/operators/base.py",
         )
+    made: Operator[Any] = found()
     return made
+
+
+def _required() -> list[str]:
+    """Attributes and methods that an operator must define."""
+    return [*Operator.__annotations__, *(name for name in vars(Operator) if name in Operator.__abstractmethods__)]
+
+
+def _imported(path: Path, reference: str, at: Location | None) -> ModuleType:
+    """Import a file once; its name in `sys.modules` is made from its path."""
+    name = f"lab_user_operator_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # noqa: S101 - a .py path always has a loader
+    assert spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's code may raise anything
+        del sys.modules[name]
+        message = f"the operator file cannot be imported: {type(error).__name__}: {error}"
+        raise UserError(message, at=at, key="operator", found=reference) from error
+    return module

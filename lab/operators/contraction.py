@@ -22,78 +22,125 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
+from pydantic import ConfigDict, Field, model_validator
 
-from lab.base.errors import UserError
+from lab.base.errors import UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators import einsum
-from lab.operators.base import Array, Expected, Inputs
-from lab.operators.einsum import Einsum
-from lab.operators.fields import (
-    MOST_ELEMENTS,
-    check_choice,
-    check_given,
-    check_integer,
-    check_known,
-    check_number,
-    tolerance_of_sums,
-    worst_element,
-)
+from lab.operators.base import MOST_ELEMENTS, Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.einsum import MOST_DIMENSIONS, Einsum
+from lab.operators.matrices import tolerance_of_sums, worst_element
+from lab.operators.tensors import Layout, TensorShapes, distinct
 
-DTYPES = ("float32", "float64")
 _ASSIGNMENTS = ("IndexAssignmentsA", "IndexAssignmentsB")
-_STRIDES = ("strides_A", "strides_B")
-_WIDEST = 16
-"""Elements; what `alignment` says beyond that is of use to no kernel."""
+_SPELT = ("einsum", *_ASSIGNMENTS, "NumIndicesC")
+_DERIVED = ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment")
 
 
-@dataclass(frozen=True, slots=True)
-class Contraction:
+class ContractionProblem(Problem):
+    """A contraction with numbers. The size of each index is a further field, named by the index's letter.
+
+    Attributes:
+        dtype: Element type.
+        alpha: α.
+        beta: β; where it is 0, C is not read.
+        einsum: The indices of A, B and C.
+        IndexAssignmentsA: The same indices as Tensile writes them, those of A; None where the file gives an einsum.
+        IndexAssignmentsB: Those of B.
+        NumIndicesC: How many C has.
+        strides_A: Strides of A in elements where it has gaps or overlaps itself; None where it has none.
+        strides_B: Strides of B, likewise.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Extent]
+
+    dtype: Literal["float32", "float64"] = "float32"
+    alpha: float = 1.0
+    beta: float = 0.0
+    einsum: str
+    IndexAssignmentsA: str | None = None
+    IndexAssignmentsB: str | None = None
+    NumIndicesC: int | None = Field(None, ge=0, le=MOST_DIMENSIONS)
+    strides_A: str | None = None  # noqa: N815 - the tensor's name
+    strides_B: str | None = None  # noqa: N815
+
+    @model_validator(mode="before")
+    @classmethod
+    def _indices_known(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Derive the einsum, and with it the fields that there are."""
+        parsed = _indices(given)
+        known = [*cls.model_fields, *parsed.indices]
+        for name in given:
+            if name not in known:
+                suggestion = did_you_mean(name, known)
+                raise UserError("unknown key", key=f"problem.{name}", accepted=known, suggestion=suggestion)
+        for letter in parsed.indices:
+            if letter not in given:
+                accepted = f"an integer from 1 to {MOST_ELEMENTS}, the size of the index {letter}"
+                raise UserError("a key is missing", key=f"problem.{letter}", accepted=accepted)
+        return {"einsum": str(parsed), **given}
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        self.shape.check()
+        return self
+
+    @cached_property
+    def shape(self) -> TensorShapes:
+        """Indices, sizes and strides."""
+        given = {"A": self.strides_A, "B": self.strides_B}
+        strides = {
+            tensor: _numbers(f"strides_{tensor}", text, "one stride for each index of the operand, in its order")
+            for tensor, text in given.items()
+            if text is not None
+        }
+        parsed = einsum.parse(self.einsum)
+        sizes: Mapping[str, int] = self.model_extra or {}
+        return TensorShapes(parsed, {letter: sizes[letter] for letter in parsed.indices}, strides)
+
+    @classmethod
+    def derived_names(cls) -> tuple[str, ...]:
+        """Names of the fields that `derived` adds."""
+        return _DERIVED
+
+    @property
+    def derived(self) -> Mapping[str, Scalar]:
+        """Fields that templates ask for.
+
+        `folded` is the einsum with neighbouring indices merged; `d0`, `d1` and `dU` are the sizes of these indices of
+        it, 1 where there is no such index; `rows`, `columns`, `depth` and `batches` are the numbers of values that the
+        free indices on d0's side, those on d1's side, the summation indices and the batch indices take together; and
+        `alignment` is explained at `TensorShapes.alignment`.
+        """
+        merged = self.shape.folded()
+        indices = merged.einsum
+        groups = (indices.rows, indices.columns, indices.depth, indices.batch)
+        sizes = [merged.count(group[:1]) for group in groups[:3]] + [merged.count(group) for group in groups]
+        return dict(zip(_DERIVED, (str(indices), *sizes, merged.alignment), strict=True))
+
+
+@dataclass(frozen=True)
+class Contraction(Operator[ContractionProblem]):
     """The operator `contraction`."""
 
-    name: str = "contraction"
-    merit: Merit = Merit.TFLOPS
+    name = "contraction"
+    merit = Merit.TFLOPS
+    problem_type = ContractionProblem
 
-    def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-        """Check and complete.
-
-        Derived are what templates ask for: `folded`, the einsum with neighbouring indices merged, and of its indices
-        the sizes `d0`, `d1` and `dU` (1 where there is no such index); `rows`, `columns`, `depth` and `batches`, the
-        numbers of values that the free indices on d0's side, those on d1's side, the summation indices and the batch
-        indices take together; and `alignment`, see `_alignment`.
-
-        Raises:
-            UserError: an unknown field, a wrong type, a value out of range, indices of no contraction.
-        """
-        defaults: dict[str, Scalar] = {"dtype": "float32", "alpha": 1.0, "beta": 0.0}
-        spelt = {"einsum": values.get("einsum"), **{key: values.get(key) for key in (*_ASSIGNMENTS, "NumIndicesC")}}
-        parsed = _indices(values)
-        letters = parsed.indices
-        check_known(self.name, values, [*spelt, *letters, *defaults, *_STRIDES])
-        full = {**defaults, "einsum": str(parsed), **values}
-        for letter in letters:
-            check_given(self.name, values, letter)
-            check_integer(letter, full[letter], least=1)
-        check_choice("dtype", full["dtype"], DTYPES)
-        for key in ("alpha", "beta"):
-            full[key] = check_number(key, full[key])
-        shape = _Shape.of(full)
-        _check_sizes(shape)
-        return {**full, **_derived(shape)}
-
-    def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
+    def inputs(self, problem: ContractionProblem, seed: int) -> Inputs:
         """Standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
 
         Scalars are α, β, the number of C's `elements`, and what `Einsum.arguments` of `folded` names.
         """
-        shape = _Shape.of(problem)
-        dtype, rng = np.dtype(str(problem["dtype"])), np.random.default_rng(seed)
-        read = {"A": problem["alpha"] != 0, "B": problem["alpha"] != 0, "C": problem["beta"] != 0}
+        shape = problem.shape
+        dtype, rng = np.dtype(problem.dtype), np.random.default_rng(seed)
+        read = {"A": problem.alpha != 0, "B": problem.alpha != 0, "C": problem.beta != 0}
         arrays: dict[str, Array] = {}
         for tensor in "ABC":
             layout = shape.layout(tensor)
@@ -103,17 +150,17 @@ class Contraction:
                 # drawn as float32 in any case: float64 is judged on the same values
                 array[used] = rng.standard_normal(layout.elements, dtype=np.float32)[used]
             arrays[tensor] = array
-        factors = {"alpha": problem["alpha"], "beta": problem["beta"]}
-        scalars = {**factors, "elements": shape.layout("C").elements, **_arguments(shape)}
+        factors = {"alpha": problem.alpha, "beta": problem.beta}
+        scalars = {**factors, "elements": shape.layout("C").elements, **shape.folded().arguments}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
-    def reference(self, problem: Mapping[str, Scalar], inputs: Inputs) -> Mapping[str, Expected]:
+    def reference(self, problem: ContractionProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.
 
         Computed as a batch of matrix products, which NumPy leaves to BLAS; its einsum does not where there is a batch.
         """
-        shape = _Shape.of(problem)
-        alpha, beta, indices = float(problem["alpha"]), float(problem["beta"]), shape.einsum
+        shape = problem.shape
+        alpha, beta, indices = problem.alpha, problem.beta, shape.einsum
         values = np.zeros(shape.layout("C").sizes, np.float64, order="F")
         scale = np.full(values.shape, np.finfo(np.float64).tiny, order="F")
         if alpha != 0:
@@ -128,8 +175,13 @@ class Contraction:
                     (indices.first, indices.depth),
                 )
             )
-            first = shape.matrices(indices.first, inputs, (batch, rows, depth))
-            second = shape.matrices(indices.second, inputs, (batch, depth, columns))
+            first, second = (
+                shape.grouped(operand, inputs.arrays[operand].astype(np.float64), groups)
+                for operand, groups in (
+                    (indices.first, (batch, rows, depth)),
+                    (indices.second, (batch, depth, columns)),
+                )
+            )
             order = (*batch, *rows, *columns)
             back = [order.index(i) for i in indices.C]
             logical = [shape.size[i] for i in order]
@@ -144,7 +196,7 @@ class Contraction:
         return {"C": Expected(values, scale)}
 
     def verify(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+        self, problem: ContractionProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
         """Compare element by element.
 
@@ -164,122 +216,42 @@ class Contraction:
         return float(error[largest]), tolerance, worst
 
     def elementwise(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+        self, problem: ContractionProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
         """C in memory's order: its first index varies fastest."""
         expected = reference["C"]
         flat = Expected(expected.values.reshape(-1, order="F"), expected.scale.reshape(-1, order="F"))
         return {"C": flat}, _tolerance(problem)
 
-    def flops(self, problem: Mapping[str, Scalar]) -> int:
+    def flops(self, problem: ContractionProblem) -> int:
         """One multiplication and one addition for every value of all indices together."""
-        return 2 * math.prod(_Shape.of(problem).size.values())
+        return 2 * math.prod(problem.shape.size.values())
 
-    def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
+    def bytes_moved(self, problem: ContractionProblem) -> int:
         """Every element of A and B that is used read once, C written once, and read once where β ≠ 0."""
-        shape = _Shape.of(problem)
-        used = sum(_distinct(shape.layout(tensor)) for tensor in "AB")
-        passes_over_c = 2 if problem["beta"] != 0 else 1
-        return (used + passes_over_c * shape.layout("C").elements) * np.dtype(str(problem["dtype"])).itemsize
+        shape = problem.shape
+        used = sum(distinct(shape.layout(tensor)) for tensor in "AB")
+        passes_over_c = 2 if problem.beta != 0 else 1
+        return (used + passes_over_c * shape.layout("C").elements) * np.dtype(problem.dtype).itemsize
 
-    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
+    def fma_dtype(self, problem: ContractionProblem) -> np.dtype[Any]:
         """The element type: arithmetic is done in it."""
-        return np.dtype(str(problem["dtype"]))
+        return np.dtype(problem.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a tensor lies in its buffer: sizes and strides in elements, in the order of its indices.
-
-    Attributes:
-        sizes: At least 1 each.
-        strides: At least 0 each.
-    """
-
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def elements(self) -> int:
-        """Elements from the first to the last one."""
-        return 1 + sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))
-
-    @property
-    def is_compact(self) -> bool:
-        """Whether each stride is the product of the sizes before it."""
-        return self.strides == einsum.compact(self.sizes)
-
-    def used(self) -> Array:
-        """Which elements any index reaches, from the first to the last one."""
-        reached = np.zeros(self.elements, np.bool_)
-        as_strided(reached, self.sizes, self.strides)[...] = True  # a bool is one byte
-        return reached
-
-    def view(self, buffer: Array) -> Array:
-        """The tensor in its buffer."""
-        return as_strided(buffer, self.sizes, [stride * buffer.itemsize for stride in self.strides])
-
-
-def layouts(problem: Mapping[str, Scalar]) -> dict[str, Layout]:
+def layouts(problem: ContractionProblem) -> dict[str, Layout]:
     """How A, B and C of a complete problem lie in their buffers."""
-    shape = _Shape.of(problem)
+    shape = problem.shape
     return {tensor: shape.layout(tensor) for tensor in "ABC"}
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """A contraction with numbers.
-
-    Attributes:
-        einsum: Its indices.
-        size: Size of every index.
-        given: Strides of the operands that have their own.
-    """
-
-    einsum: Einsum
-    size: Mapping[str, int]
-    given: Mapping[str, tuple[int, ...]]
-
-    @classmethod
-    def of(cls, problem: Mapping[str, Scalar]) -> _Shape:
-        """The shape of a problem whose sizes were checked."""
-        parsed = einsum.parse(str(problem["einsum"]))
-        given = {
-            key[-1]: _numbers(key, problem[key], "one for each index of the operand, in its order")
-            for key in _STRIDES
-            if key in problem
-        }
-        return cls(parsed, {letter: int(problem[letter]) for letter in parsed.indices}, given)
-
-    def folded(self) -> _Shape:
-        """The same with neighbouring indices merged, those of operands with strides of their own excepted."""
-        merged = self.einsum.folded(apart=self.given.keys())
-        return _Shape(merged, einsum.sizes(merged, self.size), self.given)
-
-    def layout(self, tensor: str) -> Layout:
-        sizes = tuple(self.size[i] for i in self.einsum.of(tensor))
-        return Layout(sizes, self.given[tensor] if tensor in self.given else einsum.compact(sizes))
-
-    def count(self, indices: tuple[str, ...]) -> int:
-        """Values that several indices take together."""
-        return math.prod(self.size[i] for i in indices)
-
-    def matrices(self, operand: str, inputs: Inputs, groups: tuple[tuple[str, ...], ...]) -> Array:
-        """An operand in float64, its indices in three groups, each group one dimension."""
-        view = self.layout(operand).view(inputs.arrays[operand].astype(np.float64))
-        held = self.einsum.of(operand)
-        ordered = view.transpose([held.index(i) for group in groups for i in group])
-        result: Array = ordered.reshape([self.count(group) for group in groups])
-        return result
-
-
-def _tolerance(problem: Mapping[str, Scalar]) -> float:
+def _tolerance(problem: ContractionProblem) -> float:
     """That of sums of independent products, or r u where every product is added r times.
 
     Along a summation index on which both operands have a stride of 0 all products are equal: roundings then add up
     instead of cancelling, to at most r u (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
     """
-    shape, dtype = _Shape.of(problem), str(problem["dtype"])
+    shape, dtype = problem.shape, problem.dtype
     still = [
         {i for i, stride in zip(shape.einsum.of(tensor), shape.layout(tensor).strides, strict=True) if stride == 0}
         for tensor in (shape.einsum.first, shape.einsum.second)
@@ -288,13 +260,16 @@ def _tolerance(problem: Mapping[str, Scalar]) -> float:
     return max(tolerance_of_sums(dtype), repeats * float(np.finfo(dtype).eps) / 2)
 
 
-def _indices(values: Mapping[str, Scalar]) -> Einsum:
-    """The indices in either spelling.
+def _indices(values: Mapping[str, Any]) -> Einsum:
+    """Read the indices in either spelling.
+
+    Args:
+        values: Fields of a problem, of any type.
 
     Raises:
-        UserError: both, neither, or wrong ones.
+        UserError: Both spellings are given, or neither, or the indices are none of a contraction.
     """
-    assigned = [key for key in (*_ASSIGNMENTS, "NumIndicesC") if key in values]
+    assigned = [name for name in _SPELT[1:] if name in values]
     if "einsum" in values:
         if assigned:
             raise UserError(
@@ -305,100 +280,32 @@ def _indices(values: Mapping[str, Scalar]) -> Einsum:
         parsed = einsum.parse(str(values["einsum"]))
         if "(" in str(parsed):
             raise UserError(
-                "folded indices in a problem",
+                "a problem cannot name folded indices",
                 key="problem.einsum",
                 found=values["einsum"],
-                accepted="one letter an index; neighbours are folded where that can be",
+                accepted="one letter for each index; lab folds neighbouring indices itself",
             )
         return parsed
-    for key in (*_ASSIGNMENTS, "NumIndicesC"):
-        if key not in values:
+    for name in _SPELT[1:]:
+        if name not in values:
             accepted = 'einsum: "ilk,jlk->ijk", or IndexAssignmentsA: "0,3,2", IndexAssignmentsB and NumIndicesC'
-            raise UserError("contraction needs this problem field", key=f"problem.{key}", accepted=accepted)
-    check_integer("NumIndicesC", values["NumIndicesC"], least=0)
-    if int(values["NumIndicesC"]) > einsum.MOST_DIMENSIONS:
-        accepted = f"0 to {einsum.MOST_DIMENSIONS}"
+            raise UserError("a key is missing", key=f"problem.{name}", accepted=accepted)
+    count = values["NumIndicesC"]
+    if type(count) is not int or not 0 <= count <= MOST_DIMENSIONS:
+        accepted = f"an integer from 0 to {MOST_DIMENSIONS}"
+        raise UserError("wrong value", key="problem.NumIndicesC", found=count, accepted=accepted)
+    a, b = (_numbers(name, values[name], 'index numbers as text, "0,3,2"; a list is swept') for name in _ASSIGNMENTS)
+    return einsum.from_assignments(a, b, count)
+
+
+def _numbers(name: str, text: object, accepted: str) -> tuple[int, ...]:
+    """Read integers of at least 0 that are separated by commas.
+
+    Raises:
+        UserError: The text holds anything else.
+    """
+    if not isinstance(text, str) or not re.fullmatch(r"\s*(\d{1,10}(\s*,\s*\d{1,10})*)?\s*", text, re.ASCII):
         raise UserError(
-            "too many dimensions", key="problem.NumIndicesC", found=values["NumIndicesC"], accepted=accepted
+            "not a list of numbers, separated by commas", key=f"problem.{name}", found=text, accepted=accepted
         )
-    a, b = (_numbers(key, values[key], 'index numbers as text, "0,3,2"; a list is swept') for key in _ASSIGNMENTS)
-    return einsum.from_assignments(a, b, int(values["NumIndicesC"]))
-
-
-def _numbers(key: str, value: Scalar, accepted: str) -> tuple[int, ...]:
-    """Numbers of at least 0 from text.
-
-    Raises:
-        UserError: it holds anything else; the message ends in `accepted`.
-    """
-    if not isinstance(value, str) or not re.fullmatch(r"\s*(\d{1,10}(\s*,\s*\d{1,10})*)?\s*", value, re.ASCII):
-        raise UserError("not numbers with commas between", key=f"problem.{key}", found=value, accepted=accepted)
-    return tuple(int(number) for number in value.split(",") if number.strip())
-
-
-def _check_sizes(shape: _Shape) -> None:
-    """Refuse what 32-bit numbers of elements do not hold, and strides that do not fit the operand.
-
-    Raises:
-        UserError: it names the tensor.
-    """
-    for tensor, strides in shape.given.items():
-        wanted = len(shape.einsum.of(tensor))
-        if len(strides) != wanted:
-            raise UserError(
-                f"{tensor} has {wanted} indices",
-                key=f"problem.strides_{tensor}",
-                found=",".join(map(str, strides)),
-                accepted=f"{wanted} strides",
-            )
-    numbers = {f"{tensor} has": shape.layout(tensor).elements for tensor in "ABC"}
-    numbers["the summation takes"] = shape.count(shape.einsum.depth)
-    for what, count in numbers.items():
-        if count > MOST_ELEMENTS:
-            accepted = f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers"
-            raise UserError(f"{what} {count} elements", key="problem", accepted=accepted)
-
-
-def _derived(shape: _Shape) -> dict[str, Scalar]:
-    """What `Contraction.problem` says."""
-    merged = shape.folded()
-    indices = merged.einsum
-    groups = {"rows": indices.rows, "columns": indices.columns, "depth": indices.depth, "batches": indices.batch}
-    special = {"d0": indices.rows, "d1": indices.columns, "dU": indices.depth}
-    return {
-        "folded": str(indices),
-        **{name: merged.count(group[:1]) for name, group in special.items()},
-        **{name: merged.count(group) for name, group in groups.items()},
-        "alignment": _alignment(merged),
-    }
-
-
-def _alignment(merged: _Shape) -> int:
-    """The most elements, a power of two up to `_WIDEST`, by which all tensors can be moved along the tile.
-
-    It divides, for each tensor whose first index is d0, d1 or dU, that index's size and the strides of the others.
-    Other tensors are moved element by element and do not matter.
-    """
-    common = _WIDEST
-    for tensor in "ABC":
-        if merged.einsum.vectors(tensor):
-            layout = merged.layout(tensor)
-            matter = [s for n, s in zip(layout.sizes[1:], layout.strides[1:], strict=True) if n > 1]
-            common = math.gcd(common, layout.sizes[0], *matter) if layout.strides[0] == 1 else 1
-    return common
-
-
-def _arguments(shape: _Shape) -> dict[str, Scalar]:
-    """Sizes and strides of the folded indices by the names that kernels know them by."""
-    merged = shape.folded()
-    found: dict[str, Scalar] = {f"size_{index}": size for index, size in merged.size.items()}
-    for tensor in "ABC":
-        for index, stride in zip(merged.einsum.of(tensor), merged.layout(tensor).strides, strict=True):
-            found[merged.einsum.stride(tensor, index)] = stride
-    return found
-
-
-@lru_cache(maxsize=256)
-def _distinct(layout: Layout) -> int:
-    """How many elements of a tensor are used; a sweep asks for each variant."""
-    return layout.elements if layout.is_compact else int(np.count_nonzero(layout.used()))
+    return tuple(int(number) for number in text.split(",") if number.strip())

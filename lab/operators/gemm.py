@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from lab.base.errors import UserError
-from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Inputs
-from lab.operators.fields import (
-    MOST_ELEMENTS,
-    check_choice,
-    check_given,
-    check_integer,
-    check_known,
-    check_number,
+from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.matrices import (
+    check_elements,
+    check_leading,
     laid_out,
     matrix,
     stray_write,
@@ -30,76 +25,84 @@ from lab.operators.fields import (
     worst_element,
 )
 
-DTYPES = ("float32", "float64")
-LAYOUTS = ("nn", "nt", "tn", "tt")
-_DIMENSIONS = ("m", "n", "k")
-_LEADING = ("lda", "ldb", "ldc")
+
+class GemmProblem(Problem):
+    """A product of an m x k matrix and a k x n one.
+
+    Attributes:
+        dtype: Element type.
+        layout: BLAS letters of A and B: `n` as it is, `t` transposed.
+        alpha: α.
+        beta: β; where it is 0, C is not read.
+        m: Rows of C.
+        n: Columns of C.
+        k: Terms of each sum.
+        lda: Leading dimension of A as it is stored; the least that is legal by default.
+        ldb: Leading dimension of B, likewise.
+        ldc: Leading dimension of C, likewise.
+    """
+
+    dtype: Literal["float32", "float64"] = "float32"
+    layout: Literal["nn", "nt", "tn", "tt"] = "nn"
+    alpha: float = 1.0
+    beta: float = 0.0
+    m: Extent
+    n: Extent
+    k: Extent
+    lda: Extent = Field(default_factory=lambda known: known["m" if known["layout"][0] == "n" else "k"])
+    ldb: Extent = Field(default_factory=lambda known: known["k" if known["layout"][1] == "n" else "n"])
+    ldc: Extent = Field(default_factory=lambda known: known["m"])
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, int, int]]:
+        """Rows, columns and leading dimension of A, B and C as they are stored."""
+        a = (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
+        b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
+        return {"A": (*a, self.lda), "B": (*b, self.ldb), "C": (self.m, self.n, self.ldc)}
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for name, (rows, _, leading) in self.shapes.items():
+            check_leading(f"ld{name.lower()}", leading, rows)
+        for name, shape in self.shapes.items():
+            check_elements(name, *shape)
+        return self
 
 
-@dataclass(frozen=True, slots=True)
-class Gemm:
+@dataclass(frozen=True)
+class Gemm(Operator[GemmProblem]):
     """The operator `gemm`."""
 
-    name: str = "gemm"
-    merit: Merit = Merit.TFLOPS
+    name = "gemm"
+    merit = Merit.TFLOPS
+    problem_type = GemmProblem
 
-    def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-        """Check and complete: m, n, k are needed; leading dimensions default to the least that is legal.
-
-        Raises:
-            UserError: an unknown field, a wrong type, a value out of range.
-        """
-        defaults: dict[str, Scalar] = {"dtype": "float32", "layout": "nn", "alpha": 1.0, "beta": 0.0}
-        known = [*_DIMENSIONS, *defaults, *_LEADING]
-        check_known(self.name, values, known)
-        for key in _DIMENSIONS:
-            check_given(self.name, values, key)
-        full = {**defaults, **values}
-        for key in (*_DIMENSIONS, *(name for name in _LEADING if name in full)):
-            check_integer(key, full[key], least=1)
-        check_choice("dtype", full["dtype"], DTYPES)
-        check_choice("layout", full["layout"], LAYOUTS)
-        for key in ("alpha", "beta"):
-            full[key] = check_number(key, full[key])
-        for key, least in zip(_LEADING, _least_leading(full), strict=True):
-            full.setdefault(key, least)
-            check_integer(key, full[key], least=least)
-        for name, (rows, columns, leading) in _shapes(full).items():
-            if leading * columns > MOST_ELEMENTS:
-                raise UserError(
-                    f"{name} has {leading * columns} elements ({rows} x {columns}, leading dimension {leading})",
-                    key="problem",
-                    accepted=f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers",
-                )
-        return full
-
-    def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
-        """Standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
+    def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
+        """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
 
         Arrays are 1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS
         does not read it then; the same holds for A and B with α = 0.
         """
-        dtype = np.dtype(str(problem["dtype"]))
+        dtype = np.dtype(problem.dtype)
         rng = np.random.default_rng(seed)
-        read = {"A": problem["alpha"] != 0, "B": problem["alpha"] != 0, "C": problem["beta"] != 0}
+        read = {"A": problem.alpha != 0, "B": problem.alpha != 0, "C": problem.beta != 0}
         arrays: dict[str, Array] = {}
-        for name, (rows, columns, leading) in _shapes(problem).items():
+        for name, (rows, columns, leading) in problem.shapes.items():
             array = np.full(leading * columns, np.nan, dtype)
             if read[name]:
                 view = matrix(array, rows, columns, leading)
                 # drawn as float32 in any case: a float64 gemm is judged on the same values
                 view[...] = rng.standard_normal((columns, rows), dtype=np.float32).T
             arrays[name] = array
-        scalars = {key: problem[key] for key in (*_DIMENSIONS, "alpha", "beta", *_LEADING)}
+        scalars = {key: problem[key] for key in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
-    def reference(self, problem: Mapping[str, Scalar], inputs: Inputs) -> Mapping[str, Expected]:
+    def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """C by float64 BLAS through NumPy, m x n, with the scale that `verify` explains."""
-        alpha, beta = float(problem["alpha"]), float(problem["beta"])
-        shape = (int(problem["m"]), int(problem["n"]))
+        alpha, beta, layout = problem.alpha, problem.beta, problem.layout
+        shape, shapes = (problem.m, problem.n), problem.shapes
         values = np.zeros(shape, np.float64)
         scale = np.full(shape, np.finfo(np.float64).tiny)
-        shapes, layout = _shapes(problem), str(problem["layout"])
         if alpha != 0:
             a, b = (matrix(inputs.arrays[name], *shapes[name]).astype(np.float64) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
@@ -112,7 +115,7 @@ class Gemm:
         return {"C": Expected(values, scale)}
 
     def verify(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+        self, problem: GemmProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
         """Compare element by element.
 
@@ -126,11 +129,11 @@ class Gemm:
 
         Padding between columns must be untouched: an element there that is not NaN any more is an error of inf.
         """
-        m, n, _ = (int(problem[key]) for key in _DIMENSIONS)
+        m, n = problem.m, problem.n
         expected = reference["C"].values
         whole = outputs["C"]
-        got = matrix(whole, m, n, int(problem["ldc"]))
-        tolerance = tolerance_of_sums(str(problem["dtype"]))
+        got = matrix(whole, m, n, problem.ldc)
+        tolerance = tolerance_of_sums(problem.dtype)
         error = np.abs(got.astype(np.float64) - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -140,48 +143,28 @@ class Gemm:
             wrong = int(np.count_nonzero(~(error <= tolerance)))
             at = f"C[{row}, {column}]"
             return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
-        strayed = stray_write("C", whole, m, n, int(problem["ldc"]))
+        strayed = stray_write("C", whole, m, n, problem.ldc)
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 
     def elementwise(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+        self, problem: GemmProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
         """C column by column; what pads a column must stay NaN."""
-        ldc, expected = int(problem["ldc"]), reference["C"]
+        ldc, expected = problem.ldc, reference["C"]
         return {"C": Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))}, tolerance_of_sums(
-            str(problem["dtype"])
+            problem.dtype
         )
 
-    def flops(self, problem: Mapping[str, Scalar]) -> int:
+    def flops(self, problem: GemmProblem) -> int:
         """2 m n k: one multiplication and one addition a term, as BLAS benchmarks count."""
-        m, n, k = (int(problem[key]) for key in _DIMENSIONS)
-        return 2 * m * n * k
+        return 2 * problem.m * problem.n * problem.k
 
-    def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
+    def bytes_moved(self, problem: GemmProblem) -> int:
         """A and B read once, C written once, and read once where β ≠ 0."""
-        m, n, k = (int(problem[key]) for key in _DIMENSIONS)
-        passes_over_c = 2 if problem["beta"] != 0 else 1
-        return (m * k + k * n + passes_over_c * m * n) * np.dtype(str(problem["dtype"])).itemsize
+        m, n, k = problem.m, problem.n, problem.k
+        passes_over_c = 2 if problem.beta != 0 else 1
+        return (m * k + k * n + passes_over_c * m * n) * np.dtype(problem.dtype).itemsize
 
-    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
+    def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
         """The element type: arithmetic is done in it."""
-        return np.dtype(str(problem["dtype"]))
-
-
-def _shapes(problem: Mapping[str, Scalar]) -> dict[str, tuple[int, int, int]]:
-    """Rows, columns and leading dimension of A, B and C as they are stored."""
-    m, n, k = (int(problem[key]) for key in _DIMENSIONS)
-    layout = str(problem["layout"])
-    a = (m, k) if layout[0] == "n" else (k, m)
-    b = (k, n) if layout[1] == "n" else (n, k)
-    return {
-        "A": (*a, int(problem["lda"])),
-        "B": (*b, int(problem["ldb"])),
-        "C": (m, n, int(problem["ldc"])),
-    }
-
-
-def _least_leading(problem: Mapping[str, Scalar]) -> tuple[int, int, int]:
-    m, n, k = (int(problem[key]) for key in _DIMENSIONS)
-    layout = str(problem["layout"])
-    return (m if layout[0] == "n" else k, k if layout[1] == "n" else n, m)
+        return np.dtype(problem.dtype)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import STORED_AS, Array, Expected, Inputs
+from lab.operators.base import STORED_AS, Array, Expected, Extent, Floats, Inputs, Operator, Problem
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
-from lab.operators.fields import check_choice, check_given, check_integer, check_known, worst_element
+from lab.operators.matrices import check_leading, worst_element
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -24,75 +25,80 @@ UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
 """Absolute error of a result too small to have its full precision: half the least subnormal of float16; the least
 normal number of the others, since CUDA's fast exponential flushes subnormal results to zero."""
-VALUES = ("normal", "special")
 _SPECIAL_ROWS = 10
 _CHUNK = 1 << 19
 """Elements that the reference computes at a time: a few arrays of them stay in a core's cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Softmax:
+class SoftmaxProblem(Problem):
+    """The rows of a matrix.
+
+    Attributes:
+        dtype: Element type.
+        contents: What X holds, `values` in a file: ``normal`` numbers, or ``special`` rows that tell implementations
+            apart; see `Softmax.inputs`.
+        m: Rows.
+        n: Columns.
+        ldx: Elements from one row of X to the next; n by default.
+        ldy: Elements from one row of Y to the next; n by default.
+    """
+
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    contents: Literal["normal", "special"] = Field("normal", alias="values")
+    m: Extent
+    n: Extent
+    ldx: Extent = Field(default_factory=lambda known: known["n"])
+    ldy: Extent = Field(default_factory=lambda known: known["n"])
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_leading("ldx", self.ldx, self.n)
+        check_leading("ldy", self.ldy, self.n)
+        return self
+
+
+@dataclass(frozen=True)
+class Softmax(Operator[SoftmaxProblem]):
     """The operator `softmax`."""
 
-    name: str = "softmax"
-    merit: Merit = Merit.BANDWIDTH
+    name = "softmax"
+    merit = Merit.BANDWIDTH
+    problem_type = SoftmaxProblem
 
-    def problem(self, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-        """Check and complete: rows m and columns n are needed; row strides ldx and ldy default to n.
-
-        `values` is what X holds: ``normal``, or ``special`` for rows that tell apart implementations: see `inputs`.
-
-        Raises:
-            UserError: an unknown field, a wrong type, a value out of range.
-        """
-        defaults: dict[str, Scalar] = {"dtype": "float32", "values": "normal"}
-        known = ["m", "n", *defaults, "ldx", "ldy"]
-        check_known(self.name, values, known)
-        for key in ("m", "n"):
-            check_given(self.name, values, key)
-            check_integer(key, values[key], least=1)
-        full = {**defaults, **values}
-        for key in ("ldx", "ldy"):
-            full.setdefault(key, full["n"])
-            check_integer(key, full[key], least=int(full["n"]))
-        for key, accepted in (("dtype", tuple(ITEM_BYTES)), ("values", VALUES)):
-            check_choice(key, full[key], accepted)
-        return full
-
-    def inputs(self, problem: Mapping[str, Scalar], seed: int) -> Inputs:
+    def inputs(self, problem: SoftmaxProblem, seed: int) -> Inputs:
         """X with `values`, Y and all padding NaN; bfloat16 as its bits.
 
         ``special`` fills row i with, for i % 10: 0 normal numbers; 1 -inf throughout; 2 one +inf; 3 one NaN; 4 the
         same number throughout; 5 very large numbers of both signs; 6 half of it -inf; 7 all but one -inf; 8 very
         negative numbers close together; 9 everything at once.
         """
-        m, n, dtype = int(problem["m"]), int(problem["n"]), str(problem["dtype"])
+        m, n, dtype = problem.m, problem.n, problem.dtype
         rng = np.random.default_rng(seed)
         values = rng.standard_normal((m, n), dtype=np.float32)
-        if problem["values"] == "special":
+        if problem.contents == "special":
             _make_special(values, rng, largest=1e38 if dtype != "float16" else 6e4)
-        x, y = (_empty(m * int(problem[key]), dtype) for key in ("ldx", "ldy"))
-        _rows(x, m, n, int(problem["ldx"]))[...] = _stored(values, dtype)
+        x, y = (_empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
+        _rows(x, m, n, problem.ldx)[...] = _stored(values, dtype)
         scalars = {key: problem[key] for key in ("m", "n", "ldx", "ldy")}
         return Inputs(scalars=scalars, arrays={"X": x, "Y": y}, outputs=("Y",))
 
-    def reference(self, problem: Mapping[str, Scalar], inputs: Inputs) -> Mapping[str, Expected]:
+    def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Softmax in float64, of X as it is stored, with the error bound that `verify` explains as its scale."""
-        m, n, dtype = int(problem["m"]), int(problem["n"]), str(problem["dtype"])
-        x = _rows(inputs.arrays["X"], m, n, int(problem["ldx"]))
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        x = _rows(inputs.arrays["X"], m, n, problem.ldx)
         values, scale = np.empty((m, n)), np.empty((m, n))
         step = max(1, _CHUNK // n)
 
         def some(first: int) -> None:
             rows = slice(first, first + step)
-            values[rows], scale[rows] = _expected(_values(x[rows], dtype), dtype)
+            values[rows], scale[rows] = _expected(_values(x[rows]), dtype)
 
         with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
             list(pool.map(some, range(0, m, step)))
         return {"Y": Expected(values, scale)}
 
     def verify(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+        self, problem: SoftmaxProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
         """Compare element by element.
 
@@ -112,9 +118,9 @@ class Softmax:
         A NaN must be where NumPy has one: throughout a row with a NaN, a +inf, or nothing but -inf, and nowhere else.
         Padding between rows must be untouched.
         """
-        m, n, dtype = int(problem["m"]), int(problem["n"]), str(problem["dtype"])
-        whole, stride = outputs["Y"], int(problem["ldy"])
-        got, expected = _values(_rows(whole, m, n, stride), dtype), reference["Y"].values
+        m, n = problem.m, problem.n
+        whole, stride = outputs["Y"], problem.ldy
+        got, expected = _values(_rows(whole, m, n, stride)), reference["Y"].values
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.abs(got - expected) / reference["Y"].scale
         error[np.isnan(got) & np.isnan(expected)] = 0.0
@@ -129,10 +135,10 @@ class Softmax:
         return (float("inf"), 1.0, strayed) if strayed else (largest, 1.0, "")
 
     def elementwise(
-        self, problem: Mapping[str, Scalar], reference: Mapping[str, Expected]
+        self, problem: SoftmaxProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float]:
         """Y row by row; the padding behind a row and rows that NumPy makes NaN must be NaN."""
-        n, stride = int(problem["n"]), int(problem["ldy"])
+        n, stride = problem.n, problem.ldy
         values, scale = reference["Y"].values, reference["Y"].scale
         nowhere = np.isnan(values[:, 0])  # NumPy makes whole rows NaN
         if nowhere.any():
@@ -143,21 +149,21 @@ class Softmax:
             )
         return {"Y": Expected(values.reshape(-1), scale.reshape(-1))}, 1.0
 
-    def flops(self, problem: Mapping[str, Scalar]) -> int:
+    def flops(self, problem: SoftmaxProblem) -> int:
         """5 m n: comparison, subtraction, exponential, addition, division."""
-        return 5 * int(problem["m"]) * int(problem["n"])
+        return 5 * problem.m * problem.n
 
-    def bytes_moved(self, problem: Mapping[str, Scalar]) -> int:
+    def bytes_moved(self, problem: SoftmaxProblem) -> int:
         """X read once, Y written once."""
-        return 2 * int(problem["m"]) * int(problem["n"]) * ITEM_BYTES[str(problem["dtype"])]
+        return 2 * problem.m * problem.n * ITEM_BYTES[problem.dtype]
 
-    def fma_dtype(self, problem: Mapping[str, Scalar]) -> np.dtype[Any]:
+    def fma_dtype(self, problem: SoftmaxProblem) -> np.dtype[Any]:
         """float32: arithmetic is done in it whatever the element type."""
         del problem
         return np.dtype(np.float32)
 
 
-def _expected(x: Array, dtype: str) -> tuple[Array, Array]:
+def _expected(x: Floats, dtype: str) -> tuple[Floats, Floats]:
     """Softmax of some rows in float64, and the error bound that `Softmax.verify` explains."""
     single, unit, n = UNIT["float32"], UNIT[dtype], x.shape[1]
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -172,7 +178,7 @@ def _expected(x: Array, dtype: str) -> tuple[Array, Array]:
     return y, np.nan_to_num(scale, nan=LEAST[dtype], copy=False)
 
 
-def _make_special(values: Array, rng: np.random.Generator, largest: float) -> None:
+def _make_special(values: NDArray[np.float32], rng: np.random.Generator, largest: float) -> None:
     m, n = values.shape
     for i in range(m):
         row, at = values[i], int(rng.integers(n))
@@ -201,29 +207,31 @@ def _make_special(values: Array, rng: np.random.Generator, largest: float) -> No
 
 
 def _empty(count: int, dtype: str) -> Array:
+    """A 1-D buffer of NaN."""
     if dtype in STORED_AS:
         return np.full(count, BF16_NAN, STORED_AS[dtype])
     return np.full(count, np.nan, dtype)
 
 
-def _stored(values: Array, dtype: str) -> Array:
-    return from_float32(values.astype(np.float32)) if dtype == "bfloat16" else values.astype(dtype)
+def _stored(values: NDArray[np.float32], dtype: str) -> Array:
+    """Round to the element type; bfloat16 as its bits."""
+    return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
 
 
-def _values(stored: Array, dtype: str) -> Array:
-    """As float64."""
-    return (to_float32(stored) if dtype == "bfloat16" else stored).astype(np.float64)
+def _values(stored: Array) -> Floats:
+    """Convert elements to float64; 16-bit integers are the bits of bfloat16."""
+    return (to_float32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored).astype(np.float64)
 
 
 def _rows(array: Array, m: int, n: int, stride: int) -> Array:
-    """A row-major matrix as an m x n view of its buffer."""
+    """Return a row-major matrix as an m x n view of its buffer."""
     return array.reshape(m, stride)[:, :n]
 
 
 def _stray_write(whole: Array, m: int, n: int, stride: int) -> str:
     """Where a kernel wrote between the rows of Y; empty where it did not."""
     padding = whole.reshape(m, stride)[:, n:]
-    untouched = padding == BF16_NAN if padding.dtype == np.uint16 else np.isnan(padding)
+    untouched = padding == BF16_NAN if padding.dtype == np.uint16 else np.isnan(padding.astype(np.float64))
     written = np.argwhere(~untouched)
     if not len(written):
         return ""

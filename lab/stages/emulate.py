@@ -52,7 +52,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     Where the emulator cannot execute it, the record says why and has no counts.
     """
     computed = operator(task.operator)
-    inputs = computed.inputs(task.problem, task.seed)
+    problem = computed.restored(task.problem)
+    inputs = computed.inputs(problem, task.seed)
     memory = _Memory(inputs, task.launches)
     done: list[Emulation] = []
     try:
@@ -63,8 +64,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
                 break  # what follows would only repeat the fault
     except LabError as error:
         return not_executed(task, str(error))
-    reference = computed.reference(task.problem, inputs)
-    largest, tolerance, worst = computed.verify(task.problem, reference, memory.outputs)
+    reference = computed.reference(problem, inputs)
+    largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
     findings = tuple(finding for one in done for finding in one.findings)
@@ -78,7 +79,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         steps=sum(one.steps for one in done),
         notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
         lines=alike(line for one in done for line in one.lines),
-        bytes_needed=computed.bytes_moved(task.problem),
+        bytes_needed=computed.bytes_moved(problem),
     )
 
 

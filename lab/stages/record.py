@@ -19,8 +19,7 @@ from lab.predict.schedulers.estimate import Pace
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
-from lab.templates import front_matter
-from lab.templates.launches import Launch, Launches, predictions
+from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import Resources, title
 
 
@@ -79,8 +78,8 @@ def inspected(
         launch=_geometry(main) if main else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
         round=searched,
-        mappings=front_matter.mappings(planned.point.kernel.template),
-        accesses=predictions(planned.point.kernel.template, planned.point.parameters, problem),
+        mappings=planned.instance.template.mappings,
+        accesses=planned.instance.predictions,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
-from lab.library.logic import Loss
+from lab.library.grid import Loss
 from lab.measured.timing import GpuDescription, Kind, Samples
 
 CUBLAS = "cublas"

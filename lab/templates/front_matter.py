@@ -13,21 +13,18 @@ point may use them (`lab.templates.launches`). A word may be an object in the te
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
-from lab.base.expressions import Sandbox, Scalar, environment, evaluate, names_in
-from lab.operators import einsum
+from lab.base.expressions import Scalar, names_in
+from lab.base.validation import Strict, validate
 from lab.templates.mapping.text import parse
 
 _OPEN, _CLOSE = "{#---", "---#}"
@@ -51,11 +48,7 @@ TENSOR_MAP = "tensor_map"
 """An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Parameter(_Strict):
+class Parameter(Strict):
     """One parameter of a template."""
 
     type: Literal["int", "float", "bool", "str", "mapping"]
@@ -95,21 +88,21 @@ def _mapping_refused(text: str) -> str | None:
     return None
 
 
-class Requirement(_Strict):
+class Requirement(Strict):
     """What parameters must satisfy together."""
 
     that: str
     because: str
 
 
-class Entry(_Strict):
+class Entry(Strict):
     """One of several entry points; the first whose `when` holds is launched."""
 
     name: str
     when: str | None = None
 
 
-class LaunchDeclaration(_Strict):
+class LaunchDeclaration(Strict):
     """One launch of a sequence; the `main` one does all of the problem's operations, what others do is overhead."""
 
     entry: str
@@ -122,7 +115,7 @@ class LaunchDeclaration(_Strict):
     main: bool = False
 
 
-class WorkspaceDeclaration(_Strict):
+class WorkspaceDeclaration(Strict):
     """A scratch buffer on the device that launches of a sequence share."""
 
     type: str
@@ -130,7 +123,7 @@ class WorkspaceDeclaration(_Strict):
     zero: bool = False
 
 
-class TensorMapDeclaration(_Strict):
+class TensorMapDeclaration(Strict):
     """A matrix in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
 
     of: str
@@ -140,7 +133,7 @@ class TensorMapDeclaration(_Strict):
     box: list[str | int] = Field(min_length=2, max_length=2)
 
 
-class FrontMatter(_Strict):
+class FrontMatter(Strict):
     """What a template declares about itself.
 
     Either one launch (`entry` or `entries`, `grid`, `block`, `arguments`) or a sequence of them (`launches`). A name
@@ -194,6 +187,22 @@ class Template:
         """``tiled`` of ``gemm/tiled.cu.j2``."""
         return Path(self.name).name.split(".")[0]
 
+    @property
+    def mappings(self) -> tuple[str, ...]:
+        """Names of the parameters that are mappings."""
+        return tuple(name for name, parameter in self.declares.parameters.items() if parameter.type == "mapping")
+
+    def completed(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return given parameters with the defaults of the others, in declaration order."""
+        return {name: given.get(name, parameter.default) for name, parameter in self.declares.parameters.items()}
+
+    def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
+        """Return the first field of a problem whose value the template does not support, with the values it does."""
+        for field, values in self.declares.problem.items():
+            if problem.get(field) not in values:
+                return field, values
+        return None
+
 
 def search_path(beside: Path | None = None) -> tuple[Path, ...]:
     """Where templates are looked for: beside the experiment, `./kernel_src`, then what comes with `lab`."""
@@ -241,108 +250,9 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
         )
     first_line = text.count("\n", 0, start) + 1
     document = yamlfile.parse(text[start + len(_OPEN) : end], found, first_line=first_line)
-    template = Template(name, found, yamlfile.validate(FrontMatter, document), document, roots)
+    template = Template(name, found, validate(FrontMatter, document), document, roots)
     _check(template)
     return template
-
-
-def complete(template: Template, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Given parameters with the defaults of the others, in declaration order."""
-    return {name: given.get(name, parameter.default) for name, parameter in template.declares.parameters.items()}
-
-
-def unmet(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Requirement | None:
-    """The first of the template's requirements that a point does not meet; None when all are met."""
-    names = {**problem, **compile_time_names(template, parameters, problem)}
-    for i, requirement in enumerate(template.declares.requires):
-        at = template.document.at("requires", i)
-        if not evaluate(requirement.that, names, at=at, key=f"requires[{i}]"):
-            return requirement
-    return None
-
-
-def unsupported(template: Template, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
-    """The first problem field whose value the template does not support, with those it does."""
-    for field, values in template.declares.problem.items():
-        if problem.get(field) not in values:
-            return field, values
-    return None
-
-
-def render(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
-    """CUDA source of one variant.
-
-    Raises:
-        UserError: a Jinja error, with the template's line.
-    """
-    names = compile_time_names(template, parameters, problem)
-    if template.declares.entry:
-        names["entry"] = template.declares.entry
-    try:
-        source = _jinja(template.roots).get_template(template.name).render(**names)
-    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, NameError) as error:
-        raise _render_error(error, template) from error
-    return source.lstrip("\n")
-
-
-def abbreviation(template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> str:
-    """A name that says a point's parameters in the template's own short form: ``MT128x64_DU16_GSU4_…``.
-
-    Returns:
-        Empty where the template declares none. A part whose value is the empty word is left out.
-
-    Raises:
-        UserError: an expression of `abbreviate` fails.
-    """
-    names, document = compile_time_names(template, parameters, problem), template.document
-    values = {
-        short: evaluate(text, names, at=document.at("abbreviate", short), key=f"abbreviate.{short}")
-        for short, text in template.declares.abbreviate.items()
-    }
-    return "_".join(f"{short}{value}" for short, value in values.items() if value != "")
-
-
-def expression_names(template: Template, parameters: Mapping[str, Scalar]) -> dict[str, object]:
-    """Parameters by name, as expressions and templates see them."""
-    declared = template.declares.parameters
-    return {name: declared[name].value(value) if name in declared else value for name, value in parameters.items()}
-
-
-def mappings(template: Template) -> tuple[str, ...]:
-    """Names of the parameters that are mappings."""
-    return tuple(name for name, parameter in template.declares.parameters.items() if parameter.type == "mapping")
-
-
-def compile_time_names(
-    template: Template, parameters: Mapping[str, Scalar], problem: Mapping[str, Scalar]
-) -> dict[str, object]:
-    """What a template and its expressions may refer to before the sizes of the problem are known."""
-    names: dict[str, object] = {key: value for key, value in problem.items() if isinstance(value, str | bool)}
-    dtype = problem.get("dtype")
-    if dtype in C_TYPES:
-        names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
-    names |= {name: einsum.parse(str(problem[name])) for name in template.declares.fields if name in problem}
-    names |= expression_names(template, parameters)
-    for key, expression in template.declares.derived.items():
-        names[key] = evaluate(expression, names, at=template.document.at("derived", key), key=f"derived.{key}")
-    return names
-
-
-@cache
-def _jinja(roots: tuple[Path, ...]) -> Sandbox:
-    return environment(loader=FileSystemLoader([str(root) for root in roots]), trim_blocks=True, lstrip_blocks=True)
-
-
-def _render_error(error: Exception, template: Template) -> UserError:
-    if isinstance(error, TemplateSyntaxError):
-        return UserError(
-            f"template syntax: {error.message}", at=Location(error.filename or template.file, error.lineno)
-        )
-    if isinstance(error, TemplateNotFound):
-        return UserError(f"no such include: {error.name}", at=Location(template.file))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".j2")]
-    place = Location(frames[-1].filename, frames[-1].lineno) if frames else Location(template.file)
-    return UserError(f"the template fails: {error}", at=place)
 
 
 def _check(template: Template) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from lab.base.sizes import Size
 from lab.library import emit, specialise
 from lab.library.arrays import blocks
+from lab.library.grid import Grid, Loss
 from lab.library.interpolation import Filled, Stair, fill
-from lab.library.logic import Grid, Logic, Loss, build, evaluate
-from lab.library.package import Kind as LibraryKind
-from lab.library.package import Library, LibraryKernel
+from lab.library.package import Library, LibraryKernel, TimesKind
+from lab.library.tree import Logic, build, evaluate
 from lab.measured.timing import Kind
 from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage
 from lab.tuning.bench import Task
@@ -117,7 +117,7 @@ def _package(
         dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
         layout=final.type.layout,  # type: ignore[arg-type]
         arch=picked[logic.kernels[0]].facts.arch,
-        times=LibraryKind.MEASURED if context.bench.kind is Kind.MEASURED else LibraryKind.PREDICTED,
+        times=TimesKind.MEASURED if context.bench.kind is Kind.MEASURED else TimesKind.PREDICTED,
         source=source,
         kernels=tuple(_launched(picked[one], final.type) for one in logic.kernels),
         logic=logic,

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Self
 
-from lab.base.executor import ProcessExecutor
+from lab.base.executor import Executor
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.experiment.variants import SOURCE_NAME, short_hash
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import occupancy
-from lab.stages.batches import BatchSizes, build_each
-from lab.stages.build import BuildFailure, BuildTask, Built
+from lab.stages.batches import BatchSizes, BuildFunction, build_each
+from lab.stages.build import BuildFailure, BuildTask, Built, build
 from lab.store.tuning_model import KernelFacts
-from lab.templates import front_matter
-from lab.templates.launches import Launch, Launches, launches
+from lab.templates.instance import Instance
+from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import CompileRequest, Toolchain
 from lab.toolchain.cubin import image
 from lab.tuning.choose.census import census
@@ -50,7 +48,7 @@ class Kernel:
     def launches(self, size: Size) -> Launches:
         """Return what is launched at a size."""
         one = self.candidate
-        return launches(one.group.template, one.parameters, one.group.type.problem(size))
+        return Instance(one.group.template, one.parameters, one.group.type.problem(size)).launches
 
     def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
         """Return the time in ms that the model predicts; None where no entry point that is launched multiplies."""
@@ -81,33 +79,30 @@ class _Piece:
 
 @dataclass
 class Workshop:
-    """Builds kernels for one architecture. Use as a context manager.
+    """Builds kernels for one architecture.
 
     Attributes:
         toolchain: The compiler.
         arch: The architecture.
         gpu: The GPU that predictions are for.
-        jobs: Number of worker processes.
+        executor: Where kernels are built.
         built: Called with each kernel that is done.
+        function: Builds a batch of kernels on the executor.
         known: Every kernel that was built, by its id.
     """
 
     toolchain: Toolchain
     arch: str
     gpu: Gpu
-    jobs: int
+    executor: Executor
     built: Callable[[KernelFacts], None]
+    function: BuildFunction = build
     known: dict[str, Kernel] = field(default_factory=dict)
+    _sizes: BatchSizes = field(init=False)
 
-    def __enter__(self) -> Self:
-        self._executor = ProcessExecutor(self.jobs)
-        self._sizes = BatchSizes(self.jobs)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._executor.__exit__(kind, error, trace)
+    def __post_init__(self) -> None:
+        """Start with no knowledge of how long the compiler takes."""
+        self._sizes = BatchSizes(self.executor.workers)
 
     def make(self, candidates: Sequence[Candidate]) -> dict[str, Kernel]:
         """Build the candidates that are not built yet.
@@ -118,24 +113,26 @@ class Workshop:
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
         """
-        waiting: list[_Piece] = []
+        waiting: dict[str, _Piece] = {}
         names: dict[str, str] = {}
         for one in candidates:
             request, identity = self._request(one)
-            if identity not in self.known and identity not in names.values():
+            if identity not in self.known and identity not in waiting:
                 probes = _probes(one)
                 task = BuildTask(self.toolchain, request, tuple(dict.fromkeys(step.entry for step in probes)))
-                waiting.append(_Piece(one, identity, probes, task))
+                waiting[identity] = _Piece(one, identity, probes, task)
             names[one.name] = identity
-        for position, outcome in build_each(self._executor, [piece.task for piece in waiting], sizes=self._sizes):
-            kernel = self._kernel(waiting[position], outcome)
+        pieces = tuple(waiting.values())
+        tasks = [piece.task for piece in pieces]
+        for i, outcome in build_each(self.executor, tasks, function=self.function, sizes=self._sizes):
+            kernel = self._kernel(pieces[i], outcome)
             self.known[kernel.facts.id] = kernel
             self.built(kernel.facts)
         return {name: self.known[identity] for name, identity in names.items()}
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
         problem = one.group.type.problem((1, 1, 1))
-        source = front_matter.render(one.group.template, one.parameters, problem)
+        source = Instance(one.group.template, one.parameters, problem).source
         request = CompileRequest(source, SOURCE_NAME, self.arch, ())
         return request, self._id(one, request)
 
@@ -164,34 +161,39 @@ class Workshop:
             arch=self.arch,
         )
         words: dict[str, Scalar] = {"dtype": group.type.dtype, "layout": group.type.layout}
-        names = front_matter.compile_time_names(group.template, one.parameters, words)
+        names = Instance(group.template, one.parameters, words).names
         if isinstance(outcome, BuildFailure):
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
         loops: dict[str, ProductLoop] = {}
         for step in piece.probes:
-            used = outcome.build.resources[step.entry]
-            found = loop_of(self.gpu, outcome.sass[step.entry], used, step)
+            used, mix = outcome.build.resources[step.entry], outcome.sass[step.entry]
+            found = loop_of(self.gpu, mix, used, step)
             if found is None:
                 continue
             if not loops:  # the first probe's is the entry point for aligned sizes
-                held = occupancy(
-                    self.gpu.architecture, used, math.prod(step.block), step.dynamic_shared_bytes
-                ).blocks_per_sm
-                facts = replace(
-                    facts,
-                    registers=used.registers,
-                    spill_bytes=used.spill_bytes,
-                    shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
-                    threads=math.prod(step.block),
-                    blocks_per_sm=held,
-                    cluster=image.kernels(outcome.build.cubin)[step.entry].cluster,
-                    census=census(outcome.sass[step.entry]),
-                )
+                facts = _with_resources(facts, self.gpu, outcome, step)
             loops.setdefault(step.entry, found)
         return Kernel(one, facts, outcome.build.cubin, names, loops)
+
+
+def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) -> KernelFacts:
+    """The facts with what a launch uses, and the census of its main loop."""
+    used, threads = outcome.build.resources[step.entry], math.prod(step.block)
+    return replace(
+        facts,
+        registers=used.registers,
+        spill_bytes=used.spill_bytes,
+        shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
+        threads=threads,
+        blocks_per_sm=occupancy(gpu.architecture, used, threads, step.dynamic_shared_bytes).blocks_per_sm,
+        cluster=image.kernels(outcome.build.cubin)[step.entry].cluster,
+        census=census(outcome.sass[step.entry]),
+    )
 
 
 def _probes(one: Candidate) -> tuple[Launch, ...]:
     """Return everything that is launched at the sizes of `_PROBES`, in their order."""
     template, kind = one.group.template, one.group.type
-    return tuple(step for size in _PROBES for step in launches(template, one.parameters, kind.problem(size)).steps)
+    return tuple(
+        step for size in _PROBES for step in Instance(template, one.parameters, kind.problem(size)).launches.steps
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from pydantic import JsonValue
 
 from lab.base import environment, workers
 from lab.base.errors import UserError
+from lab.base.executor import Executor, ProcessExecutor
 from lab.base.sizes import Size
 from lab.base.version import VERSION
 from lab.gpu.device import describe
@@ -21,6 +23,8 @@ from lab.gpu.process.session import GpuSession
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.measured.timing import GpuDescription
 from lab.report.tuning import render as report
+from lab.stages.batches import BuildFunction
+from lab.stages.build import build
 from lab.store.resume import differing
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import FinalSizes, KernelFacts, ProtocolStep, TimingFacts, TuningFacts
@@ -52,6 +56,32 @@ class TuningOptions:
     arch: str = ""
     resume: bool | None = None
     command: str = ""
+
+
+class FindTuningGpu(Protocol):
+    """Looks for the GPU to measure on."""
+
+    def __call__(self, *, measure: bool) -> tuple[GpuDescription | None, str]:
+        """Return the GPU, or None and a sentence that says why there is none; see `lab.gpu.device.describe.find`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningServices:
+    """What a tuning run takes from its surroundings: tests and other executors put their own parts here.
+
+    Attributes:
+        prepare: Starts what takes a while to start; called first.
+        find_gpu: Looks for a GPU.
+        session: Opens a session on the GPU.
+        executor: Makes the executor for a number of jobs.
+        build: Builds a batch of kernels; runs on the executor.
+    """
+
+    prepare: Callable[[], None] = workers.prepare
+    find_gpu: FindTuningGpu = describe.find
+    session: Callable[[], GpuSession] = GpuSession
+    executor: Callable[[int], Executor] = ProcessExecutor
+    build: BuildFunction = build
 
 
 class TuningObserver(Protocol):
@@ -100,6 +130,7 @@ class _Setting:
     Attributes:
         tuning: The tuning file.
         options: What the command line adds.
+        services: The run's surroundings.
         described: The GPU that measures; None where all times are predicted.
         not_measured: Why; empty where there is a GPU.
         arch: Architecture of the kernels.
@@ -109,6 +140,7 @@ class _Setting:
 
     tuning: Tuning
     options: TuningOptions
+    services: TuningServices
     described: GpuDescription | None
     not_measured: str
     arch: str
@@ -126,16 +158,28 @@ class _Setting:
         return self.options.jobs or workers.cores()
 
 
-def tune(file: Path, options: TuningOptions, observer: TuningObserver) -> TuningOutcome:
+USUAL_SERVICES = TuningServices()
+"""This machine's."""
+
+
+def tune(
+    file: Path, options: TuningOptions, observer: TuningObserver, services: TuningServices = USUAL_SERVICES
+) -> TuningOutcome:
     """Run a tuning file. Ctrl-C ends the run early; its report shows what was timed until then.
+
+    Args:
+        file: The tuning file.
+        options: What the command line adds to it.
+        observer: What shows progress.
+        services: The run's surroundings.
 
     Raises:
         UserError: the file is wrong, or no kernel is left after a step.
         MissingToolError: there is no compiler or no disassembler.
         StoreError: the folder cannot be written, or is in use.
     """
-    workers.prepare()
-    setting = _setting(load(file), options)
+    services.prepare()
+    setting = _setting(load(file), options, services)
     conditions = _conditions(setting)
     with TuningStore(setting.folder, create=True) as store:
         _take_up(store, conditions, resume=options.resume)
@@ -148,19 +192,19 @@ def tune(file: Path, options: TuningOptions, observer: TuningObserver) -> Tuning
         return outcome
 
 
-def _setting(tuning: Tuning, options: TuningOptions) -> _Setting:
+def _setting(tuning: Tuning, options: TuningOptions, services: TuningServices) -> _Setting:
     """Find the GPU and the compiler.
 
     Raises:
         UserError: the compiler does not know the architecture.
     """
-    described, not_measured = describe.find(measure=options.measure)
+    described, not_measured = services.find_gpu(measure=options.measure)
     arch = describe.resolve(options.arch or tuning.arch, described, key="arch", write=f"`arch: sm_90` in {tuning.file}")
     gpu = from_description(described) if described else gpu_for(tuning.gpu or arch)
     tool = toolchain(tuning.toolchain)
     if not tool.supports(arch):
         raise UserError(f"{tool.name} {tool.version} cannot target {arch}", key="arch", found=arch)
-    return _Setting(tuning, options, described, not_measured, arch, gpu, tool)
+    return _Setting(tuning, options, services, described, not_measured, arch, gpu, tool)
 
 
 def _conditions(setting: _Setting) -> dict[str, JsonValue]:
@@ -224,15 +268,16 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
 
 def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: TuningObserver) -> TuningOutcome:
     """Do the steps, and draw the report of what they left."""
-    tuning, ledger, interrupted = setting.tuning, Ledger(store), False
+    tuning, services, ledger, interrupted = setting.tuning, setting.services, Ledger(store), False
     with ExitStack() as stack:
         bench: Bench
         if setting.described:
-            line = stack.enter_context(GpuLine(GpuSession()))
+            line = stack.enter_context(GpuLine(services.session()))
             bench = MeasuredBench(ledger, line, tuning.timing, tuning.seed, observer.timed)
         else:
             bench = PredictedBench(ledger, setting.gpu, observer.timed)
-        shop = stack.enter_context(Workshop(setting.tool, setting.arch, setting.gpu, setting.jobs, observer.built))
+        executor = stack.enter_context(services.executor(setting.jobs))
+        shop = Workshop(setting.tool, setting.arch, setting.gpu, executor, observer.built, services.build)
         work = Work(TuningContext(tuning, bench, ledger, setting.gpu), shop, observer.stepped, store.folder)
         try:
             work.everything()

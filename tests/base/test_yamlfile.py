@@ -5,10 +5,9 @@ import contextlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
 
 from lab.base.errors import UserError
-from lab.base.yamlfile import dotted, parse, read_text, validate
+from lab.base.yamlfile import dotted, parse, read_text
 
 
 def test_values_are_plain_and_lines_are_known():
@@ -38,7 +37,7 @@ def test_values_are_plain_and_lines_are_known():
 )
 def test_errors_name_the_line(text, line, words):
     with pytest.raises(UserError, match=words) as caught:
-        validate(BaseModel, parse(text, "f.yaml"))
+        parse(text, "f.yaml")
     assert caught.value.at.file == "f.yaml"
     if line:
         assert caught.value.at.line == line
@@ -56,32 +55,6 @@ def test_aliases_cannot_expand_without_end():
 def test_no_text_escapes_as_another_exception(text):
     with contextlib.suppress(UserError):
         parse(text, "f.yaml")
-
-
-class Inner(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    width: int
-
-
-class Outer(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    inner: list[Inner]
-
-
-def test_schema_errors_name_line_key_and_suggestion():
-    document = parse("inner:\n  - width: 1\n  - widht: 2\n", "f.yaml")
-    with pytest.raises(UserError) as caught:
-        validate(Outer, document)
-    assert caught.value.at.line == 3
-    document = parse("inner:\n  - width: 1\n  - width: 2\n    widht: 2\n", "f.yaml")
-    with pytest.raises(UserError) as caught:
-        validate(Outer, document)
-    assert (caught.value.key, caught.value.at.line) == ("inner[1].widht", 4)
-    assert caught.value.suggestion == "did you mean 'width'?"
-    document = parse("inner:\n  - width: wide\n", "f.yaml")
-    with pytest.raises(UserError) as caught:
-        validate(Outer, document)
-    assert (caught.value.found, caught.value.accepted) == ("wide", "a valid integer")
 
 
 def test_a_missing_file_names_its_neighbours(tmp_path):

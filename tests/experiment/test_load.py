@@ -78,9 +78,9 @@ def test_the_shipped_experiments_expand(file):
         ("question: Why?", "questoin: Why?", 1, "questoin", "did you mean 'question'"),
         ("question: Why?", 'question: ""', 1, "question", "at least 1 character"),
         ("operator: gemm", "operator: gem", 2, "operator", "did you mean 'gemm'"),
-        ("operator: gemm", "operator: 3", 2, "operator", "valid string"),
-        ("n: 32", "q: 32", 3, "problem.q", "no such problem field"),
-        ("n: 32, ", "", 3, "problem.n", "needs this"),
+        ("operator: gemm", "operator: 3", 2, "operator", "accepted: text"),
+        ("n: 32", "q: 32", 3, "problem.q", "unknown key"),
+        ("n: 32, ", "", 3, "problem.n", "a key is missing"),
         ("n: 32", "n: 0", 3, "problem.n", "from 1"),
         ("n: 32", "n: [32, 0]", 3, "problem.n", "from 1"),
         ("n: 32", "n: []", 3, "problem.n", "at least one"),
@@ -90,7 +90,7 @@ def test_the_shipped_experiments_expand(file):
         ("n: 32", "n: {rang: [1, 2, 1]}", 3, "problem.n", "{range: "),
         ("n: 32", "n: {range: [1, 200000, 1]}", 3, "problem.n", "at most 10000"),
         ("{m: 64, n: 32, k: 16}", "[]", 3, "problem", "at least one mapping"),
-        ("{m: 64, n: 32, k: 16}", "[{m: 1, n: 2, k: 3}, {m: 1, q: 2}]", 3, "problem[1].q", "no such problem field"),
+        ("{m: 64, n: 32, k: 16}", "[{m: 1, n: 2, k: 3}, {m: 1, q: 2}]", 3, "problem[1].q", "unknown key"),
         ("{m: 64, n: 32, k: 16}", "[3]", 3, "problem[0]", "a mapping"),
         ("  k: 8", "  k: 1.5", 5, "emulate.k", "integer"),
         ("gemm/tiled.cu.j2", "gemm/tild.cu.j2", 7, "kernels[0].template", "did you mean 'gemm/tiled.cu.j2'"),
@@ -182,7 +182,7 @@ def test_mistakes_in_a_named_problem_are_found(old, new, line, key):
 
 
 def test_a_single_problem_needs_no_name():
-    with pytest.raises(UserError, match="no such problem field"):
+    with pytest.raises(UserError, match="unknown key"):
         read(GOOD.replace("m: 64,", "m: 64, name: large,"))
 
 

@@ -145,10 +145,10 @@ def test_neighbours_differ_in_one_parameter_and_are_new_and_valid():
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        ("{sample: 0}", "greater than or equal to 1"),
+        ("{sample: 0}", "an integer of at least 1"),
         ("{sampel: 3}", "did you mean 'sample'"),
         ("{sample: 3, refine: {tops: 2}}", "did you mean 'top'"),
-        ("{sample: 3, prune: {below_prediction: 2}}", "less than or equal to 1"),
+        ("{sample: 3, prune: {below_prediction: 2}}", "a number from 0 to 1"),
     ],
 )
 def test_mistakes_in_a_search_are_named(search, words):

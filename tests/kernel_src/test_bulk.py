@@ -11,7 +11,7 @@ from lab.operators.builtin import operator
 from lab.predict.schedulers.loop import Unit, main_loop
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache
 from lab.toolchain.cubin.image import code
@@ -27,7 +27,7 @@ def problem(**given):
 
 
 def source(given, **of):
-    return kernels.render(TEMPLATE, kernels.complete(TEMPLATE, given), problem(**of))
+    return Instance(TEMPLATE, TEMPLATE.completed(given), problem(**of)).source
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def ptx_of(text):
 def found(text, given, **of):
     """Kinds of the findings."""
     of = problem(**of)
-    made = launches(TEMPLATE, kernels.complete(TEMPLATE, given), of)
+    made = Instance(TEMPLATE, TEMPLATE.completed(given), of).launches
     done = emulate(EmulationTask(made, "gemm", of, 0, {}), ptx_of(text))
     assert done.unsupported == ""
     return {finding.kind for finding in done.findings}
@@ -58,17 +58,17 @@ def found(text, given, **of):
     ],
 )
 def test_bulk_copies_where_columns_are_aligned(given, of, entry):
-    made = launches(TEMPLATE, kernels.complete(TEMPLATE, {**SMALL, **given}), problem(**of))
+    made = Instance(TEMPLATE, TEMPLATE.completed({**SMALL, **given}), problem(**of)).launches
     assert made.main.entry == entry
     assert [one.name for one in made.tensor_maps] == (["a_map", "b_map"] if "bulk" in entry else [])
 
 
 def test_operands_along_k_must_be_packed():
     for layout, given in (("nn", {}), ("tt", {}), ("tn", {})):
-        unmet = kernels.unmet(TEMPLATE, kernels.complete(TEMPLATE, {**SMALL, **given}), problem(layout=layout))
+        unmet = Instance(TEMPLATE, TEMPLATE.completed({**SMALL, **given}), problem(layout=layout)).unmet()
         assert "cannot transpose" in unmet.because
-        packed = kernels.complete(TEMPLATE, {**SMALL, "pack": "transposed"})
-        assert kernels.unmet(TEMPLATE, packed, problem(layout=layout)) is None
+        packed = TEMPLATE.completed({**SMALL, "pack": "transposed"})
+        assert Instance(TEMPLATE, packed, problem(layout=layout)).unmet() is None
 
 
 MUTANTS = [
@@ -117,7 +117,7 @@ def test_the_hot_loop_is_the_one_that_multiplies(tmp_path):
 
 def test_a_library_takes_no_tensor_maps():
     for copies, takes in (("async", False), ("bulk", True)):
-        parameters = kernels.complete(TEMPLATE, {**SMALL, "copies": copies})
+        parameters = TEMPLATE.completed({**SMALL, "copies": copies})
         made = library_kernel(
             "x", cubin="x.cubin", template=TEMPLATE, parameters=parameters, dtype="float32", layout="nt"
         )

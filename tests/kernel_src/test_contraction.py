@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -46,10 +46,10 @@ KNOWN = {
 
 def check(fields, given_parameters):
     """Execute the template's kernels; compare with the operator's reference, and that with NumPy's einsum."""
-    problem, chosen = CONTRACTION.problem(fields), kernels.complete(TILED, given_parameters)
-    assert kernels.unmet(TILED, chosen, problem) is None
-    ptx = ptx_of(kernels.render(TILED, chosen, problem))
-    done = emulate(EmulationTask(launches(TILED, chosen, problem), "contraction", problem, 1, {}), ptx)
+    problem, chosen = CONTRACTION.problem(fields), TILED.completed(given_parameters)
+    assert Instance(TILED, chosen, problem).unmet() is None
+    ptx = ptx_of(Instance(TILED, chosen, problem).source)
+    done = emulate(EmulationTask(Instance(TILED, chosen, problem).launches, "contraction", problem, 1, {}), ptx)
     assert done.unsupported == ""
     assert done.fault == ""
     assert done.verification.passed, done.verification.worst

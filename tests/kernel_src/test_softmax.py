@@ -9,7 +9,7 @@ import pytest
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -56,11 +56,11 @@ def ptx_of(source):
 def executed(name, given, problem):
     """None where the template leaves this point out."""
     template = kernels.load(f"softmax/{name}.cu.j2", ROOTS)
-    parameters = kernels.complete(template, given)
-    if kernels.unmet(template, parameters, problem):
+    parameters = template.completed(given)
+    if Instance(template, parameters, problem).unmet():
         return None
-    source = kernels.render(template, parameters, problem)
-    task = EmulationTask(launches(template, parameters, problem), "softmax", problem, 0, {})
+    source = Instance(template, parameters, problem).source
+    task = EmulationTask(Instance(template, parameters, problem).launches, "softmax", problem, 0, {})
     return emulate(task, ptx_of(source))
 
 
@@ -134,7 +134,7 @@ def test_asynchronous_copies_fall_on_whole_lines(name, given):
 def test_the_naive_form_declares_its_traffic():
     template = kernels.load("softmax/naive.cu.j2", ROOTS)
     problem = SOFTMAX.problem({"m": 4096, "n": 1000})
-    made = launches(template, kernels.complete(template, {}), problem)
+    made = Instance(template, template.completed({}), problem).launches
     assert made.bytes_moved == 4 * (8 * 4096 * 1000 + 4 * 4096)
     assert made.entries == ("row_max", "subtract", "exponentials", "row_sum", "divide")
 
@@ -145,15 +145,15 @@ def test_templates_compile_without_warnings(dtype):
     problem = SOFTMAX.problem({"m": 4, "n": 8, "dtype": dtype})
     for name, given in VARIANTS.values():
         template = kernels.load(f"softmax/{name}.cu.j2", ROOTS)
-        parameters = kernels.complete(template, given)
-        if not kernels.unmet(template, parameters, problem):
-            source = kernels.render(template, parameters, problem)
+        parameters = template.completed(given)
+        if not Instance(template, parameters, problem).unmet():
+            source = Instance(template, parameters, problem).source
             log = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).log
             assert "warning" not in log, (name, given, log)
 
 
 def test_rows_that_are_too_long_are_left_out():
     template = kernels.load("softmax/fused.cu.j2", ROOTS)
-    parameters = kernels.complete(template, {"threads": 256, "items": 4})
-    assert kernels.unmet(template, parameters, SOFTMAX.problem({"m": 4, "n": 4096})) is None
-    assert "fit" in kernels.unmet(template, parameters, SOFTMAX.problem({"m": 4, "n": 4097})).because
+    parameters = template.completed({"threads": 256, "items": 4})
+    assert Instance(template, parameters, SOFTMAX.problem({"m": 4, "n": 4096})).unmet() is None
+    assert "fit" in Instance(template, parameters, SOFTMAX.problem({"m": 4, "n": 4097})).unmet().because

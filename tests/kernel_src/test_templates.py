@@ -10,7 +10,7 @@ import pytest
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches, predictions
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -190,14 +190,14 @@ FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 def executed(name, given, problem):
     """The record of one launch, and what the template says of its accesses."""
     template = kernels.load(name, ROOTS)
-    parameters = kernels.complete(template, given)
-    if kernels.unsupported(template, problem):
+    parameters = template.completed(given)
+    if template.unsupported(problem):
         pytest.skip("the template is not made for this type")
-    if kernels.unmet(template, parameters, problem):
+    if Instance(template, parameters, problem).unmet():
         pytest.skip("this point is outside the template's space for this type")
-    source = kernels.render(template, parameters, problem)
-    task = EmulationTask(launches(template, parameters, problem), template.declares.operator, problem, 0, {})
-    return emulate(task, ptx_of(source)), predictions(template, parameters, problem)
+    source = Instance(template, parameters, problem).source
+    task = EmulationTask(Instance(template, parameters, problem).launches, template.declares.operator, problem, 0, {})
+    return emulate(task, ptx_of(source)), Instance(template, parameters, problem).predictions
 
 
 @functools.lru_cache(maxsize=4)
@@ -259,7 +259,7 @@ def test_every_move_is_right_and_clean(name, given, dtype):
 @pytest.mark.parametrize(("name", "given"), MOVES)
 def test_whole_tiles_cost_what_the_template_says(name, given):
     template = kernels.load(name, ROOTS)
-    parameters = kernels.expression_names(template, kernels.complete(template, given))
+    parameters = Instance(template, template.completed(given), {}).parameter_values
     tile = parameters.get("mapping", parameters.get("load"))
     rows = parameters.get("tile_m", tile.size)
     move = operator(name.partition("/")[0])

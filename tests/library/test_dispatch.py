@@ -292,9 +292,9 @@ def as_printed(library, m, n, k, leading):
         "beta": 0.5,
     }
     made = dispatch.plan(library, values)
-    where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS, **{b[0]: (1 << 30) + b[1] for b in made.buffers}}
+    where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS, **{b.name: (1 << 30) + b.offset for b in made.buffers}}
     lines = [f"status 0 {made.workspace_bytes}"]
-    lines += [f"memset {where[name]} 0 {size}" for name, _, size, zero in made.buffers if zero]
+    lines += [f"memset {where[b.name]} 0 {b.bytes}" for b in made.buffers if b.zero]
     for step in made.steps:
         arguments = [where[v] if isinstance(v, str) else v for v in step.values]
         numbers = (*step.grid, *step.block, step.shared_bytes, *arguments)

@@ -14,9 +14,10 @@ from library_support import invented_grid, invented_library, random_sizes, small
 from lab.base.errors import UserError
 from lab.library import dispatch
 from lab.library.emit import to_python, write
-from lab.library.logic import Grid, build
+from lab.library.grid import Grid
 from lab.library.package import SCHEMA, from_json, to_json
 from lab.library.specialise import kernel
+from lab.library.tree import build
 from lab.templates import front_matter as kernels
 from lab.toolchain import locate
 
@@ -170,9 +171,7 @@ def test_kernels_of_real_templates_compile_without_warnings(tmp_path, layout):
     names = ("sgemm", "tiled", "v4_padded")
     found = [kernels.load(f"gemm/{name}.cu.j2", kernels.search_path()) for name in names]
     shipped = tuple(
-        kernel(
-            name, cubin=f"{name}.cubin", template=t, parameters=kernels.complete(t, {}), dtype="float32", layout=layout
-        )
+        kernel(name, cubin=f"{name}.cubin", template=t, parameters=t.completed({}), dtype="float32", layout=layout)
         for name, t in zip(names, found, strict=True)
     )
     grid = Grid.of({(2**i, 1, 1): {name: 1.0 + (i != j) for j, name in enumerate(names)} for i in range(3)})

@@ -11,10 +11,11 @@ from library_support import TILES, invented_grid, invented_ms
 from lab.base.expressions import Scalar
 from lab.library import specialise
 from lab.library.arrays import blocks
+from lab.library.grid import Grid
 from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
-from lab.library.logic import Grid, build, evaluate
+from lab.library.tree import build, evaluate
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 
 SMS = 132
 NAMES = {f"tile_{a}x{b}": (a, b) for a, b in TILES}
@@ -168,7 +169,7 @@ GEMM: list[tuple[str, dict[str, Scalar]]] = [
 @pytest.mark.parametrize(("name", "given"), GEMM)
 def test_blocks_are_those_of_the_largest_launch(name, given, layout):
     template = kernels.load(name, kernels.search_path())
-    parameters = kernels.complete(template, given)
+    parameters = template.completed(given)
     made = specialise.kernel(
         "k", cubin="k.cubin", template=template, parameters=parameters, dtype="float32", layout=layout
     )
@@ -177,7 +178,7 @@ def test_blocks_are_those_of_the_largest_launch(name, given, layout):
     for (m, n, k), found in zip(sizes.tolist(), blocks(made, sizes).tolist(), strict=True):
         problem = {"m": m, "n": n, "k": k, "dtype": "float32", "layout": layout, "alpha": 1.0, "beta": 1.0}
         lda, ldb = (m if layout[0] == "n" else k), (k if layout[1] == "n" else n)
-        steps = launches(template, parameters, {**problem, "lda": lda, "ldb": ldb, "ldc": m}).steps
+        steps = Instance(template, parameters, {**problem, "lda": lda, "ldb": ldb, "ldc": m}).launches.steps
         assert found == max(int(np.prod(step.grid)) for step in steps), (m, n, k)
 
 

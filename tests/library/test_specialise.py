@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate
+from lab.library.emit import to_c
 from lab.library.package import SIZES
-from lab.library.specialise import kernel, to_c
+from lab.library.specialise import kernel
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 
 GCC = shutil.which("gcc")
 HERE = Location("test")
@@ -40,12 +41,12 @@ def made(found, parameters, layout):
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_a_librarys_launch_is_the_templates(name, layout):
     found = template(name)
-    parameters = kernels.complete(found, {})
+    parameters = found.completed({})
     shipped = made(found, parameters, layout)
     for m, n, k, odd in itertools.product((4, 255, 256, 1000), (8, 129, 512), (16, 35), (0, 1)):
         leading = {"lda": 2048 + odd, "ldb": 2048, "ldc": 2048 + 4 * odd}
         point = {"m": m, "n": n, "k": k, **leading, "alpha": 1.0, "beta": 0.5}
-        wanted = launches(found, parameters, {**PROBLEM, "layout": layout, **point})
+        wanted = Instance(found, parameters, {**PROBLEM, "layout": layout, **point}).launches
         launched = [x for x in shipped.launches if not x.when or at(point, x.when)]
         assert [x.entry for x in launched] == [step.entry for step in wanted.steps]
         for one, step in zip(launched, wanted.steps, strict=True):
@@ -58,7 +59,7 @@ def test_a_librarys_launch_is_the_templates(name, layout):
 def written(tmp_path, front):
     (tmp_path / "t.cu.j2").write_text("{#---\nsummary: test data\noperator: gemm\n" + front + "\n---#}\n")
     found = kernels.load("t.cu.j2", (tmp_path,))
-    return made(found, kernels.complete(found, {}), "nt")
+    return made(found, found.completed({}), "nt")
 
 
 SEQUENCE = """parameters:

@@ -13,7 +13,7 @@ from lab.gpu.process.job import Job
 from lab.gpu.timing.cache import Flush
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, default_folder
 from lab.toolchain.select import build, toolchain
@@ -35,11 +35,11 @@ LARGE = {
 
 
 def job(fields, given_parameters, arch):
-    problem, chosen = CONTRACTION.problem(fields), kernels.complete(TILED, given_parameters)
-    assert kernels.unmet(TILED, chosen, problem) is None
-    source = kernels.render(TILED, chosen, problem)
+    problem, chosen = CONTRACTION.problem(fields), TILED.completed(given_parameters)
+    assert Instance(TILED, chosen, problem).unmet() is None
+    source = Instance(TILED, chosen, problem).source
     built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
-    return Job(TILED.name, built.build.cubin, launches(TILED, chosen, problem), "contraction", problem)
+    return Job(TILED.name, built.build.cubin, Instance(TILED, chosen, problem).launches, "contraction", problem)
 
 
 @given(problems(operations=2_000_000), parameters())

@@ -12,12 +12,14 @@ import pytest
 
 from lab.library import dispatch
 from lab.library.emit import write
-from lab.library.logic import Grid, build, evaluate
-from lab.library.package import Kind, Library
+from lab.library.grid import Grid
+from lab.library.package import Library, TimesKind
 from lab.library.specialise import kernel
-from lab.operators.fields import tolerance_of_sums
+from lab.library.tree import build, evaluate
+from lab.operators.matrices import tolerance_of_sums
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter as kernels
+from lab.templates.instance import Instance
 from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
@@ -47,8 +49,8 @@ def library(gpu, request, tmp_path_factory):
     cubins, shipped = {}, {}
     for name, (file, given) in KERNELS.items():
         template = kernels.load(file, kernels.search_path())
-        parameters = kernels.complete(template, given)
-        source = kernels.render(template, parameters, problem)
+        parameters = template.completed(given)
+        source = Instance(template, parameters, problem).source
         cubins[name] = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", gpu.arch)).cubin
         shipped[name] = kernel(
             name, cubin=f"{name}.cubin", template=template, parameters=parameters, dtype="float32", layout=layout
@@ -64,7 +66,7 @@ def library(gpu, request, tmp_path_factory):
         dtype="float32",
         layout=layout,
         arch=gpu.arch,
-        times=Kind.PREDICTED,
+        times=TimesKind.PREDICTED,
         source="invented for a test",
         kernels=tuple(shipped[name] for name in logic.kernels),
         logic=logic,

@@ -11,7 +11,7 @@ from lab.gpu.process.job import Job
 from lab.gpu.timing.cache import Flush
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, default_folder
 from lab.toolchain.select import build, toolchain
@@ -42,12 +42,12 @@ SIZES = [
 
 def job(name, given, problem, arch):
     template = kernels.load(f"softmax/{name}.cu.j2", ROOTS)
-    parameters = kernels.complete(template, given)
-    if kernels.unmet(template, parameters, problem):
+    parameters = template.completed(given)
+    if Instance(template, parameters, problem).unmet():
         return None
-    source = kernels.render(template, parameters, problem)
+    source = Instance(template, parameters, problem).source
     built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
-    return Job(name, built.build.cubin, launches(template, parameters, problem), "softmax", problem)
+    return Job(name, built.build.cubin, Instance(template, parameters, problem).launches, "softmax", problem)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -11,7 +11,7 @@ from gpu_support import CHECK
 from lab.gpu.process.job import Job
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, default_folder
 from lab.toolchain.select import build, toolchain
@@ -86,7 +86,7 @@ FACTORS = [(1.0, 0.0), (0.0, 0.0), (0.0, 2.0), (-1.5, 0.5)]
 def test_every_template_is_right(session, name, label, given, layout, dtype):
     del label
     template, gemm = kernels.load(name, ROOTS), operator("gemm")
-    parameters = kernels.complete(template, given)
+    parameters = template.completed(given)
     failures = []
     sizes = [size for size in SIZES if name != VECTOR or 1 in size[:2]]
     for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
@@ -94,9 +94,9 @@ def test_every_template_is_right(session, name, label, given, layout, dtype):
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
         leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
         problem = gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta})
-        if kernels.unsupported(template, problem):
+        if template.unsupported(problem):
             pytest.skip("the template is not made for this type")
-        if kernels.unmet(template, parameters, problem):
+        if Instance(template, parameters, problem).unmet():
             pytest.skip("this point is outside the template's space for this type")
         failures += failure_of(session, template, parameters, problem)
     assert not failures, "\n".join(failures)
@@ -104,13 +104,13 @@ def test_every_template_is_right(session, name, label, given, layout, dtype):
 
 def failure_of(session, template, parameters, problem):
     """Why one launch failed, as a list; empty where it was right."""
-    source = kernels.render(template, parameters, problem)
+    source = Instance(template, parameters, problem).source
     request = CompileRequest(source, "kernel.cu", session.start().arch)
     built = build(toolchain("nvrtc"), request, Cache(default_folder()))
     job = Job(
         variant=template.name,
         cubin=built.build.cubin,
-        launches=launches(template, parameters, problem),
+        launches=Instance(template, parameters, problem).launches,
         operator=template.declares.operator,
         problem=problem,
     )
@@ -132,7 +132,7 @@ MOVES = [
 @pytest.mark.parametrize(("name", "given"), MOVES)
 def test_every_move_is_right(session, name, given, dtype):
     template, move = kernels.load(name, ROOTS), operator(name.partition("/")[0])
-    parameters, failures = kernels.complete(template, given), []
+    parameters, failures = template.completed(given), []
     for i, (m, n) in enumerate([(1, 1), (31, 33), (32, 64), (129, 68), (1000, 1), (3, 257), (1024, 512)]):
         shape = {"m": m, "n": n, "dtype": dtype}
         leading = {key: move.problem(shape)[key] + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}

@@ -11,7 +11,7 @@ from lab.library import dispatch
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import ProblemType, TimingStage
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 from lab.tuning.run import TuningOptions, tune
@@ -44,10 +44,10 @@ class Silent:
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout):
     template, kind = kernels.load(TENSILE, kernels.search_path()), ProblemType("float32", layout)
-    parameters = {name: kernels.complete(template, given) for name, given in KERNELS.items()}
+    parameters = {name: template.completed(given) for name, given in KERNELS.items()}
     cubins = {
         f"{name} {layout}": toolchain("nvrtc")
-        .compile(CompileRequest(kernels.render(template, own, kind.problem((1, 1, 1))), "kernel.cu", gpu.arch))
+        .compile(CompileRequest(Instance(template, own, kind.problem((1, 1, 1))).source, "kernel.cu", gpu.arch))
         .cubin
         for name, own in parameters.items()
     }
@@ -55,7 +55,7 @@ def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout):
     for size in SIZES:
         problem = kind.problem(size)
         entrants = tuple(
-            Entrant(f"{name} {layout}", launches(template, own, problem)) for name, own in parameters.items()
+            Entrant(f"{name} {layout}", Instance(template, own, problem).launches) for name, own in parameters.items()
         )
         policy = SurveyPolicy(samples=2, drop=None, warmup_ms=0.0)
         points = session.survey(Survey(ground, problem, entrants, baseline=True, policy=policy), cubins)
@@ -69,14 +69,14 @@ def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout):
 
 def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
     template = kernels.load(TENSILE, kernels.search_path())
-    parameters = kernels.complete(template, {})
-    source = kernels.render(template, parameters, ProblemType("float32", "tt").problem((1, 1, 1)))
+    parameters = template.completed({})
+    source = Instance(template, parameters, ProblemType("float32", "tt").problem((1, 1, 1))).source
     cubin = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", gpu.arch)).cubin
     problem = ProblemType("float32", "nn").problem((64, 64, 64))
     order = Survey(
         Ground("float32", (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0),
         problem,
-        (Entrant("wrong", launches(template, parameters, problem)),),
+        (Entrant("wrong", Instance(template, parameters, problem).launches),),
         baseline=False,
         policy=SurveyPolicy(warmup_ms=0.0),
     )

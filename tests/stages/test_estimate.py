@@ -16,7 +16,7 @@ from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute, main_memory, memory_of, one_warp_asks, traffic_of, trips_of
 from lab.store.model import ExecutedLines
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -27,9 +27,9 @@ SMALL = {"m": 128, "n": 128, "k": 64}
 
 def built(template, given, **problem):
     gemm, declared = operator("gemm"), kernels.load(template, ROOTS)
-    parameters, problem = kernels.complete(declared, given), gemm.problem({**SMALL, **problem})
-    steps = launches(declared, parameters, problem)
-    request = CompileRequest(kernels.render(declared, parameters, problem), "kernel.cu", "sm_90")
+    parameters, problem = declared.completed(given), gemm.problem({**SMALL, **problem})
+    steps = Instance(declared, parameters, problem).launches
+    request = CompileRequest(Instance(declared, parameters, problem).source, "kernel.cu", "sm_90")
     [made] = build([BuildTask(toolchain("nvrtc"), request, steps.entries)])
     assert isinstance(made, Built)
     return made, steps, problem

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+import contextlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from planted_tuning import GPU, LABEL, SIZES, facts, plant
+
+from lab.base.errors import StoreError
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning import TuningStore
+from lab.store.journal import connect
+from lab.store.tuning import FACTS, SCHEMA, TuningStore
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 
@@ -27,3 +35,81 @@ def test_the_store_gives_back_what_it_was_given(tmp_path: Path) -> None:
         store.clear()
         assert not store.times(TimingStage.FINAL)
         assert store.noted("steps") is None
+
+
+COMMITTED = [Path(__file__).parents[2] / "reports" / "h200" / name for name in ("gemm_tensile", "gemm_deepbench")]
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
+def test_the_facts_of_committed_runs_are_read(folder: Path) -> None:
+    text = (folder / "provenance.json").read_text()
+    found = FACTS.validate_json(text)
+    raw = json.loads(text)
+    assert found.gpu is not None
+    assert (found.kind, found.gpu.name, found.tuning) == (Kind.MEASURED, "NVIDIA H200", folder.name)
+    again = json.loads(FACTS.dump_json(found))
+    assert {name: again[name] for name in raw if name in again} == {name: raw[name] for name in raw if name in again}
+    assert set(raw) - set(again) <= {"published"}
+
+
+def test_facts_come_back_as_they_were(tmp_path: Path) -> None:
+    loss = facts(GPU).libraries["sgemm_nn"]
+    infinite = replace(loss, loss=replace(loss.loss, max=float("inf")))
+    expected = replace(facts(GPU), libraries={"sgemm_nn": infinite}, notes=("Told.",), grown_again="By lab.")
+    with TuningStore(tmp_path, create=True) as store:
+        assert store.known_facts() is None
+        store.write_facts(expected)
+        assert store.facts() == expected
+
+
+def test_an_empty_store_has_no_facts_steps_or_times(tmp_path: Path) -> None:
+    with TuningStore(tmp_path, create=True) as store:
+        with pytest.raises(StoreError, match="holds no tuning run: the database is empty"):
+            store.facts()
+        assert store.steps() == ({}, {})
+        assert store.kernels() == ()
+        assert store.times(TimingStage.FINAL) == {}
+
+
+@pytest.mark.parametrize(
+    ("rule", "cut"),
+    [
+        (
+            "predicted to take more than 6.5 times the best prediction",
+            Cut(CutKind.PREDICTION, 7, 6.5),
+        ),
+        (
+            "more than 20% slower than the fastest at each of the 4 nearest of 57 coarse sizes (729 in all): not run",
+            Cut(CutKind.NEIGHBOURS, 7, 0.2, nearest=4, coarse=57, sizes=729),
+        ),
+        (
+            "more than 15% slower than the fastest in the first sample: no further ones",
+            Cut(CutKind.FIRST_SAMPLE, 7, 0.15),
+        ),
+    ],
+)
+def test_sentences_of_schema_1_become_cuts(tmp_path: Path, rule: str, cut: Cut) -> None:
+    with TuningStore(tmp_path, create=True) as store:
+        store.note("cuts", {LABEL: [{"rule": rule, "points": 7}]})
+        path = store.path
+    with contextlib.closing(connect(path)) as db:
+        db.execute("PRAGMA user_version=1")
+    for create in (False, True):
+        with TuningStore(tmp_path, create=create) as store:
+            assert store.steps()[1] == {LABEL: (cut,)}
+    with contextlib.closing(connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def test_a_rule_that_nobody_wrote_is_an_error(tmp_path: Path) -> None:
+    with TuningStore(tmp_path, create=True) as store:
+        store.note("cuts", {LABEL: [{"rule": "by chance", "points": 7}]})
+        with pytest.raises(StoreError, match=r"tuning\.sqlite holds something that this program cannot read"):
+            store.steps()
+
+
+def test_clear_forgets_everything(tmp_path: Path) -> None:
+    with TuningStore(plant(tmp_path, GPU), create=True) as store:
+        assert len(store.times(TimingStage.FINAL)["id-small"]) == len(SIZES)
+        store.clear()
+        assert (store.known_facts(), store.kernels(), store.times(TimingStage.FINAL)) == (None, (), {})

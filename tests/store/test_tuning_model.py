@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab.measured.timing import Kind, Samples
 from lab.operators.builtin import operator
-from lab.store.tuning_model import Census, ProblemType
+from lab.store.tuning_model import Census, CutKind, ProblemType, Timed, baseline_id
 
 
 def test_the_efficiencies_are_the_papers():
@@ -18,3 +19,20 @@ def test_the_efficiencies_are_the_papers():
 def test_a_size_is_the_operators_problem(layout):
     problem = ProblemType("float32", layout).problem((5, 7, 9))
     assert problem == operator("gemm").problem({"m": 5, "n": 7, "k": 9, "layout": layout})
+
+
+def test_times_of_the_baseline_stand_apart_for_each_problem_type():
+    assert baseline_id("float32_nn") != baseline_id("float32_nt")
+
+
+def test_only_a_first_sample_leaves_a_time():
+    assert [kind for kind in CutKind if not kind.not_run] == [CutKind.FIRST_SAMPLE]
+
+
+def test_what_failed_has_no_time():
+    assert Timed(None, Kind.MEASURED, failure="hung").ms is None
+    assert Timed(Samples((1.0, 5.0, 2.0)), Kind.MEASURED).ms == 2.0
+
+
+def test_a_loop_without_instructions_has_no_efficiency():
+    assert Census("k", 0, 0, 0, 0, 0).efficiency("none") == 0

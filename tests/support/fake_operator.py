@@ -1,24 +1,29 @@
 """y = 2 x, as an operator file of a user."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from lab.measured.timing import Merit
-from lab.operators.base import Expected, Inputs
+from lab.operators.base import Expected, Inputs, Operator, Problem
 
 
-class Double:
+class DoubleProblem(Problem):
+    n: int = 16
+    dtype: str | None = None
+
+
+class Double(Operator[DoubleProblem]):
     name = "double"
     merit = Merit.TFLOPS
+    problem_type = DoubleProblem
     references = 0
 
-    def problem(self, values):
-        return {"n": 16, **values}
-
     def inputs(self, problem, seed):
-        if problem["n"] == 13:
+        if problem.n == 13:
             raise ValueError("thirteen")
-        x = np.random.default_rng(seed).standard_normal(problem["n"])
-        return Inputs({"n": problem["n"]}, {"x": x, "y": np.full_like(x, np.nan)}, ("y",))
+        x = np.random.default_rng(seed).standard_normal(problem.n)
+        return Inputs({"n": problem.n}, {"x": x, "y": np.full_like(x, np.nan)}, ("y",))
 
     def reference(self, problem, inputs):
         type(self).references += 1
@@ -32,10 +37,10 @@ class Double:
         return float(error[worst]), 1e-12, "" if passed else f"y[{worst}]: got {outputs['y'][worst]}"
 
     def flops(self, problem):
-        return problem["n"]
+        return problem.n
 
     def bytes_moved(self, problem):
-        return 16 * problem["n"]
+        return 16 * problem.n
 
     def fma_dtype(self, problem):
         return np.dtype(np.float64)

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from lab.base.sizes import Size
-from lab.library.logic import Grid, Logic, build, evaluate
-from lab.library.package import Kind, Library, LibraryBuffer, LibraryKernel, LibraryLaunch
+from lab.library.grid import Grid
+from lab.library.package import Library, LibraryBuffer, LibraryKernel, LibraryLaunch, TimesKind
+from lab.library.tree import Logic, build, evaluate
 
 TILES = ((16, 16), (32, 64), (64, 32), (128, 128), (256, 128))
 
@@ -61,7 +62,7 @@ def invented_library(logic: Logic, grid: Grid, layout: str = "nn") -> Library:
     kernels = tuple(invented_kernel(name) for name in logic.kernels)
     loss = evaluate(logic, grid)
     source = 'invented for a test; "quoted" */ and \\ survive'
-    return Library("sgemm", "float32", layout, "sm_90", Kind.PREDICTED, source, kernels, logic, loss)  # type: ignore[arg-type]
+    return Library("sgemm", "float32", layout, "sm_90", TimesKind.PREDICTED, source, kernels, logic, loss)  # type: ignore[arg-type]
 
 
 def small_library() -> Library:

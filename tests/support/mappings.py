@@ -6,7 +6,8 @@ import itertools
 
 from hypothesis import strategies as st
 
-from lab.templates.mapping.model import Dimension, ThreadMapping
+from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.model import ThreadMapping
 
 SIZES = st.sampled_from([1, 2, 2, 3, 4, 4, 5, 8])
 

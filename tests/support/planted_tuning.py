@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.library.logic import Loss
+from lab.library.grid import Loss
 from lab.measured.timing import GpuDescription, Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import (

@@ -5,13 +5,13 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 from fake_device import FakeDevice
+from run_support import InProcess
 
 from lab.gpu.process.session import GpuSession
 from lab.measured.timing import GpuDescription
-from lab.tuning.run import TuningOptions, tune
+from lab.tuning.run import TuningOptions, TuningServices, tune
 
 H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 
@@ -61,12 +61,13 @@ def write(folder, halving=""):
     return file
 
 
+def there_is_one(*, measure):
+    return H200, ""
+
+
 def play(file, folder, observer, **options):
-    with (
-        mock.patch("lab.gpu.device.describe.probe", return_value=H200),
-        mock.patch("lab.tuning.run.GpuSession", partial(GpuSession, FakeDevice)),
-    ):
-        return tune(file, TuningOptions(output=folder, jobs=1, **options), observer)
+    services = TuningServices(find_gpu=there_is_one, session=partial(GpuSession, FakeDevice), executor=InProcess)
+    return tune(file, TuningOptions(output=folder, jobs=1, **options), observer, services)
 
 
 def killing(after):

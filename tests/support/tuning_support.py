@@ -1,8 +1,25 @@
 """Tuning files that are read, and times that are invented. Nothing here was measured."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.base.expressions import Scalar
+from lab.base.sizes import Size
+from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning_model import Timed
-from lab.tuning.file.load import load
+from lab.store.tuning_model import KernelFacts, ProblemType, Timed, TimingStage
+from lab.templates.launches import launches
+from lab.tuning.bench import Ledger, Task
+from lab.tuning.choose.protocol import Candidate, Times, candidate
+from lab.tuning.file.load import Group, Tuning, load
+from lab.tuning.kernels import Kernel
+from lab.tuning.predicted import ProductLoop
+from lab.tuning.race import TuningContext
+
+H200 = gpu_for("H200")
 
 BASE = """question: Which?
 arch: sm_90
@@ -14,24 +31,25 @@ groups:
 """
 
 
-def tuning(folder, steps="", text=None):
+def tuning(folder: Path, steps: str = "", text: str | None = None) -> Tuning:
     file = folder / "t.yaml"
     indented = "\n".join(f"    {line}" for line in steps.splitlines())
     file.write_text(text if text is not None else BASE.format(steps=indented))
     return load(file)
 
 
-def invented(ms):
+def invented(ms: float) -> Timed:
     return Timed(Samples((ms,)), Kind.PREDICTED)
 
 
 class Bench:
-    """Times by a function of kernel and size; remembers what it was asked."""
+    """Times by a function of parameters and size; remembers what it was asked."""
 
-    def __init__(self, ms):
-        self.ms, self.asked = ms, []
+    def __init__(self, ms: Callable[[Mapping[str, Scalar], Size], float | None]) -> None:
+        self.ms = ms
+        self.asked: list[tuple[list[str], tuple[Size, ...]]] = []
 
-    def __call__(self, candidates, sizes):
+    def __call__(self, candidates: Sequence[Candidate], sizes: Sequence[Size]) -> Times:
         self.asked.append(([one.name for one in candidates], tuple(sizes)))
         times = {}
         for one in candidates:
@@ -41,3 +59,62 @@ class Bench:
                 for size, ms in found.items()
             }
         return times
+
+
+LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580)
+
+
+def kernel(group: Group, *, loop: ProductLoop | None = LOOP, failure: str = "", **given: Scalar) -> Kernel:
+    """A kernel that nobody built; its id is its name."""
+    one = candidate(group, {**group.initial, **given})
+    assert isinstance(one, Candidate), one
+    facts = KernelFacts(
+        id=one.name,
+        name=one.name,
+        group=group.name,
+        type=group.type.label,
+        template=group.template.name,
+        parameters=one.parameters,
+        arch="sm_90",
+        blocks_per_sm=2,
+        failure=failure,
+    )
+    steps = launches(group.template, one.parameters, group.type.problem((64, 64, 64))).steps
+    loops = {} if loop is None else {step.entry: loop for step in steps}
+    return Kernel(one, facts, b"\x7fELF", dict(one.parameters), loops)
+
+
+@dataclass
+class TableBench:
+    """Writes times by a function of a kernel's name and a size, and remembers the tasks of each stage."""
+
+    ledger: Ledger
+    ms: Callable[[str, Size], float | None]
+    kind: Kind = Kind.MEASURED
+    library: str = ""
+    tasks: dict[TimingStage, list[Task]] = field(default_factory=dict)
+    asked: list[tuple[float | None, bool]] = field(default_factory=list)
+
+    def run(
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+    ) -> None:
+        self.asked.append((drop, baseline))
+        for task in tasks:
+            self.tasks.setdefault(stage, []).append(task)
+            found = {one.facts.id: self._timed(one, task.size) for one in task.kernels}
+            self.ledger.write(stage, task.size, found)
+
+    def _timed(self, one: Kernel, size: Size) -> Timed:
+        ms = None if one.facts.failure else self.ms(one.facts.id, size)
+        if ms is None:
+            return Timed(None, self.kind, failure=one.facts.failure or "it failed")
+        return Timed(Samples((ms,) * 2), self.kind, "warm")
+
+    def timed(self, stage: TimingStage) -> dict[Size, list[str]]:
+        """Size to the names of the kernels that were asked for."""
+        return {task.size: [one.facts.id for one in task.kernels] for task in self.tasks.get(stage, [])}
+
+
+def context(read: Tuning, ledger: Ledger, ms: Callable[[str, Size], float | None]) -> tuple[TuningContext, TableBench]:
+    bench = TableBench(ledger, ms)
+    return TuningContext(read, bench, ledger, H200), bench

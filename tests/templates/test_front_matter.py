@@ -9,7 +9,7 @@ from lab.isa.mix import module_mix
 from lab.isa.ptx.module import read_ptx
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches, predictions
+from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, default_folder
 from lab.toolchain.select import build, toolchain
@@ -40,10 +40,10 @@ def gemm(**values):
 
 def mix_of(name, problem, **given):
     template = kernels.load(name, ROOTS)
-    parameters = kernels.complete(template, given)
-    assert kernels.unmet(template, parameters, problem) is None
-    source = kernels.render(template, parameters, problem)
-    (entry,) = launches(template, parameters, problem).entries
+    parameters = template.completed(given)
+    assert Instance(template, parameters, problem).unmet() is None
+    source = Instance(template, parameters, problem).source
+    (entry,) = Instance(template, parameters, problem).launches.entries
     built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", "sm_90"), Cache(default_folder()))
     return next(mix for mix in module_mix(read_ptx(built.build.ptx)) if mix.name == entry)
 
@@ -97,18 +97,18 @@ def test_a_signed_index_shortens_the_loop():
 
 def test_odd_sizes_choose_the_entry_without_vectors():
     template = kernels.load("gemm/tiled.cu.j2", ROOTS)
-    parameters = kernels.complete(template, {})
-    assert launches(template, parameters, gemm()).entries == ("gemm_tiled",)
+    parameters = template.completed({})
+    assert Instance(template, parameters, gemm()).launches.entries == ("gemm_tiled",)
     for odd in ({"m": 127}, {"n": 127}, {"k": 63}, {"lda": 129}, {"ldb": 65}, {"ldc": 130}):
-        (launch,) = launches(template, parameters, gemm(**odd)).steps
+        (launch,) = Instance(template, parameters, gemm(**odd)).launches.steps
         assert launch.entry == "gemm_tiled_scalar"
         assert launch.grid == (1, 1, 1)
 
 
 def test_machine_code_does_not_depend_on_the_size():
     template = kernels.load("gemm/tiled.cu.j2", ROOTS)
-    parameters = kernels.complete(template, {})
-    assert kernels.render(template, parameters, gemm()) == kernels.render(template, parameters, gemm(m=9, n=8, k=7))
+    parameters = template.completed({})
+    assert Instance(template, parameters, gemm()).source == Instance(template, parameters, gemm(m=9, n=8, k=7)).source
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_machine_code_does_not_depend_on_the_size():
 )
 def test_requirements_say_why(given, because):
     template = kernels.load("gemm/tiled.cu.j2", ROOTS)
-    assert because in kernels.unmet(template, kernels.complete(template, given), gemm()).because
+    assert because in Instance(template, template.completed(given), gemm()).unmet().because
 
 
 FRONT = """{#---
@@ -144,8 +144,8 @@ def written(tmp_path, text, name="mine.cu.j2"):
 def test_a_template_of_the_users_own(tmp_path):
     template = written(tmp_path, FRONT + '{% include "part.j2" %} {{ T }} {{ dtype }} {{ element_bytes }}\n')
     (tmp_path / "part.j2").write_text("{{ layout }}")
-    assert kernels.render(template, {}, gemm(dtype="float64")).split() == ["nn", "double", "float64", "8"]
-    (launch,) = launches(template, {}, gemm()).steps
+    assert Instance(template, {}, gemm(dtype="float64")).source.split() == ["nn", "double", "float64", "8"]
+    (launch,) = Instance(template, {}, gemm()).launches.steps
     assert launch.arguments == (("m", "int32"), ("A", "float32*"))
     assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((1, 1, 1), (32, 1, 1), 0)
 
@@ -155,7 +155,7 @@ def test_a_template_of_the_users_own(tmp_path):
     [
         ("\n{{ nothing }}", 10, "'nothing' is undefined"),
         ("{{ m }}", 9, "'m' is undefined"),
-        ("\n\n{% if %}", 11, "template syntax"),
+        ("\n\n{% if %}", 11, "syntax error"),
         ('{% include "none.j2" %}', None, "no such include"),
         ("{{ ().__class__.__mro__ }}", 9, "unsafe"),
         ("{{ 1 // 0 }}", 9, "fails"),
@@ -165,7 +165,7 @@ def test_a_template_of_the_users_own(tmp_path):
 def test_template_errors_name_their_line(tmp_path, body, line, words):
     template = written(tmp_path, FRONT + body)
     with pytest.raises(UserError, match=words) as caught:
-        kernels.render(template, {}, gemm())
+        _ = Instance(template, {}, gemm()).source
     if words != "no such layout":  # that one comes from the template's author, as it is
         assert str(caught.value.at.file).endswith("mine.cu.j2")
         assert line is None or caught.value.at.line == line
@@ -206,7 +206,7 @@ def test_front_matter_errors_name_their_line(tmp_path, old, new, line, words):
 def test_illegal_launches_are_named(tmp_path, old, new, key):
     template = written(tmp_path, FRONT.replace(old, new))
     with pytest.raises(UserError) as caught:
-        launches(template, {}, gemm())
+        _ = Instance(template, {}, gemm()).launches
     assert caught.value.key == key
 
 
@@ -237,15 +237,15 @@ MAPPED = FRONT.replace(
 
 def test_a_mapping_is_text_in_a_file_and_an_object_in_a_template(tmp_path):
     template = written(tmp_path, MAPPED + '{{ p.index("i") }} {{ p.guard("i") }} {{ p.threads }} {{ w }}')
-    parameters = kernels.complete(template, {})
+    parameters = template.completed({})
     assert parameters == {"p": "cyclic(width=2)", "q": 1}
-    assert kernels.mappings(template) == ("p",)
-    assert kernels.render(template, parameters, gemm()) == "((i & 1) + (t << 1) + ((i >> 1) << 9)) true 256 2"
-    assert launches(template, parameters, gemm()).steps[0].block == (256, 1, 1)
-    assert kernels.unmet(template, parameters, gemm()) is None
-    assert kernels.unmet(template, {**parameters, "p": "blocked(items=3)"}, gemm()).because == "sixteen"
-    assert predictions(template, {**parameters, "p": "cyclic(width=4)"}, gemm()) == {"global.load": 16}
-    assert predictions(template, {**parameters, "p": "cyclic(width=8)"}, gemm(m=8)) == {"global.load": 32}
+    assert template.mappings == ("p",)
+    assert Instance(template, parameters, gemm()).source == "((i & 1) + (t << 1) + ((i >> 1) << 9)) true 256 2"
+    assert Instance(template, parameters, gemm()).launches.steps[0].block == (256, 1, 1)
+    assert Instance(template, parameters, gemm()).unmet() is None
+    assert Instance(template, {**parameters, "p": "blocked(items=3)"}, gemm()).unmet().because == "sixteen"
+    assert Instance(template, {**parameters, "p": "cyclic(width=4)"}, gemm()).predictions == {"global.load": 16}
+    assert Instance(template, {**parameters, "p": "cyclic(width=8)"}, gemm(m=8)).predictions == {"global.load": 32}
 
 
 def test_wrong_mappings_are_refused_where_they_stand(tmp_path):
@@ -273,7 +273,7 @@ def test_wrong_predictions_are_named(tmp_path, old, new, words):
 
     def predicted():
         template = written(tmp_path, MAPPED.replace(old, new))
-        return predictions(template, kernels.complete(template, {}), gemm())
+        return Instance(template, template.completed({}), gemm()).predictions
 
     with pytest.raises(UserError, match=words):
         predicted()
@@ -301,16 +301,16 @@ def test_wrong_predictions_are_named(tmp_path, old, new, words):
 )
 def test_a_point_is_named_by_its_abbreviation(given, name):
     template = kernels.load("gemm/tensile.cu.j2", ROOTS)
-    assert kernels.abbreviation(template, kernels.complete(template, given), gemm()) == name
+    assert Instance(template, template.completed(given), gemm()).abbreviation == name
 
 
 def test_splitting_k_among_blocks_takes_another_launch():
     template = kernels.load("gemm/tensile.cu.j2", ROOTS)
     split = {"global_split_u": 4}
-    by_atomics = kernels.complete(template, split)
-    by_workspace = kernels.complete(template, {**split, "global_split_u_algorithm": "workspace"})
-    assert launches(template, by_atomics, gemm()).entries == ("scale", "gemm_vectors")
-    assert launches(template, by_atomics, gemm(beta=1.0)).entries == ("gemm_vectors",)
-    summed = launches(template, by_workspace, gemm(m=127))
+    by_atomics = template.completed(split)
+    by_workspace = template.completed({**split, "global_split_u_algorithm": "workspace"})
+    assert Instance(template, by_atomics, gemm()).launches.entries == ("scale", "gemm_vectors")
+    assert Instance(template, by_atomics, gemm(beta=1.0)).launches.entries == ("gemm_vectors",)
+    summed = Instance(template, by_workspace, gemm(m=127)).launches
     assert summed.entries == ("gemm_elements", "reduce")
     assert summed.workspace[0].elements == 127 * 128 * 4

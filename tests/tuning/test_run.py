@@ -15,13 +15,13 @@ import pytest
 from fake_device import invented_ms
 
 from lab.library import dispatch
-from lab.library.package import Kind as LibraryKind
+from lab.library.package import TimesKind
 from lab.measured.timing import Kind
 from lab.store.journal import connect
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import CutKind, ProblemType, TimingStage
 from lab.templates import front_matter as kernels
-from lab.templates.launches import launches
+from lab.templates.instance import Instance
 from lab.tuning.file.load import load
 from lab.tuning.run import TuningOptions, tune
 
@@ -31,7 +31,7 @@ TENSILE = "gemm/tensile.cu.j2"
 
 def invented(facts, size):
     template, problem = kernels.load(TENSILE, kernels.search_path()), TYPE.problem(size)
-    return invented_ms(launches(template, facts.parameters, problem), problem)
+    return invented_ms(Instance(template, facts.parameters, problem).launches, problem)
 
 
 def final_sizes(file):
@@ -69,7 +69,7 @@ def test_the_library_picks_the_kernel_that_was_fastest(done):
     file, folder, _, outcome = done
     (library,) = outcome.libraries
     picker = dispatch.load(library)
-    assert picker.library.times is LibraryKind.MEASURED
+    assert picker.library.times is TimesKind.MEASURED
     with TuningStore(folder) as store:
         facts = {one.name: one for one in store.kernels()}
     for size in final_sizes(file):
@@ -181,7 +181,7 @@ def test_without_a_gpu_every_time_is_predicted(tmp_path):
         kinds = {timed.kind for stage in TimingStage for own in store.times(stage).values() for timed in own.values()}
     assert kinds == {Kind.PREDICTED}
     (library,) = outcome.libraries
-    assert dispatch.load(library).library.times is LibraryKind.PREDICTED
+    assert dispatch.load(library).library.times is TimesKind.PREDICTED
     for written in (*outcome.pages, *library.iterdir()):
         if written.suffix in (".html", ".json", ".csv", ".py", ".c", ".h"):
             assert "predicted" in written.read_text(), written

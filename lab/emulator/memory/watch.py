@@ -12,10 +12,9 @@ from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
-from lab.emulator.memory.conflicts import Conflict
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.reach import Reach
-from lab.emulator.memory.shadow import SharedShadow
+from lab.emulator.memory.shadow import Conflict, SharedShadow
 
 
 class AccessWatch:

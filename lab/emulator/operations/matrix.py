@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,9 @@ def take_shape(op: Opcode) -> tuple[int, int, int]:
 def _elements(site: Site, text: str, t: str) -> Callable[[], Doubles]:
     """Return a function that reads a fragment: (warps, 32, elements of a lane)."""
     container = "b64" if _BITS[t] == 64 else "b32"  # noqa: PLR2004  bits
-    reads: list[Read[np.unsignedinteger]] = [site.operands.source(name, container) for name in operands.elements(text)]
+    reads: list[Read[np.unsignedinteger[Any]]] = [
+        site.operands.source(name, container) for name in operands.elements(text)
+    ]
     everyone, warps = site.batch.everyone, site.batch.warps
 
     def read() -> Doubles:
@@ -280,7 +283,7 @@ def wmma(site: Site, op: Opcode) -> Run:
     if what == "load":
         writes = [site.operands.target(name, container) for name in names]
         return _wmma_load(site, space, place, offsets, writes=writes, width=width)
-    reads: list[Read[np.unsignedinteger]] = [site.operands.source(name, container) for name in names]
+    reads: list[Read[np.unsignedinteger[Any]]] = [site.operands.source(name, container) for name in names]
     return _wmma_store(site, space, place, offsets, reads=reads, width=width)
 
 
@@ -310,7 +313,7 @@ def _wmma_load(site: Site, space: str, place: str, offsets: Offsets, *, writes: 
 
 
 def _wmma_store(
-    site: Site, space: str, place: str, offsets: Offsets, *, reads: Sequence[Read[np.unsignedinteger]], width: int
+    site: Site, space: str, place: str, offsets: Offsets, *, reads: Sequence[Read[np.unsignedinteger[Any]]], width: int
 ) -> Run:
     """Build the store of a fragment to an address, element by element."""
     per = _elements_of_register(width)

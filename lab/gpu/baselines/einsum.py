@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lab.base.expressions import Scalar
 from lab.gpu.baselines.torch import flat_tensor, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError
-from lab.operators.contraction import Layout, layouts
+from lab.operators.contraction import ContractionProblem, layouts
+from lab.operators.tensors import Layout
 
 NOTE: Final = "its result stays in PyTorch's memory; the time includes no copy to C"
 
 
-def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
+def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
     """Compute ``torch.einsum(equation, A, B)`` without TF32, scaled and added to C as α and β ask.
 
     Args:
-        problem: The problem of the operator contraction, complete.
+        problem: The contraction.
         pointers: Device addresses of A, B and C.
         stream: CUstream as an integer.
 
@@ -26,8 +26,7 @@ def einsum_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], 
     """
     torch = torch_with_cuda()
     torch.set_float32_matmul_precision("highest")
-    dtype, equation = str(problem["dtype"]), str(problem["einsum"])
-    alpha, beta = float(problem["alpha"]), float(problem["beta"])
+    dtype, equation, alpha, beta = problem.dtype, problem.einsum, problem.alpha, problem.beta
 
     def tensor(name: str, layout: Layout) -> Any:  # noqa: ANN401 - a torch.Tensor
         return flat_tensor(torch, pointers[name], layout.elements, dtype).as_strided(layout.sizes, layout.strides)

@@ -21,6 +21,8 @@ from lab.gpu.baselines.softmax import torch_baseline, triton_baseline
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
 from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TRITON
 from lab.operators.base import Inputs
+from lab.operators.contraction import ContractionProblem
+from lab.operators.softmax import SoftmaxProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,15 @@ def _cublas_gemm(problem: Mapping[str, Scalar], site: Site) -> Baseline:
 
 
 def _torch_softmax(problem: Mapping[str, Scalar], site: Site) -> Baseline:
-    return torch_baseline(problem, site.pointers, site.stream.handle)
+    return torch_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle)
 
 
 def _torch_einsum(problem: Mapping[str, Scalar], site: Site) -> Baseline:
-    return einsum_baseline(problem, site.pointers, site.stream.handle)
+    return einsum_baseline(ContractionProblem.restored(problem), site.pointers, site.stream.handle)
 
 
 def _triton_softmax(problem: Mapping[str, Scalar], site: Site) -> Baseline:
-    return triton_baseline(problem, site.pointers, site.stream.handle, site.timed)
+    return triton_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, site.timed)
 
 
 ANY: Final = "*"

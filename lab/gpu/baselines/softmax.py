@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from lab.base.expressions import Scalar
 from lab.base.warp import WARP_SIZE
 from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
+from lab.operators.softmax import SoftmaxProblem
 
 _WHOLE_ROW: Final = 32768
 """Longest row, in columns, that the Triton kernel keeps in registers: 1024 threads of 32 elements."""
@@ -24,17 +24,17 @@ _MOST_ELEMENTS: Final = 64
 """Elements a thread may hold; more would spill."""
 
 
-def _tensor(torch: ModuleType, address: int, problem: Mapping[str, Scalar], stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
+def _tensor(torch: ModuleType, address: int, problem: SoftmaxProblem, stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
     """Return a tensor of shape (m, n) on a buffer whose rows are `stride` elements apart."""
-    m, n = int(problem["m"]), int(problem["n"])
-    return flat_tensor(torch, address, m * stride, str(problem["dtype"])).as_strided((m, n), (stride, 1))
+    shape = (problem.m, problem.n)
+    return flat_tensor(torch, address, problem.m * stride, problem.dtype).as_strided(shape, (stride, 1))
 
 
-def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int) -> Baseline:
+def torch_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
     """Compute ``torch.softmax(X, -1, out=Y)``.
 
     Args:
-        problem: The problem of the operator softmax, complete.
+        problem: The softmax.
         pointers: Device addresses of X and Y.
         stream: CUstream as an integer.
 
@@ -42,7 +42,7 @@ def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], s
         BaselineMissingError: PyTorch is not installed, finds no GPU, or cannot compute it.
     """
     torch = torch_with_cuda()
-    x, y = (_tensor(torch, pointers[n], problem, int(problem[ld])) for n, ld in (("X", "ldx"), ("Y", "ldy")))
+    x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
     own = torch.cuda.ExternalStream(stream)
 
     def launch() -> None:
@@ -58,14 +58,14 @@ def torch_baseline(problem: Mapping[str, Scalar], pointers: Mapping[str, int], s
 
 
 def triton_baseline(
-    problem: Mapping[str, Scalar], pointers: Mapping[str, int], stream: int, timed: Callable[[Enqueue], float]
+    problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int, timed: Callable[[Enqueue], float]
 ) -> Baseline:
     """Compute a fused softmax in Triton: rows of up to 32768 columns in registers, longer rows read twice.
 
     The number of warps is the fastest of a few, as Triton's autotuner would choose it.
 
     Args:
-        problem: The problem of the operator softmax, complete.
+        problem: The softmax.
         pointers: Device addresses of X and Y.
         stream: CUstream as an integer.
         timed: Times a launch with L2 flushed before it, in milliseconds.
@@ -75,8 +75,10 @@ def triton_baseline(
     """
     torch = module("torch")
     kernels = _triton_kernels()
-    m, n = int(problem["m"]), int(problem["n"])
-    x, y = (_tensor(torch, pointers[name], problem, int(problem[ld])) for name, ld in (("X", "ldx"), ("Y", "ldy")))
+    m, n = problem.m, problem.n
+    x, y = (
+        _tensor(torch, pointers[name], problem, stride) for name, stride in (("X", problem.ldx), ("Y", problem.ldy))
+    )
     own = torch.cuda.ExternalStream(stream)
     whole = n <= _WHOLE_ROW
     kernel = kernels.whole_row if whole else kernels.two_passes
@@ -86,7 +88,7 @@ def triton_baseline(
 
         def queue(warps: int = warps) -> Any:  # noqa: ANN401 - Triton's compiled kernel
             with torch.cuda.stream(own):
-                return kernel[(m,)](x, y, n, int(problem["ldx"]), int(problem["ldy"]), BLOCK=block, num_warps=warps)
+                return kernel[(m,)](x, y, n, problem.ldx, problem.ldy, BLOCK=block, num_warps=warps)
 
         try:
             compiled = queue()

@@ -15,7 +15,7 @@ from lab.gpu.device.backend import Baseline, DeviceError, Enqueue, RefusedError
 from lab.gpu.device.launching import Launcher
 from lab.gpu.timing.survey import room
 from lab.operators.base import Inputs
-from lab.operators.builtin import operator
+from lab.operators.gemm import Gemm, GemmProblem
 from lab.templates.launches import Launches, Workspace
 from lab.toolchain.own import compiled
 
@@ -78,7 +78,7 @@ class CudaField:
         self._worst = cuda.mem_alloc(8)
         self._norms: dict[str, cuda.DeviceAllocation] = {}
         self._modules: dict[str, cuda.Module] = {}
-        self._problem: Mapping[str, Scalar] = {}
+        self._problem: GemmProblem | None = None
         for name, count, own_seed in (("A", counts[0], 2 * seed), ("B", counts[1], 2 * seed + 1)):
             self._call("fill_normal", _BLOCKS, self._buffers[name], np.int64(count), np.uint64(own_seed))
         for layout in ("nn", "tt"):
@@ -99,9 +99,8 @@ class CudaField:
 
     def expect(self, problem: Mapping[str, Scalar]) -> None:
         """Compute op(A) op(B) in float64, and the norms that errors are relative to."""
-        self._problem = problem
-        m, n, k = (int(problem[name]) for name in "mnk")
-        layout, lda, ldb = str(problem["layout"]), int(problem["lda"]), int(problem["ldb"])
+        self._problem = gemm = GemmProblem.restored(problem)
+        m, n, k, layout, lda, ldb = gemm.m, gemm.n, gemm.k, gemm.layout, gemm.lda, gemm.ldb
         ai, ap = (1, lda) if layout[0] == "n" else (lda, 1)
         bp, bj = (1, ldb) if layout[1] == "n" else (ldb, 1)
         self._norms = {}
@@ -116,7 +115,8 @@ class CudaField:
 
     def check(self, launch: Enqueue) -> float:
         """Fill C and its guard with NaN, launch, and compare with the reference."""
-        m, n = int(self._problem["m"]), int(self._problem["n"])
+        assert self._problem is not None  # noqa: S101 - `expect` comes first
+        m, n = self._problem.m, self._problem.n
         cuda.memset_d32_async(self._buffers["C"], _NAN, m * n + GUARD, self._stream)
         launch()
         cuda.memset_d8_async(self._worst, 0, 8, self._stream)
@@ -150,7 +150,7 @@ class CudaField:
 
     def _try(self, layout: str) -> None:
         """Compare reference and norms with NumPy's at a small size, on the inputs that the device made."""
-        gemm = operator("gemm")
+        gemm = Gemm()
         problem = gemm.problem({**_TRIED, "layout": layout})
         self.expect(problem)
         self._stream.synchronize()

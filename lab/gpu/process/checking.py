@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from lab.base.expressions import Scalar
 from lab.gpu.device.backend import Backend, Baseline, BaselineMissingError, DeviceError, Enqueue
 from lab.gpu.process.job import BaselineResult
 from lab.gpu.process.signs import SignsOfLife
 from lab.measured.timing import Verification
-from lab.operators.base import Elementwise, Expected, Inputs, Operator
+from lab.operators.base import Expected, Inputs, Operator, Problem
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class ProblemData:
     """
 
     key: tuple[object, ...]
-    operator: Operator
-    problem: Mapping[str, Scalar]
+    operator: Operator[Any]
+    problem: Problem
     inputs: Inputs
     reference: Mapping[str, Expected] | None = None
     elementwise: tuple[Mapping[str, Expected], float] | None = None
@@ -39,8 +39,7 @@ class ProblemData:
         """Return the reference, computed once."""
         if self.reference is None:
             self.reference = self.operator.reference(self.problem, self.inputs)
-            if isinstance(self.operator, Elementwise):
-                self.elementwise = self.operator.elementwise(self.problem, self.reference)
+            self.elementwise = self.operator.elementwise(self.problem, self.reference)
         return self.reference
 
 

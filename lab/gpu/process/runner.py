@@ -64,13 +64,14 @@ class JobRunner:
             self._data = None  # frees the old arrays first
             self._signs.begin("inputs", on_host=True)
             computed = operator(job.operator, job.base)
-            inputs = computed.inputs(job.problem, job.seed)
+            problem = computed.restored(job.problem)
+            inputs = computed.inputs(problem, job.seed)
             self._signs.begin("allocation")
             try:
                 self._backend.load(inputs)
             except self._backend.errors as error:
                 raise RuntimeError(f"the arrays do not fit on the GPU: {cuda_words(error)}") from error
-            self._data = ProblemData(job.data_key, computed, job.problem, inputs)
+            self._data = ProblemData(job.data_key, computed, problem, inputs)
         return self._data
 
     def _run(self, job: Job, policy: Policy, data: ProblemData) -> JobResult:

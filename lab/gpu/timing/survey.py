@@ -24,7 +24,7 @@ from lab.gpu.device.backend import Backend, BaselineMissingError, DeviceError, E
 from lab.gpu.timing import cache
 from lab.measured.baselines import CUBLAS
 from lab.measured.timing import Samples
-from lab.operators.fields import tolerance_of_sums
+from lab.operators.matrices import tolerance_of_sums
 from lab.templates.launches import Launches, Workspace
 
 BASELINE: Final = CUBLAS

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lab.templates.mapping.model import Dimension
+from lab.templates.mapping.dimension import Dimension
 
 
 @dataclass(frozen=True)

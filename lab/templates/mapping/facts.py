@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lab.base.warp import SECTOR_BYTES
 from lab.templates.mapping.model import ThreadMapping
 
 VECTOR_BYTES = 16
@@ -88,4 +89,4 @@ def facts(mapping: ThreadMapping, element_bytes: int = 4, elements: int | None =
 def _coalescing(mapping: ThreadMapping, element_bytes: int, vector: int) -> Coalescing:
     sectors = mapping.sectors(element_bytes, vector)
     asked = int((mapping.elements >= 0).sum()) * element_bytes / mapping.requests(vector)
-    return Coalescing(vector, sectors, asked / (32 * sectors))
+    return Coalescing(vector, sectors, asked / (SECTOR_BYTES * sectors))

@@ -21,32 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.templates.mapping import cuda, traffic
+from lab.templates.mapping.dimension import Dimension
 
 Elements = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One dimension of the layout.
-
-    Attributes:
-        kind: `i`, a local dimension, or `t`, a thread dimension.
-        number: Its place among the dimensions of its kind, from 0.
-        size: How many indices or threads it has.
-        extent: How many places it has in the tensor; `size` unless the mapping says otherwise.
-        reversed: It runs downwards.
-    """
-
-    kind: Literal["i", "t"]
-    number: int
-    size: int
-    extent: int
-    reversed: bool = False
-
-    @property
-    def name(self) -> str:
-        """`i0`, `-t1`."""
-        return f"{'-' if self.reversed else ''}{self.kind}{self.number}"
 
 
 @dataclass(frozen=True)

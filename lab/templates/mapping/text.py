@@ -29,7 +29,8 @@ from functools import lru_cache
 from typing import Final, Literal, NoReturn
 
 from lab.base.errors import UserError, did_you_mean
-from lab.templates.mapping.model import Dimension, ThreadMapping
+from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.model import ThreadMapping
 
 MOST: Final = 2**24
 """Accesses, and elements of the tensor: a mapping describes a tile, and its map is held in memory."""

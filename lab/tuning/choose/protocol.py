@@ -14,7 +14,7 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.base.sizes import Size
 from lab.store.tuning_model import ProtocolStep, StepRow, Timed
-from lab.templates import front_matter
+from lab.templates.instance import Instance
 from lab.tuning.file import names
 from lab.tuning.file.load import Benchmark, Group, Option
 
@@ -107,11 +107,11 @@ def candidate(group: Group, given: names.Given) -> Candidate | str:
         return parameters
     problem = group.type.problem((1, 1, 1))
     words = {key: value for key, value in problem.items() if isinstance(value, str)}
-    known = front_matter.compile_time_names(group.template, parameters, words)
+    known = Instance(group.template, parameters, words).names
     for text, at in group.constraints:
         if not evaluate(text, known, at=at, key="constraints"):
             return text
-    requirement = front_matter.unmet(group.template, parameters, problem)
+    requirement = Instance(group.template, parameters, problem).unmet()
     if requirement:
         return f"{requirement.that} ({requirement.because})"
     return Candidate(group, names.short(group.template, parameters, words), parameters, dict(given))
@@ -182,7 +182,7 @@ def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
         return forks
     made = []
     for one in forks:
-        known = front_matter.compile_time_names(walk.group.template, one.parameters, walk.group.type.problem((1, 1, 1)))
+        known = Instance(walk.group.template, one.parameters, walk.group.type.problem((1, 1, 1))).names
         values = {name: names.joined(name, known) or "" for name in step.by}
         made.append((one, Option({}, values), " ".join(values.values())))
     rows = _timed(walk, made, step.sizes.all)

@@ -10,10 +10,12 @@ from pathlib import Path
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
+from lab.base.validation import validate
 from lab.base.yamlfile import Document, Key
 from lab.store.tuning_model import ProblemType
 from lab.templates import front_matter
 from lab.templates.front_matter import Template
+from lab.templates.instance import Instance
 from lab.tuning.file import names
 from lab.tuning.file.schema import (
     BenchmarkModel,
@@ -161,7 +163,7 @@ def from_text(text: str, file: Path) -> Tuning:
         UserError: see `load`.
     """
     document = yamlfile.parse(text, file)
-    raw = yamlfile.validate(TuningFile, document)
+    raw = validate(TuningFile, document)
     groups = tuple(_group(i, raw, document) for i in range(len(raw.groups)))
     seen: set[tuple[str, ProblemType]] = set()
     for i, group in enumerate(groups):
@@ -236,7 +238,7 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
     )
     where: Key = (*place, "problem") if model.problem else ("problem",)
     kind = problem_type(model.problem or raw.problem, document, where)
-    refused = front_matter.unsupported(template, kind.problem((1, 1, 1)))
+    refused = template.unsupported(kind.problem((1, 1, 1)))
     if template.declares.operator != "gemm" or refused:
         accepted = f"a template of the operator gemm that supports {kind.dtype} and layout {kind.layout}"
         at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
@@ -324,9 +326,7 @@ class _Reader:
         model = self.model.JoinParameters
         if model is None:
             return None
-        known = front_matter.compile_time_names(
-            self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
-        )
+        known = Instance(self.template, self.template.completed({}), self.type.problem((1, 1, 1))).names
         for i, name in enumerate(model.parameters):
             if names.joined(name, known) is None:
                 path = (*self.place, "JoinParameters", "parameters", i)
@@ -354,9 +354,7 @@ class _Reader:
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
         """Read the group's constraints, and check the names in them."""
-        known = front_matter.compile_time_names(
-            self.template, front_matter.complete(self.template, {}), self.type.problem((1, 1, 1))
-        )
+        known = Instance(self.template, self.template.completed({}), self.type.problem((1, 1, 1))).names
         found = []
         for i, text in enumerate(self.model.constraints):
             path = (*self.place, "constraints", i)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
-from lab.templates import front_matter
 from lab.templates.front_matter import Template
+from lab.templates.instance import Instance
 
 _PARTS = {
     "work_group": ("work_group_0", "work_group_1", "local_split_u"),
@@ -89,7 +89,7 @@ def merged(given: Given, more: Given) -> dict[str, Scalar]:
 
 def completed(template: Template, given: Given) -> dict[str, Scalar] | str:
     """Return every parameter of the template, or the rule that the given ones break."""
-    whole = front_matter.complete(template, given)
+    whole = template.completed(given)
     depth = given.get(_DEPTH)
     if depth is not None:
         unroll, rest = divmod(int(depth), int(whole[_SPLIT]))
@@ -117,7 +117,7 @@ def joined(name: str, names: Mapping[str, object]) -> str | None:
 
 def short(template: Template, parameters: Mapping[str, Scalar], layout: Mapping[str, Scalar]) -> str:
     """Return the kernel's abbreviation: the template's own, else initials and values of what is not the default."""
-    if own := front_matter.abbreviation(template, parameters, layout):
+    if own := Instance(template, parameters, layout).abbreviation:
         return own
     declared = template.declares.parameters
     parts = [

@@ -14,7 +14,7 @@ from lab.base import yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
 from lab.base.yamlfile import Document, Key
-from lab.library.logic import AXES, LARGEST
+from lab.library.grid import AXES, LARGEST
 from lab.tuning.file.schema import SizeRange, SizesModel
 
 _MOST_SIZES = 100_000

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mappings import mappings, touched
 
-from lab.templates.mapping.model import Dimension, ThreadMapping
+from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.text import parse
 
 KNOWN = {

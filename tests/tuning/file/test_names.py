@@ -42,7 +42,7 @@ def test_of_depth_and_unrolling_the_later_holds():
 
 def test_what_a_template_does_not_abbreviate_is_named_by_initials():
     problem = {"dtype": "float32", "layout": "nn"}
-    plain = names.short(SGEMM, kernels.complete(SGEMM, {}), problem)
+    plain = names.short(SGEMM, SGEMM.completed({}), problem)
     assert plain == "sgemm"
-    changed = names.short(SGEMM, kernels.complete(SGEMM, {"block_m": 64, "branches": False}), problem)
+    changed = names.short(SGEMM, SGEMM.completed({"block_m": 64, "branches": False}), problem)
     assert changed == "sgemm_BM64_Bfalse"

@@ -10,85 +10,25 @@ absolute time the largest sizes alone would decide every split.
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.base.sizes import Size
+from lab.library.grid import AXES, Floats, Grid, Loss, check_size, loss_of
 
-AXES = ("m", "n", "k")
 VECTOR = 4
 """Elements of the widest copies: a kernel may take another path where this does not divide a dimension."""
 
 SPLIT_AXES = (*AXES, *(f"{axis} % {VECTOR}" for axis in AXES))
 """What a threshold may stand on: a dimension, or what is left of it when it is divided by `VECTOR`."""
 
-LARGEST = 2**31 - 1
-"""The largest dimension: kernels take 32-bit sizes."""
-
 _UNMEASURED = 1e6
 """Loss of a kernel at a size where it was not measured: beyond any real one, so that no split accepts it willingly."""
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Times of kernels at sizes.
-
-    Attributes:
-        sizes: Each once.
-        kernels: Names, each once.
-        times: For each size a time in ms for each kernel; NaN where it was not measured.
-    """
-
-    sizes: tuple[Size, ...]
-    kernels: tuple[str, ...]
-    times: tuple[tuple[float, ...], ...]
-
-    def __post_init__(self) -> None:
-        """Check.
-
-        Raises:
-            UserError: nothing measured at a size, a size twice, a time that is none.
-        """
-        if not self.sizes or len(set(self.sizes)) != len(self.sizes) or len(set(self.kernels)) != len(self.kernels):
-            accepted = "at least one size, no size and no kernel twice"
-            raise UserError("the grid's sizes or kernels are wrong", key="sizes", accepted=accepted)
-        if len(self.times) != len(self.sizes) or any(len(row) != len(self.kernels) for row in self.times):
-            accepted = f"{len(self.sizes)} rows of {len(self.kernels)} times"
-            raise UserError("the grid's times do not fit its sizes and kernels", key="times", accepted=accepted)
-        for size, row in zip(self.sizes, self.times, strict=True):
-            check_size(*size)
-            if all(map(math.isnan, row)):
-                raise UserError("no kernel was measured at a size", key="times", found=size, accepted="at least one")
-            if any(t <= 0 or math.isinf(t) for t in row):
-                accepted = "ms above 0, or NaN where a kernel was not measured"
-                raise UserError(f"a time at {size} is none", key="times", found=row, accepted=accepted)
-
-    @classmethod
-    def of(cls, times: Mapping[Size, Mapping[str, float]]) -> Grid:
-        """From size → kernel → time in ms; what is missing was not measured."""
-        kernels = tuple(dict.fromkeys(name for row in times.values() for name in row))
-        rows = (tuple(float(row.get(name, math.nan)) for name in kernels) for row in times.values())
-        return cls(tuple(times), kernels, tuple(rows))
-
-    @cached_property
-    def losses(self) -> Floats:
-        """Sizes x kernels: time lost against the size's best kernel, as a share of the best's time; may be NaN."""
-        times = np.array(self.times, dtype=np.float64)
-        lost: Floats = times / np.nanmin(times, axis=1, keepdims=True) - 1
-        return lost
-
-    def fastest(self) -> tuple[str, ...]:
-        """The fastest kernel of each size."""
-        return tuple(self.kernels[i] for i in np.nanargmin(self.losses, axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,41 +117,6 @@ class Logic:
         return ~at
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What picking by logic loses against always picking the best.
-
-    Attributes:
-        mean: Mean over sizes of the time lost, as a share of the best kernel's time.
-        max: The largest.
-        worst: Its size.
-        sizes: How many sizes the figures are over.
-        unmeasured: Sizes, not counted in `sizes`, at which the picked kernel was not measured.
-    """
-
-    mean: float
-    max: float
-    worst: Size
-    sizes: int
-    unmeasured: int = 0
-
-
-def check_size(m: int, n: int, k: int) -> Size:
-    """The size, if all three are integers of 1 to `LARGEST`.
-
-    Raises:
-        UserError: one is not.
-    """
-    for axis, value in zip(AXES, (m, n, k), strict=True):
-        try:
-            fits = value == int(value) and 1 <= value <= LARGEST
-        except (TypeError, ValueError, OverflowError):
-            fits = False
-        if not fits:
-            raise UserError("not a size", key=axis, found=value, accepted=f"an integer of 1 to {LARGEST}")
-    return int(m), int(n), int(k)
-
-
 Edges = Sequence[Sequence[int]]
 """For m, n and k, ascending: where cells of sizes end."""
 
@@ -263,28 +168,7 @@ def build(
 
 def evaluate(logic: Logic, grid: Grid) -> Loss:
     """What the logic loses at the sizes of any grid: those that it was grown over, or held-out ones between them."""
-    return _loss(grid, [logic.kernels[logic.select(*size)] for size in grid.sizes])
-
-
-def best_single(grid: Grid) -> tuple[str, Loss]:
-    """The one kernel that loses the least on average, measured at as many sizes as any, and what it loses."""
-    known = np.isfinite(grid.losses).sum(axis=0)
-    mean = np.where(known == known.max(), np.nansum(grid.losses, axis=0), np.inf)
-    name = grid.kernels[int(mean.argmin())]
-    return name, _loss(grid, [name] * len(grid.sizes))
-
-
-def _loss(grid: Grid, picked: Sequence[str]) -> Loss:
-    column = {name: i for i, name in enumerate(grid.kernels)}
-    lost = np.array(
-        [row[column[name]] if name in column else np.nan for row, name in zip(grid.losses, picked, strict=True)]
-    )
-    known = np.isfinite(lost)
-    if not known.any():
-        raise UserError("no size of the grid has a time of the picked kernel", found=sorted(set(picked)))
-    worst = int(np.nanargmax(lost))
-    count = int(known.sum())
-    return Loss(float(lost[known].mean()), float(lost[worst]), grid.sizes[worst], count, len(lost) - count)
+    return loss_of(grid, [logic.kernels[logic.select(*size)] for size in grid.sizes])
 
 
 @dataclass(slots=True)
@@ -384,7 +268,7 @@ def _cut(places: _Places, points: NDArray[np.intp], losses: Floats) -> tuple[int
     return None if best is None else best[2:]
 
 
-def _least(lost: Floats, uneven: NDArray[Any]) -> int:
+def _least(lost: Floats, uneven: NDArray[np.int64]) -> int:
     return int(np.lexsort((uneven, lost))[0])
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from library_support import invented_grid
 
 from lab.base.errors import UserError
-from lab.library.logic import Exact, Grid, Logic, Split, best_single, build, evaluate
+from lab.library.grid import Grid, best_single
+from lab.library.tree import Exact, Logic, Split, build, evaluate
 
 MILLISECONDS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0, 7.0])
 
@@ -101,13 +102,6 @@ def test_a_kernel_that_was_not_measured_is_not_picked_and_counts_apart():
         evaluate(Logic(("c",), ~0), grid)
 
 
-def test_the_loss_is_the_share_of_time_lost():
-    grid = Grid.of({(1, 1, 1): {"a": 1.0, "b": 2.0}, (2, 1, 1): {"a": 3.0, "b": 2.0}})
-    loss = evaluate(Logic(("a",), ~0), grid)
-    assert (loss.mean, loss.max, loss.worst) == (0.25, 0.5, (2, 1, 1))
-    assert best_single(grid)[0] == "a"
-
-
 def test_kernels_that_are_never_picked_are_left_out():
     grid = Grid.of({(1, 1, 1): {"slow": 9.0, "fast": 1.0}})
     assert build(grid).kernels == ("fast",)
@@ -119,21 +113,6 @@ def test_only_exact_sizes_still_say_something_of_those_between():
     assert [e.m for e in logic.exact] == [8, 800]
     with pytest.raises(UserError, match="nothing was measured"):
         build(None)
-
-
-@pytest.mark.parametrize("size", [(0, 1, 1), (1, -1, 1), (1, 1, 2**31), (1.5, 1, 1), ("a", 1, 1), (float("nan"), 1, 1)])
-def test_what_is_no_size_is_refused(size):
-    with pytest.raises(UserError, match="not a size"):
-        Logic(("a",), ~0).select(*size)
-
-
-@pytest.mark.parametrize(
-    "times",
-    [{}, {(1, 1, 1): {}}, {(1, 1, 1): {"a": 0.0}}, {(1, 1, 1): {"a": math.inf}}, {(0, 1, 1): {"a": 1.0}}],
-)
-def test_a_grid_that_is_none_is_refused(times):
-    with pytest.raises(UserError):
-        Grid.of(times)
 
 
 @pytest.mark.parametrize(

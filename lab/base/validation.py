@@ -1,0 +1,141 @@
+"""Typed values from plain ones: the base class of every schema, and pydantic's findings as errors for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.yamlfile import Document, Key, dotted
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_NOUNS: dict[object, str] = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
+
+
+class Strict(BaseModel):
+    """A frozen model that converts nothing and refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def validate(model: type[Model], document: Document) -> Model:
+    """Return the document as a value of its schema.
+
+    Raises:
+        UserError: The first key that does not fit, with its line.
+    """
+    if not isinstance(document.data, dict):
+        raise UserError("not a mapping", at=Location(document.file, 1), accepted=list(model.model_fields))
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        path, refused = refusal(error, model)
+        raise refused.placed(document.at(*path), dotted(path)) from error
+
+
+def refusal(error: ValidationError, model: type[BaseModel]) -> tuple[Key, UserError]:
+    """Turn the most telling of pydantic's findings into a user's error.
+
+    Returns:
+        The path of the offending key, and the error; its `key` is that path, and it names no file.
+    """
+    # a mistyped key is also a missing one; the former says more
+    detail = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    path: Key = tuple(detail["loc"])
+    return path, _described(detail, path, model)
+
+
+def _described(detail: ErrorDetails, path: Key, model: type[BaseModel]) -> UserError:
+    key = dotted(path)
+    if detail["type"] == "extra_forbidden":
+        known = _keys_at(model, path[:-1])
+        return UserError("unknown key", key=key, accepted=known, suggestion=did_you_mean(str(path[-1]), known))
+    field = _field_at(model, path)
+    accepted = _accepted(field) if field else None
+    if detail["type"] == "missing":
+        return UserError("a key is missing", key=key, accepted=accepted)
+    found, message = detail["input"], detail["msg"].removeprefix("Value error, ")
+    if isinstance(accepted, list):
+        return UserError(
+            "wrong value", key=key, found=found, accepted=accepted, suggestion=did_you_mean(str(found), accepted)
+        )
+    accepted = accepted or _wanted(detail)
+    if accepted is None and message.startswith("Input should be "):  # what follows says what is accepted
+        accepted = message.removeprefix("Input should be ")
+    return UserError("wrong value" if accepted else message, key=key, found=found, accepted=accepted)
+
+
+def _wanted(detail: ErrorDetails) -> str | None:
+    """What pydantic wanted in place of a value inside a list or a mapping; None where only its message says it."""
+    bounds = detail.get("ctx", {})
+    texts = {
+        "int_type": _NOUNS[int],
+        "int_from_float": _NOUNS[int],
+        "float_type": _NOUNS[float],
+        "string_type": _NOUNS[str],
+        "bool_type": _NOUNS[bool],
+        "greater_than_equal": f"at least {bounds.get('ge')}",
+        "less_than_equal": f"at most {bounds.get('le')}",
+    }
+    return texts.get(detail["type"])
+
+
+def _accepted(field: FieldInfo) -> list[str] | str | None:
+    """What a field of a plain type takes; None where its type does not say it in a few words."""
+    kinds = [kind for kind in _alternatives(field.annotation) if kind is not type(None)]
+    if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
+        return [str(value) for value in get_args(kinds[0])]
+    bounds = {end: getattr(one, end) for one in field.metadata for end in ("ge", "le") if hasattr(one, end)}
+    noun = _NOUNS.get(kinds[0]) if len(kinds) == 1 else None
+    if noun is None or len(bounds) != len(field.metadata):  # another constraint, which pydantic's message explains
+        return None
+    match bounds:
+        case {"ge": least, "le": most}:
+            noun = f"{noun} from {least} to {most}"
+        case {"ge": least}:
+            noun = f"{noun} of at least {least}"
+        case {"le": most}:
+            noun = f"{noun} of at most {most}"
+    return noun
+
+
+def _alternatives(annotation: object) -> Iterator[object]:
+    """The members of a union; a type on its own is its only member."""
+    if get_origin(annotation) in (None, Literal, list, dict, tuple):
+        yield annotation
+        return
+    for part in get_args(annotation):
+        yield from _alternatives(part)
+
+
+def _field_at(model: type[BaseModel], path: Sequence[str | int]) -> FieldInfo | None:
+    """The field that a path ends at; None where it ends inside a list or a mapping."""
+    owner = _model_at(model, path[:-1])
+    return owner.model_fields.get(str(path[-1])) if owner and path else None
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Keys that the schema knows at a path through nested models and lists of models."""
+    owner = _model_at(model, path)
+    return [field.alias or name for name, field in owner.model_fields.items()] if owner else []
+
+
+def _model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
+    current: Any = model
+    for part in path:
+        if isinstance(part, int) or part not in current.model_fields:  # an item of a list, a key of a mapping
+            continue
+        annotation = current.model_fields[part].annotation
+        while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            arguments = [a for a in getattr(annotation, "__args__", ()) if a is not type(None)]
+            if not arguments:
+                return None
+            annotation = arguments[-1]
+        current = annotation
+    found: type[BaseModel] = current
+    return found

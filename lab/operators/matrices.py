@@ -1,0 +1,89 @@
+"""What operators on matrices share: column-major views of buffers, tolerances, and words for the worst element."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from lab.base.errors import UserError
+from lab.operators.base import MOST_ELEMENTS, Array, Floats
+
+Element = TypeVar("Element", bound=np.generic)
+
+
+def matrix(array: NDArray[Element], rows: int, columns: int, leading: int) -> NDArray[Element]:
+    """Return a column-major matrix as a rows x columns view of its 1-D buffer."""
+    item = array.itemsize
+    return as_strided(array, (rows, columns), (item, leading * item))
+
+
+def laid_out(values: Floats, leading: int) -> Floats:
+    """Copy a rows x columns matrix to a column-major buffer, 1-D, with NaN between its columns."""
+    rows, columns = values.shape
+    whole = np.full((columns, leading), np.nan)
+    whole[:, :rows] = values.T
+    return whole.reshape(-1)
+
+
+def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) -> str:
+    """Say where a kernel wrote between the columns of a matrix, which held NaN there; empty where it did not.
+
+    Args:
+        name: The matrix.
+        whole: Its buffer, leading * columns elements.
+        rows: Rows of the matrix.
+        columns: Columns of the matrix.
+        leading: Elements from one column to the next.
+    """
+    padding = whole.reshape(columns, leading)[:, rows:].astype(np.float64)
+    written = np.argwhere(~np.isnan(padding))
+    if not len(written):
+        return ""
+    column, beyond = (int(i) for i in written[0])
+    return f"{name}[{rows + beyond}, {column}]: written, but {name} has {rows} rows"
+
+
+def worst_element(place: str, got: object, expected: float, wrong: int, elements: int) -> str:
+    """Describe the element that is furthest off, and how many are wrong.
+
+    Args:
+        place: Which element: ``C[3, 4]``.
+        got: Its value.
+        expected: The value it should have.
+        wrong: How many elements are wrong.
+        elements: How many elements there are.
+    """
+    return f"{place}: got {got}, expected {expected:.9g}; {wrong} of {elements} elements are wrong"
+
+
+def tolerance_of_sums(dtype: str) -> float:
+    """Return 16 u, u being the unit roundoff of the element type; `lab.operators.gemm.Gemm.verify` says why."""
+    return 16 * float(np.finfo(dtype).eps) / 2
+
+
+def check_leading(field: str, leading: int, least: int) -> None:
+    """Refuse a leading dimension that is shorter than a column.
+
+    Raises:
+        UserError: It names the field.
+    """
+    if leading < least:
+        accepted = f"an integer from {least} to {MOST_ELEMENTS}"
+        raise UserError("wrong value", key=f"problem.{field}", found=leading, accepted=accepted)
+
+
+def check_elements(name: str, rows: int, columns: int, leading: int, *, key: str = "problem") -> None:
+    """Refuse a matrix with more elements than 32-bit integers can count.
+
+    Raises:
+        UserError: It names the matrix, and says how many elements are accepted.
+    """
+    if leading * columns > MOST_ELEMENTS:
+        raise UserError(
+            f"{name} has {leading * columns} elements ({rows} x {columns}, leading dimension {leading})",
+            key=key,
+            accepted=f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers",
+        )

@@ -1,0 +1,210 @@
+"""A template with its parameters, for one problem: everything that follows from the three."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Self
+
+from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
+
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Sandbox, Scalar, environment, evaluate
+from lab.base.yamlfile import Key
+from lab.hardware.tensormaps import TensorMap
+from lab.operators import einsum
+from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
+from lab.templates.launches import Launches
+from lab.templates.sequence import Scope, buffers, declared, resolved
+
+_MOST_EXTENT = 2**63
+"""Elements along a side of a tensor map; `TensorMap.refused` knows the real limits."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A template with its parameters, for one problem. Nothing is computed before it is asked for, and that once.
+
+    Attributes:
+        template: The template.
+        parameters: Every parameter of the template with its value.
+        problem: The problem, a `lab.operators.base.Problem` as a rule. For what does not depend on its sizes (`names`,
+            `source`, `abbreviation`), its words are enough.
+    """
+
+    template: Template
+    parameters: Mapping[str, Scalar]
+    problem: Mapping[str, Scalar]
+
+    @classmethod
+    def of(cls, template: Template, given: Mapping[str, Scalar], problem: Mapping[str, Scalar]) -> Self:
+        """Return the instance with some parameters given and the others at their defaults."""
+        return cls(template, template.completed(given), problem)
+
+    @cached_property
+    def parameter_values(self) -> Mapping[str, object]:
+        """Parameters by name, as expressions and templates see them: a mapping is an object."""
+        known = self.template.declares.parameters
+        return {name: known[name].value(value) if name in known else value for name, value in self.parameters.items()}
+
+    @cached_property
+    def names(self) -> Mapping[str, object]:
+        """What a template and its expressions may refer to before the sizes of the problem are known.
+
+        These are the problem's fields that are words or booleans, `T` and `element_bytes`, the objects that `fields`
+        declares, the parameters, and the derived names.
+
+        Raises:
+            UserError: A derived name's expression fails.
+        """
+        declares, document, problem = self.template.declares, self.template.document, self.problem
+        names: dict[str, object] = {key: value for key, value in problem.items() if isinstance(value, str | bool)}
+        dtype = problem.get("dtype")
+        if dtype in C_TYPES:
+            names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
+        names |= {name: einsum.parse(str(problem[name])) for name in declares.fields if name in problem}
+        names |= self.parameter_values
+        for key, expression in declares.derived.items():
+            names[key] = evaluate(expression, names, at=document.at("derived", key), key=f"derived.{key}")
+        return names
+
+    @cached_property
+    def all_names(self) -> Mapping[str, object]:
+        """`names` and the sizes of the problem: what geometry and requirements may refer to."""
+        return {**self.problem, **self.names}
+
+    def unmet(self) -> Requirement | None:
+        """Return the first of the template's requirements that is not met; None when all are met.
+
+        Raises:
+            UserError: A requirement's expression fails.
+        """
+        for i, requirement in enumerate(self.template.declares.requires):
+            at = self.template.document.at("requires", i)
+            if not evaluate(requirement.that, self.all_names, at=at, key=f"requires[{i}]"):
+                return requirement
+        return None
+
+    def unsupported(self) -> tuple[str, list[Scalar]] | None:
+        """Return the first field of the problem with an unsupported value; see `Template.unsupported`."""
+        return self.template.unsupported(self.problem)
+
+    @cached_property
+    def source(self) -> str:
+        """CUDA source.
+
+        Raises:
+            UserError: The template fails, with its line.
+        """
+        template, names = self.template, dict(self.names)
+        if template.declares.entry:
+            names["entry"] = template.declares.entry
+        try:
+            text = _jinja(template.roots).get_template(template.name).render(**names)
+        except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, NameError) as error:
+            raise _render_error(error, template) from error
+        return text.lstrip("\n")
+
+    @cached_property
+    def abbreviation(self) -> str:
+        """The parameters in the template's own short form, ``MT128x64_DU16_GSU4_…``; empty where it declares none.
+
+        A part whose value is the empty word is left out.
+
+        Raises:
+            UserError: An expression of `abbreviate` fails.
+        """
+        document = self.template.document
+        values = {
+            short: evaluate(text, self.names, at=document.at("abbreviate", short), key=f"abbreviate.{short}")
+            for short, text in self.template.declares.abbreviate.items()
+        }
+        return "_".join(f"{short}{value}" for short, value in values.items() if value != "")
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Entry points, geometry, arguments, workspace and tensor maps, by the rules of `lab.templates.sequence`.
+
+        Raises:
+            UserError: An expression of the front matter fails, or its result is not a legal launch.
+        """
+        made = resolved(declared(self.template.declares), buffers(self.template.declares), self._scope)
+        mapped = dict.fromkeys(name for step in made.steps for name, kind in step.arguments if kind == TENSOR_MAP)
+        return replace(made, tensor_maps=tuple(self._tensor_map(name) for name in mapped))
+
+    @cached_property
+    def predictions(self) -> Mapping[str, float]:
+        """What the template says its accesses cost: sectors a request (global), bank conflicts a request (shared).
+
+        The expressions know what the geometry knows, and `entry`, the entry point that is launched. A sequence has no
+        single entry point, and its figures are those of all launches together.
+
+        Raises:
+            UserError: An expression fails, or yields no number.
+        """
+        declares, scope = self.template.declares, self._scope
+        if not declares.predicts:
+            return {}
+        if declares.launches is None:
+            scope = replace(scope, names={**scope.names, "entry": self.launches.steps[0].entry})
+        found: dict[str, float] = {}
+        for access, expression in declares.predicts.items():
+            value = scope.evaluate(expression, ("predicts", access))
+            if isinstance(value, bool | str):
+                accepted = "a number of sectors or conflicts"
+                raise scope.error("not a number", ("predicts", access), found=value, accepted=accepted)
+            found[access] = float(value)
+        return found
+
+    @property
+    def _scope(self) -> Scope:
+        sizes = frozenset(name for name, value in self.problem.items() if not isinstance(value, bool | str))
+        document = self.template.document
+
+        def at(path: Key) -> Location:
+            return document.at(*path)
+
+        return Scope(self.all_names, sizes - self.names.keys(), at, str(self.problem.get("dtype", "")))
+
+    def _tensor_map(self, name: str) -> TensorMap:
+        scope, path = self._scope, ("tensor_maps", name)
+        declares = self.template.declares.tensor_maps[name]
+        rows, columns = (
+            scope.size(x, (*path, "extents", i), most=_MOST_EXTENT) for i, x in enumerate(declares.extents)
+        )
+        box_rows, box_columns = (
+            scope.size(x, (*path, "box", i), most=_MOST_EXTENT) for i, x in enumerate(declares.box)
+        )
+        of = scope.words(declares.of, (*path, "of"))
+        made = TensorMap(
+            name,
+            of[0] if len(of) == 1 else declares.of,
+            declares.type.replace("T", scope.dtype),
+            (rows, columns),
+            scope.size(declares.leading, (*path, "leading"), most=_MOST_EXTENT),
+            (box_rows, box_columns),
+        )
+        refused = made.refused(ELEMENT_BYTES[made.dtype])
+        if refused:
+            field, found, accepted = refused
+            raise scope.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
+        return made
+
+
+@cache
+def _jinja(roots: tuple[Path, ...]) -> Sandbox:
+    return environment(loader=FileSystemLoader([str(root) for root in roots]), trim_blocks=True, lstrip_blocks=True)
+
+
+def _render_error(error: Exception, template: Template) -> UserError:
+    if isinstance(error, TemplateSyntaxError):
+        at = Location(error.filename or template.file, error.lineno)
+        return UserError(f"the template has a syntax error: {error.message}", at=at)
+    if isinstance(error, TemplateNotFound):
+        return UserError(f"no such include: {error.name}", at=Location(template.file))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".j2")]
+    place = Location(frames[-1].filename, frames[-1].lineno) if frames else Location(template.file)
+    return UserError(f"the template fails: {error}", at=place)

@@ -1,0 +1,295 @@
+"""The rules by which declared launches become launches: one home for templates and libraries.
+
+A front matter or a library declares launches and scratch buffers with expressions for their sizes. The rules:
+
+- Launches run in order on one stream. A launch is left out unless all of its conditions hold. Of several entry points
+  the first whose `when` holds is launched.
+- Sizes that a grid or a block does not have are 1.
+- A buffer of no elements does not exist, and arguments that name it are left out. Only what the compiled kernel knows
+  too may decide that, never a size of the problem.
+- A workspace buffer holds NaN bytes (0xFF) when the variant's data is uploaded, and afterwards whatever the last launch
+  left there; one declared with `zero` is set to zero bytes before every sequence, and that memset is timed.
+- A name among the arguments may be an expression in braces: each word of its value names one argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar, evaluate
+from lab.base.yamlfile import Key, dotted
+from lab.templates.front_matter import FrontMatter
+from lab.templates.launches import Launch, Launches, Workspace
+
+_MOST_GRID = (2**31 - 1, 65535, 65535)
+_MOST_BLOCK = (1024, 1024, 64)
+_MOST_THREADS = 1024
+"""CUDA C++ Programming Guide, technical specifications per compute capability; the same from 5.0 on."""
+
+_MOST_SHARED = 2**31 - 1
+"""Bytes; how many a GPU allows is checked where the GPU is known."""
+
+_MOST_WORKSPACE = 2**40
+"""Elements of a workspace buffer. More is a mistake in an expression."""
+
+Expression = str | int
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that must hold for a launch to take place.
+
+    Attributes:
+        expression: An expression over the names of the problem and the parameters.
+        path: Where it stands in the declaration.
+        holds: Whether it must be true; else it must be false.
+    """
+
+    expression: str
+    path: Key
+    holds: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredLaunch:
+    """One launch with expressions in place of numbers.
+
+    Attributes:
+        entry: Symbol of the entry point.
+        grid: Blocks in x, then y and z where there are such.
+        block: Threads, likewise.
+        shared_bytes: Dynamic shared memory of a block.
+        arguments: Name and type of each argument, `T` standing for the problem's element type.
+        path: Where it stands in the declaration.
+        conditions: All of them must hold.
+        bytes_moved: Least bytes through DRAM; None where nothing is declared.
+        main: Of a sequence, the launch that does all of the problem's operations.
+    """
+
+    entry: str
+    grid: Sequence[Expression]
+    block: Sequence[Expression]
+    shared_bytes: Expression
+    arguments: Iterable[tuple[str, str]]
+    path: Key
+    conditions: tuple[Condition, ...] = ()
+    bytes_moved: Expression | None = None
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredBuffer:
+    """A scratch buffer with an expression for its size.
+
+    Attributes:
+        name: What arguments call it.
+        dtype: Element type; `T` is the problem's.
+        elements: How many.
+        zero: Set to zero before every sequence.
+    """
+
+    name: str
+    dtype: str
+    elements: Expression
+    zero: bool = False
+
+
+def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
+    """List the launches of a front matter. Its short form is a sequence of which one launch takes place."""
+    if declares.launches is not None:
+        return tuple(
+            DeclaredLaunch(
+                one.entry,
+                one.grid,
+                one.block,
+                one.shared_bytes,
+                one.arguments.items(),
+                ("launches", i),
+                () if one.when is None else (Condition(one.when, ("launches", i, "when")),),
+                one.bytes_moved,
+                one.main,
+            )
+            for i, one in enumerate(declares.launches)
+        )
+    entries = [(entry.name, entry.when) for entry in declares.entries or ()] or [(declares.entry or "", None)]
+    earlier: tuple[Condition, ...] = ()
+    found: list[DeclaredLaunch] = []
+    for i, (entry, when) in enumerate(entries):
+        own = Condition("true" if when is None else when, ("entries", i, "when"))
+        found.append(
+            DeclaredLaunch(
+                entry,
+                declares.grid or (),
+                declares.block or (),
+                declares.shared_bytes,
+                (declares.arguments or {}).items(),
+                (),
+                (*earlier, own),
+            )
+        )
+        earlier = (*earlier, replace(own, holds=False))
+    return tuple(found)
+
+
+def buffers(declares: FrontMatter) -> tuple[DeclaredBuffer, ...]:
+    """List the workspace of a front matter."""
+    return tuple(
+        DeclaredBuffer(name, buffer.type, buffer.elements, buffer.zero) for name, buffer in declares.workspace.items()
+    )
+
+
+def xyz(sizes: Sequence[Value], one: Value) -> tuple[Value, Value, Value]:
+    """Return sizes in x, y and z; those that are not there are 1."""
+    x, y, z = [*sizes, one, one][:3]
+    return x, y, z
+
+
+class _HasArguments(Protocol):
+    @property
+    def arguments(self) -> tuple[tuple[str, str], ...]: ...
+
+
+AnyLaunch = TypeVar("AnyLaunch", bound=_HasArguments)
+
+
+def without(launches: Iterable[AnyLaunch], absent: frozenset[str]) -> tuple[AnyLaunch, ...]:
+    """Leave out the arguments that name buffers which do not exist."""
+    return tuple(_without(launch, absent) for launch in launches)
+
+
+def _without(launch: Any, absent: frozenset[str]) -> Any:  # noqa: ANN401 - any dataclass with arguments
+    return replace(launch, arguments=tuple(pair for pair in launch.arguments if pair[0] not in absent))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the expressions of one declaration are evaluated with.
+
+    Attributes:
+        names: Everything that they may refer to.
+        sizes: Those of the names that the compiled kernel does not know.
+        at: Where a path of the declaration stands, for errors.
+        dtype: The problem's element type, which `T` stands for; empty where it has none.
+    """
+
+    names: Mapping[str, object]
+    sizes: frozenset[str]
+    at: Callable[[Key], Location]
+    dtype: str = ""
+
+    def evaluate(self, expression: str | float, path: Key) -> Scalar:
+        """Return the value of an expression.
+
+        Raises:
+            UserError: It fails; see `lab.base.expressions.evaluate`.
+        """
+        return evaluate(expression, self.names, at=self.at(path), key=dotted(path))
+
+    def size(self, expression: Expression, path: Key, *, most: int) -> int:
+        """Return the value of an expression that must be an integer from 0 to `most`.
+
+        Raises:
+            UserError: It fails, or is another value.
+        """
+        value = self.evaluate(expression, path)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise self.error("not a size", path, found=value, accepted=f"an integer from 0 to {most}")
+        return value
+
+    def words(self, name: str, path: Key) -> list[str]:
+        """Return a name, or the words of the expression in braces that stands for several."""
+        inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""
+        return str(self.evaluate(inner, path)).split() if inner else [name]
+
+    def error(self, message: str, path: Key, *, found: object = None, accepted: str = "") -> UserError:
+        """Return an error with the place of a path."""
+        return UserError(message, at=self.at(path), key=dotted(path), found=found, accepted=accepted or None)
+
+
+def resolved(launches: Sequence[DeclaredLaunch], workspace: Iterable[DeclaredBuffer], scope: Scope) -> Launches:
+    """Apply the rules of the module's docstring to one problem. Tensor maps are left to the caller.
+
+    Raises:
+        UserError: An expression fails, its result is not a legal launch, or no launch is left.
+    """
+    steps = tuple(_launch(one, scope) for one in launches if _takes_place(one, scope))
+    if not steps:
+        if launches and launches[0].path:
+            raise scope.error(
+                "no launch is left for this problem", ("launches",), accepted="at least one launch whose `when` holds"
+            )
+        raise scope.error("no entry point fits this problem", ("entries",), accepted="a last entry without `when`")
+    made = tuple(_buffer(one, scope) for one in workspace)
+    absent = frozenset(buffer.name for buffer in made if buffer.elements == 0)
+    return Launches(without(steps, absent), tuple(buffer for buffer in made if buffer.elements))
+
+
+def _takes_place(launch: DeclaredLaunch, scope: Scope) -> bool:
+    return all(bool(scope.evaluate(one.expression, one.path)) is one.holds for one in launch.conditions)
+
+
+def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
+    grid = _legal(xyz(one.grid, 1), (*one.path, "grid"), _MOST_GRID, scope)
+    block = _legal(xyz(one.block, 1), (*one.path, "block"), _MOST_BLOCK, scope)
+    if math.prod(block) > _MOST_THREADS:
+        accepted = f"at most {_MOST_THREADS} threads"
+        raise scope.error(f"the block has {math.prod(block)} threads", (*one.path, "block"), accepted=accepted)
+    arguments = tuple(
+        (word, kind.replace("T", scope.dtype))
+        for name, kind in one.arguments
+        for word in scope.words(name, (*one.path, "arguments", name))
+    )
+    moved = one.bytes_moved
+    return Launch(
+        one.entry,
+        grid,
+        block,
+        scope.size(one.shared_bytes, (*one.path, "shared_bytes"), most=_MOST_SHARED),
+        arguments,
+        None if moved is None else scope.size(moved, (*one.path, "bytes_moved"), most=2**63 - 1),
+        one.main,
+    )
+
+
+def _legal(
+    sizes: tuple[Expression, Expression, Expression], path: Key, most: tuple[int, int, int], scope: Scope
+) -> tuple[int, int, int]:
+    """The dimensions of a grid or a block."""
+    found: list[int] = []
+    for i, (axis, expression, limit) in enumerate(zip("xyz", sizes, most, strict=True)):
+        value = scope.evaluate(expression, (*path, i))
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+            accepted = f"an integer from 1 to {limit}"
+            raise scope.error(f"{path[-1]}.{axis} is not a legal size", path, found=value, accepted=accepted)
+        found.append(value)
+    x, y, z = found
+    return x, y, z
+
+
+def _buffer(one: DeclaredBuffer, scope: Scope) -> Workspace:
+    path: Key = ("workspace", one.name, "elements")
+    elements = scope.size(one.elements, path, most=_MOST_WORKSPACE)
+    refused = "this workspace buffer cannot be made"
+    if one.name in scope.names:
+        raise scope.error(
+            refused, path, found=one.name, accepted="a name that neither the problem nor the parameters have"
+        )
+    if elements == 0 and not _known_to_kernel(one.elements, path, scope):
+        accepted = "at least one element; only parameters, which the compiled kernel knows too, may make it 0"
+        raise scope.error(refused, path, found=0, accepted=accepted)
+    return Workspace(one.name, one.dtype.replace("T", scope.dtype), elements, one.zero)
+
+
+def _known_to_kernel(expression: Expression, path: Key, scope: Scope) -> bool:
+    """Whether an expression has a value without the sizes of the problem."""
+    hidden = {name: object() if name in scope.sizes else value for name, value in scope.names.items()}
+    try:
+        replace(scope, names=hidden).evaluate(expression, path)
+    except UserError:
+        return False
+    return True

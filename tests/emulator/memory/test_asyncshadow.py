@@ -1,0 +1,98 @@
+"""Bulk copies and mbarriers in shared memory: two blocks of two warps, 16 entries each."""
+
+import numpy as np
+
+from lab.emulator.memory.asyncshadow import AsyncShadow
+from lab.emulator.memory.entries import make_entries
+
+
+def at(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def fresh():
+    entries = make_entries(64, 2, 4, 128)
+    shadow = AsyncShadow(entries)
+    shadow.grow(2)
+    return entries, shadow
+
+
+def test_a_copy_is_unseen_until_its_phase_is_seen_complete():
+    _, shadow = fresh()
+    shadow.note_copy(at(3, 4), 5, 9, 1, 0)
+    assert shadow.unseen(at(2, 3, 4), at(0, 0, 0)).tolist() == [1, 2]
+    thread, instruction = shadow.copier(at(3))
+    assert (thread.tolist(), instruction.tolist()) == ([5], [9])
+    shadow.see(at(1), at(0), at(0), at(0))
+    assert not len(shadow.unseen(at(3), at(31)))  # the warp of thread 0
+    assert len(shadow.unseen(at(3), at(32)))  # another warp has seen nothing
+
+
+def test_a_wait_for_the_parity_before_teaches_nothing():
+    _, shadow = fresh()
+    shadow.note_copy(at(3), 5, 9, 1, 0)
+    shadow.see(at(1), at(1), at(0), at(0))  # parity 1 is that of the phase before the first
+    assert len(shadow.unseen(at(3), at(0)))
+
+
+def test_barriers_share_what_warps_know():
+    _, shadow = fresh()
+    shadow.note_copy(at(3), 5, 9, 0, 0)
+    shadow.see(at(0), at(0), at(0), at(0))
+    shadow.order_blocks(at(1))
+    assert len(shadow.unseen(at(3), at(40)))
+    shadow.order_threads(at(3, 40))
+    assert not len(shadow.unseen(at(3), at(40)))
+    shadow.order_blocks(slice(None))
+    assert shadow.seen.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0]]
+
+
+def test_arrivals_carry_what_a_warp_has_seen():
+    _, shadow = fresh()
+    shadow.note_copy(at(3), 5, 9, 0, 0)
+    shadow.see(at(0), at(0), at(0), at(0))
+    shadow.arrive(at(1), at(0), at(0))  # warp 0 arrives at mbarrier 1 ...
+    shadow.see(at(1), at(0), at(40), at(0))  # ... whose phase warp 1 sees
+    assert not len(shadow.unseen(at(3), at(40)))
+
+
+def test_an_arrival_orders_what_came_before_it():
+    entries, shadow = fresh()
+    entries.writer[at(2, 3)] = 1
+    shadow.note_writers(at(2), at(0))
+    shadow.arrive(at(0), at(0), at(0))
+    shadow.note_writers(at(3), at(0))  # after the arrival
+    shadow.see(at(0), at(0), at(40), at(0))
+    assert entries.writer[[2, 3]].tolist() == [0, 1]
+
+
+def test_fences_cover_the_threads_and_what_barriers_ordered():
+    entries, shadow = fresh()
+    shadow.note_writers(at(1, 2, 3), at(0, 1, 2))
+    entries.writer[at(1, 2)] = at(1, 2)
+    shadow.fence(at(0), at(0), mbarriers=False)
+    assert shadow.unfenced(at(1, 2, 3)).tolist() == [1]  # thread 1 did not fence; entry 3 was ordered by a barrier
+    assert shadow.writer_of(at(2)).tolist() == [1]
+    shadow.fence(at(1), at(1), mbarriers=False)  # another block
+    assert len(shadow.unfenced(at(2)))
+
+
+def test_a_fence_of_mbarriers_leaves_other_memory():
+    _, shadow = fresh()
+    shadow.note_writers(at(1, 2), at(0, 0))
+    shadow.mark(at(2), live=True)
+    shadow.fence(at(0), at(0), mbarriers=True)
+    assert shadow.unfenced(at(1, 2)).tolist() == [0]
+    assert shadow.of_mbarriers(at(1, 2)).tolist() == [1]
+
+
+def test_invalidated_mbarriers_retire_their_copies():
+    _, shadow = fresh()
+    shadow.note_copy(at(3), 5, 9, 0, 0)
+    shadow.retire(0, 0, 0)
+    assert len(shadow.unseen(at(3), at(0)))  # not seen complete: still a copy
+    shadow.see(at(0), at(0), at(0), at(0))
+    shadow.retire(0, 0, 0)
+    shadow.forget(0, 0)
+    assert not shadow.seen.any()
+    assert not len(shadow.unseen(at(3), at(0)))

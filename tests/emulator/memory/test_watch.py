@@ -1,0 +1,119 @@
+"""Checks of accesses become findings with places and threads."""
+
+import numpy as np
+from small_ptx import kernel
+
+from lab.emulator.batch import make_batch
+from lab.emulator.findings import BatchFindings, Findings
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.memory import SHARED_WINDOW, Region
+from lab.emulator.memory.reach import Reach
+from lab.emulator.memory.shadow import Shadow, SharedShadow
+from lab.emulator.memory.watch import AccessWatch, never_same
+from lab.emulator.program import Program
+from lab.isa.ptx.module import read_ptx
+
+BATCH = make_batch((2, 1, 1), (64, 1, 1), 0, 2)
+PROGRAM = Program(read_ptx(kernel("mov.u32 %r0, 1;\nmov.u32 %r0, 2;")), "k")
+
+
+class Watched:
+    def __init__(self, *, check=True):
+        self.shared = Region("shared memory", "shared", SHARED_WINDOW, 64, row_count=2)
+        self.shared.give_rows(BATCH.block_of)
+        self.findings = Findings(PROGRAM)
+        shadow = SharedShadow(64, 2, 4, 128) if check else None
+        self.watch = AccessWatch(BATCH, self.shared, shadow, BatchFindings(self.findings, BATCH))
+
+    def at(self, offsets, *threads):
+        lanes, offsets = Lanes(128, np.array(threads)), np.array(offsets, np.int64)
+        return Reach(self.shared, Lanes(len(offsets)), lanes, offsets, self.shared.places(offsets, lanes.rows))
+
+    def store(self, offsets, values, *threads, strong=False):
+        reach = self.at(offsets, *threads)
+        bits = np.array(values, np.uint32)
+        self.watch.store(0, reach, [bits], strong=strong, group=None)
+        self.shared.store(reach.places, 4, [bits])
+
+    def load(self, offsets, *threads):
+        self.watch.load(1, self.at(offsets, *threads), 4, strong=False)
+
+    def kinds(self):
+        return [finding.kind for finding in self.findings.all()]
+
+
+def test_a_race_names_both_sides():
+    watched = Watched()
+    watched.store([8, 12], [1, 2], 64, 65)
+    watched.load([8, 12], 97, 96)
+    (finding,) = watched.findings.all()
+    assert (finding.kind, finding.count, finding.address) == ("shared-race", 2, 8)
+    assert (finding.block, finding.thread) == ((1, 0, 0), (33, 0, 0))
+    assert (finding.other.kind, finding.other.line, finding.other.thread) == (
+        "write",
+        PROGRAM.code[0][1].line,
+        (0, 0, 0),
+    )
+
+
+def test_equal_values_do_not_race():
+    watched = Watched()
+    watched.store([8], [5], 0)
+    watched.store([8], [5], 40)
+    assert watched.kinds() == []
+    watched.store([8], [6], 0)
+    assert watched.kinds() == ["shared-race"]
+
+
+def test_barriers_order_all_some_blocks_or_some_threads():
+    for barrier, clean in (
+        (lambda watch: watch.order_all(), True),
+        (lambda watch: watch.order_blocks(np.array([0])), True),
+        (lambda watch: watch.order_blocks(np.array([1])), False),
+        (lambda watch: watch.order_threads(np.array([0, 40])), True),
+        (lambda watch: watch.order_threads(np.array([40, 41])), False),
+    ):
+        watched = Watched()
+        watched.store([8], [5], 0)
+        barrier(watched.watch)
+        watched.load([8], 40)
+        assert (watched.kinds() == []) == clean
+
+
+def test_colliding_lanes_are_a_race_unless_atomic():
+    watched = Watched()
+    watched.store([8, 8], [1, 2], 0, 1, strong=True)
+    assert watched.kinds() == []
+    watched.store([8, 8], [1, 2], 0, 1)
+    assert watched.kinds() == ["shared-race"]
+
+
+def test_atomics_read_what_must_be_initialised():
+    watched = Watched()
+    watched.watch.atomic(0, watched.at([4], 0), 4, reads=True)
+    assert watched.kinds() == ["uninitialised-read"]
+    watched = Watched()
+    watched.watch.atomic(0, watched.at([4], 0), 4, reads=False)
+    watched.watch.atomic(0, watched.at([4], 40), 4, reads=True)
+    assert watched.kinds() == []
+
+
+def test_buffers_are_watched_by_their_own_shadow():
+    watched = Watched()
+    buffer = Region("args[0]", "global", 1 << 40, 64)
+    buffer.shadow = Shadow(64, initialised=False)
+    reach = Reach(buffer, Lanes(1), Lanes(128, np.array([3])), np.array([8]), np.array([8]))
+    watched.watch.load(1, reach, 4, strong=False)
+    (finding,) = watched.findings.all()
+    assert (finding.kind, finding.address) == ("uninitialised-read", (1 << 40) + 8)
+    assert finding.detail == "nothing wrote this memory (args[0], offset 8)"
+
+
+def test_nothing_is_checked_without_a_shadow():
+    watched = Watched(check=False)
+    watched.load([8], 0)
+    watched.store([8], [1], 40)
+    watched.watch.order_all()
+    assert watched.kinds() == []
+    assert watched.watch.bulk is None
+    assert not never_same(np.arange(3)).any()

@@ -1,0 +1,102 @@
+"""Arguments, buffers and module variables of a launch."""
+
+import numpy as np
+import pytest
+from small_ptx import HEADER, kernel
+
+from lab.base.errors import UserError
+from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.results import Buffer
+
+COPY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mad.wide.u32 %rd0, %r0, 4, %rd0;
+@%p0 st.global.u32 [%rd0], %r0;"""
+
+
+def test_outputs_that_are_not_written_are_found():
+    out = np.full(8, 99, np.uint32)
+    emulation = launch(kernel(COPY, ["p"]), "k", 1, 32, [Buffer(out, output=True)])
+    (finding,) = emulation.findings
+    assert (finding.kind, finding.count, finding.line) == ("never-written", 3, 0)
+    assert "3 of 8 elements" in finding.detail
+    assert "first element 5" in finding.detail
+    assert out.tolist() == [0, 1, 2, 3, 4, 99, 99, 99]
+
+
+def test_columns_are_written_in_memory_order():
+    out = np.zeros((2, 4), np.uint32, order="F")
+    launch(kernel(COPY, ["p"]), "k", 1, 32, [out])
+    assert out.reshape(-1, order="F").tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
+
+
+def test_an_array_that_cannot_be_written_stays():
+    out = np.zeros(8, np.uint32)
+    out.flags.writeable = False
+    launch(kernel(COPY, ["p"]), "k", 1, 32, [out])
+    assert not out.any()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "wanted"),
+    [
+        ("u32 n", -1, 2**32 - 1),
+        ("s32 n", np.int32(-1), 2**32 - 1),
+        ("f32 n", 1.0, 0x3F800000),
+        ("f32 n", 1, 0x3F800000),
+        ("b32 n", np.float32(-0.0), 0x80000000),
+        ("b32 n", b"\x01\x02\x03\x04", 0x04030201),
+        ("u32 n", True, 1),
+    ],
+)
+def test_scalars_keep_their_bits(parameter, value, wanted):
+    out = np.zeros(1, np.uint32)
+    ptx = kernel("ld.param.u64 %rd0, [p]; ld.param.b32 %r0, [n]; st.global.b32 [%rd0], %r0;", ["p", parameter])
+    if wanted == 2**32 - 1 and value == -1 and isinstance(value, int):
+        with pytest.raises(UserError, match="out of range"):
+            launch(ptx, "k", 1, 1, [out, value])
+        return
+    launch(ptx, "k", 1, 1, [out, value])
+    assert out[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "key"),
+    [(0, 32, "grid"), ((1, 2, 3, 4), 32, "grid"), (1, (32, 33), "block"), (1, (1, 1, 65), "block"), (1, -1, "block")],
+)
+def test_geometry_that_no_gpu_accepts(grid, block, key):
+    with pytest.raises(UserError) as error:
+        launch(kernel(""), "k", grid, block, [])
+    assert error.value.key == key
+
+
+def test_module_variables_are_initialised():
+    module = (
+        ".global .align 4 .u32 cells[4] = {1, 2, 0xFFFFFFFF};\n.const .align 4 .f32 factor = 0f40000000;\n"
+        ".global .align 8 .u64 pointer = cells;\n"
+    )
+    body = """ld.param.u64 %rd0, [p]; ld.global.u64 %rd1, [pointer]; ld.global.u32 %r0, [%rd1+8];
+    ld.const.f32 %f0, [factor]; st.global.u32 [%rd0], %r0; st.global.f32 [%rd0+4], %f0; ld.global.u32 %r1, [cells+12];
+    st.global.u32 [%rd0+8], %r1;"""
+    out = np.zeros(3, np.uint32)
+    assert launch(kernel(body, ["p"], module=module), "k", 1, 1, [out]).clean
+    assert out.tolist() == [2**32 - 1, 0x40000000, 0]
+
+
+def test_an_initialiser_that_is_not_known():
+    with pytest.raises(UnsupportedInstruction, match="this initialiser"):
+        launch(kernel("", module=".global .align 8 .u64 pointer = elsewhere;\n"), "k", 1, 1, [])
+
+
+def test_static_and_dynamic_shared_memory():
+    ptx = HEADER + (
+        ".extern .shared .align 16 .b8 pool[];\n.visible .entry k(.param .u64 p) { .shared .align 4 .b8 fixed[20];\n"
+        ".reg .b32 %r<4>; .reg .b64 %d; st.shared.u8 [fixed+19], 1; mov.u32 %r0, pool;\n"
+        "mov.u32 %r1, %dynamic_smem_size;\n"
+        "st.shared.u32 [pool+60], 7; ld.shared.u32 %r2, [pool+60]; ld.param.u64 %d, [p];\n"
+        "st.global.u32 [%d], %r0; st.global.u32 [%d+4], %r1; st.global.u32 [%d+8], %r2; ret; }\n"
+    )
+    out = np.zeros(3, np.uint32)
+    assert launch(ptx, "k", 1, 1, [out], dynamic_shared_bytes=64).clean
+    assert out.tolist() == [32, 64, 7]
+    findings = launch(ptx, "k", 1, 1, [out], dynamic_shared_bytes=60).findings
+    assert {finding.kind for finding in findings} == {"out-of-bounds"}

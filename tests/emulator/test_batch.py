@@ -1,0 +1,27 @@
+"""The geometry of batches."""
+
+import numpy as np
+import pytest
+
+from lab.emulator.batch import make_batch, padded_threads
+
+
+@pytest.mark.parametrize(("block", "threads"), [((1, 1, 1), 32), ((32, 1, 1), 32), ((33, 1, 1), 64), ((5, 3, 3), 64)])
+def test_blocks_are_filled_up_to_whole_warps(block, threads):
+    assert padded_threads(block) == threads
+
+
+def test_threads_and_blocks_along_three_axes():
+    batch = make_batch((2, 3, 2), (5, 3, 3), 4, 5)
+    assert (batch.threads, batch.warps, batch.block_size) == (5 * 64, 10, 45)
+    block, thread = batch.where(64 * 3 + 44)  # the fourth block of the batch is the launch's eighth
+    assert block == (1, 0, 1)
+    assert thread == (4, 2, 2)
+    np.testing.assert_array_equal(batch.exists.reshape(5, 64).sum(axis=1), 45)
+    np.testing.assert_array_equal(batch.block_of, np.repeat(np.arange(5), 64))
+
+
+def test_lanes_that_fill_up_are_not_everyone_who_runs():
+    batch = make_batch((1, 1, 1), (40, 1, 1), 0, 1)
+    assert batch.everyone.count == 64
+    assert np.flatnonzero(batch.exists).tolist() == list(range(40))

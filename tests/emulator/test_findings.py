@@ -1,0 +1,48 @@
+"""Collecting faults."""
+
+import numpy as np
+from small_ptx import kernel
+
+from lab.emulator.batch import make_batch
+from lab.emulator.findings import BatchFindings, Findings, OtherSide
+from lab.emulator.program import Program
+from lab.isa.ptx.module import read_ptx
+
+PROGRAM = Program(read_ptx(kernel("mov.u32 %r0, 1;\nadd.u32 %r0, %r0, 1;")), "k")
+BATCH = make_batch((3, 1, 1), (8, 4, 1), 1, 2)
+
+
+def test_a_fault_is_told_once_a_line_with_its_first_threads():
+    findings = Findings(PROGRAM)
+    batch = BatchFindings(findings, BATCH)
+    batch.add("out-of-bounds", 1, "first", np.array([41, 3]), address=64)
+    batch.add("out-of-bounds", 1, "second", np.array([0, 1, 2]))
+    batch.add("misaligned", 1, "third", np.array([0]))
+    first, other = findings.all()
+    assert (first.kind, first.detail, first.count, first.address) == ("out-of-bounds", "first", 5, 64)
+    assert (first.block, first.thread) == ((2, 0, 0), (1, 1, 0))
+    assert first.text == "add.u32 %r0, %r0, 1"
+    assert first.line == PROGRAM.code[1][1].line
+    assert other.kind == "misaligned"
+
+
+def test_the_other_side_of_a_race():
+    findings = Findings(PROGRAM)
+    batch = BatchFindings(findings, BATCH)
+    batch.add("shared-race", 1, "race", np.array([0]), other=OtherSide("write", 0, 9))
+    batch.add("shared-race", 0, "race", np.array([0]), other=OtherSide("read", -1, 9))
+    elsewhere, same = (finding.other for finding in findings.all())
+    assert (elsewhere.kind, elsewhere.line, elsewhere.thread) == ("write", PROGRAM.code[0][1].line, (1, 1, 0))
+    assert same.line == PROGRAM.code[0][1].line  # of the instruction itself
+
+
+def test_faults_without_an_instruction_are_told_apart_by_their_detail():
+    findings = Findings(PROGRAM)
+    findings.add("never-written", None, "args[0]", count=3)
+    findings.add("never-written", None, "args[1]", count=4)
+    findings.add("never-written", None, "args[0]", count=5)
+    assert [(finding.detail, finding.count, finding.line) for finding in findings.all()] == [
+        ("args[0]", 8, 0),
+        ("args[1]", 4, 0),
+    ]
+    assert findings.all()[0].thread is None

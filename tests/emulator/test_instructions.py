@@ -1,0 +1,56 @@
+"""Instructions for all threads, and for some."""
+
+import numpy as np
+import pytest
+from small_ptx import execute
+
+from lab.emulator.errors import UnsupportedInstruction
+
+X = np.arange(45, dtype=np.uint32)
+
+
+def test_a_guard_chooses_threads_in_a_full_and_in_a_part_group():
+    body = """
+    mov.u32 %o0, 0; mov.u32 %o1, 0;
+    setp.lt.u32 %p0, %i0, 40; setp.gt.u32 %p1, %i0, 3; setp.eq.u32 %p2, %i0, 99;
+    @%p0 add.u32 %o0, %i0, 1; @%p2 add.u32 %o0, %i0, 1000;
+    @!%p1 bra END; @%p0 mul.lo.u32 %o1, %i0, 3; @!%p2 add.u32 %o1, %o1, 1;\nEND:\n
+    """
+    emulation, found = execute(body, X, outputs=2)
+    assert emulation.clean
+    np.testing.assert_array_equal(found[0], np.where(X < 40, X + 1, 0))
+    np.testing.assert_array_equal(found[1], np.where(X > 3, np.where(X < 40, 3 * X, 0) + 1, 0))
+
+
+def test_guarded_threads_are_counted_as_they_execute():
+    emulation, _ = execute("mov.u32 %o0, 0; setp.lt.u32 %p0, %i0, 7;\n@%p0 mov.u32 %o0, 5;\n", X)
+    line = next(line for line in emulation.lines if line.opcode == "mov.u32" and line.threads == 7)
+    assert line.warps == 2
+
+
+def test_a_destination_may_be_a_source():
+    _, found = execute("mov.u32 %o0, %i0; sub.u32 %o0, 100, %o0; mad.lo.u32 %o0, %o0, %o0, %o0;", X)
+    np.testing.assert_array_equal(found, (100 - X) * (101 - X))
+
+
+def test_registers_wider_than_the_type():
+    body = "cvt.u64.u32 %rd0, %i0; add.u64 %rd0, %rd0, 4294967295; cvt.u32.u64 %o0, %rd0; ld.param.u8 %o1, [i0];"
+    _, found = execute(body, X, outputs=2)
+    np.testing.assert_array_equal(found[0], (X.astype(np.int64) - 1) % 2**32)
+    assert (found[1] < 256).all()
+
+
+@pytest.mark.parametrize(
+    ("instruction", "why"),
+    [
+        ("add.u32 %r0, %r1;", "operands"),
+        ("add.u32 %r0, %r1, %r2, %r3;", "operands"),
+        ("frobnicate.u32 %r0, %r1;", "unknown opcode"),
+        ("add.wide.u32 %r0, %r1, %r2;", r"\.wide"),
+        ("@%r0 add.u32 %r0, %r1, %r2;", "not a predicate"),
+        ("add.u32 %r0, %rd1, %r2, nothing;", "operand"),
+    ],
+)
+def test_what_cannot_be_bound_names_line_and_reason(instruction, why):
+    with pytest.raises(UnsupportedInstruction, match=f"PTX line.*{why}"):
+        execute(instruction)

@@ -1,0 +1,68 @@
+"""Groups of threads that can run."""
+
+import numpy as np
+
+from lab.emulator.batch import make_batch
+from lab.emulator.lanes import Lanes
+from lab.emulator.pool import Pool, living
+
+BATCH = make_batch((2, 1, 1), (40, 1, 1), 0, 2)
+
+
+def lanes(*threads):
+    return Lanes(BATCH.threads, np.array(threads, np.int64))
+
+
+def pool(left=None, ranks=(2, 0, 1, 3)):
+    return Pool(BATCH, ranks, lambda stack, gone: left.append((stack, gone.indices().tolist())))
+
+
+def test_the_group_of_the_lowest_rank_runs_first():
+    found = pool()
+    found.arrive(((), 0), lanes(0))
+    found.arrive(((), 1), lanes(1))
+    found.arrive(((), 2), lanes(2))
+    assert [found.take()[0][1] for _ in range(3)] == [1, 2, 0]
+    assert not found
+
+
+def test_threads_of_a_callee_run_before_the_return_and_after_what_precedes_it():
+    found = pool()
+    found.arrive(((), 3), lanes(0))
+    found.arrive(((3,), 1), lanes(1))  # called from before block 3
+    found.arrive(((), 0), lanes(2))
+    assert [found.take()[0] for _ in range(3)] == [((), 0), ((3,), 1), ((), 3)]
+
+
+def test_threads_join_those_that_are_ready_or_parked():
+    found = pool()
+    found.arrive(((), 1), lanes(7, 9))
+    found.park(((), 1), lanes(2))
+    found.arrive(((), 1), lanes(8))
+    assert found.take()[1].indices().tolist() == [2, 7, 8, 9]
+    assert not found.unpark()
+
+
+def test_a_parked_group_runs_when_it_is_unparked():
+    found = pool()
+    found.park(((), 0), lanes(1))
+    found.park(((), 2), lanes(2))
+    assert not found
+    assert found.unpark()
+    assert found.take()[0] == ((), 2)
+
+
+def test_the_end_of_a_function_is_left_at_once():
+    left = []
+    found = pool(left)
+    found.arrive(((4,), -1), lanes(3, 5))
+    found.arrive(((), -1), lanes())
+    assert left == [((4,), [3, 5])]
+    assert not found
+
+
+def test_living_threads_of_each_block():
+    found = pool()
+    found.end(np.array([0, 1, 70]))
+    assert living(BATCH, found).tolist() == [38, 39]
+    assert BATCH.exists.sum() == 80  # the batch does not change

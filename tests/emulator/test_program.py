@@ -1,0 +1,94 @@
+"""Laying out kernels."""
+
+import pytest
+from small_ptx import HEADER, kernel
+
+from lab.base.errors import UserError
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.program import Program, align_of, callee, size_of, text_of
+from lab.isa.ptx.module import read_ptx
+
+CALLS = (
+    HEADER
+    + """
+.func (.param .b32 r) leaf(.param .b32 x) { .reg .b32 %a; ld.param.u32 %a, [x]; st.param.u32 [r], %a; ret; }
+.func middle(.param .b64 x) { .reg .b32 %a; { .param .b32 q; .param .b32 s; st.param.b32 [q], %a;
+call.uni (s), leaf, (q); } ret; }
+.func unused() { ret; }
+.visible .entry k(.param .u64 p, .param .u16 h, .param .align 16 .b8 v[20]) { .shared .align 16 .b8 tile[40];
+.local .align 8 .b8 l[24]; { .param .b64 z; call.uni middle, (z); } ret; }
+"""
+)
+
+
+def program(text, name="k"):
+    return Program(read_ptx(text), name)
+
+
+def test_only_functions_that_can_be_called_are_laid_out_callers_first():
+    found = program(CALLS)
+    assert [function.name for function in found.functions] == ["k", "middle", "leaf"]
+    assert found.offsets == [0, 2, 5]
+    assert [block.index for block in found.blocks] == list(range(len(found.blocks)))
+
+
+def test_memory_is_aligned():
+    found = program(CALLS)
+    places = {name: place for (_, name), place in found.places.items()}
+    assert [(places[name].offset, places[name].size) for name in ("p", "h", "v")] == [(0, 8), (8, 2), (16, 20)]
+    assert found.param_bytes == 36
+    assert (found.static_shared_bytes, found.local_bytes) == (40, 24)
+    assert places["tile"].space == "shared"
+    assert places["r"].space == places["x"].space == "frame"
+
+
+def test_recursion_and_indirect_calls_are_refused():
+    text = HEADER + ".func f() { call.uni f; ret; }\n.visible .entry k() { call.uni f; ret; }\n"
+    with pytest.raises(UnsupportedInstruction, match="recursive"):
+        program(text)
+    with pytest.raises(UnsupportedInstruction, match="indirect"):
+        program(kernel("call.uni %rd0, ();"))
+    with pytest.raises(UnsupportedInstruction, match="not defined"):
+        program(kernel("call.uni nowhere, ();"))
+
+
+def test_an_unknown_kernel_is_named_with_the_known_ones():
+    with pytest.raises(UserError) as error:
+        program(CALLS, "kk")
+    assert error.value.accepted == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("body", "granule"),
+    [
+        ("st.shared.f32 [%r0], %f0;", 4),
+        ("st.shared.u8 [%r0], %r1; ld.global.u8 %r1, [%rd0];", 1),
+        ("ld.global.u8 %r1, [%rd0]; st.shared.f64 [%r0], %fd0;", 4),
+        ("st.u16 [%rd0], %h0;", 2),  # a generic access may fall on shared memory
+    ],
+)
+def test_the_granule_is_the_narrowest_access_to_shared_memory(body, granule):
+    assert program(kernel(body)).shared_granule == granule
+
+
+def test_loops_come_before_what_follows_them():
+    found = program(kernel("@%p0 bra AFTER;\nLOOP:\n@%p1 bra LOOP;\nbra AFTER;\nAFTER:\nmov.u32 %r0, 1;"))
+    ranks = {
+        found.code[block.first][1].opcode + str(block.index): found.priority[block.index] for block in found.blocks
+    }
+    assert found.priority[-1] == max(ranks.values())
+    assert found.successors(found.blocks[0]) == [found.blocks[-1].index, 1]
+
+
+def test_instructions_as_text():
+    found = program(kernel("@!%p3 add.u32 %r0, %r1, 2;\n@%p0 bra L;\nL:\n"))
+    assert text_of(found.code[0][1]) == "@!%p3 add.u32 %r0, %r1, 2"
+    assert callee(found.code[0][1]) is None
+
+
+def test_sizes_and_alignment_of_variables():
+    variables = {v.name: v for v in program(CALLS).kernel.parameters}
+    assert (size_of(variables["v"]), align_of(variables["v"])) == (20, 16)
+    assert (size_of(variables["h"]), align_of(variables["h"])) == (2, 2)
+    assert not program(CALLS).has_mbarriers
+    assert program(kernel("mbarrier.init.shared.b64 [%r0], 1;")).has_mbarriers

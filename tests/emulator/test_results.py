@@ -1,0 +1,38 @@
+"""Arithmetic of counts."""
+
+import pytest
+
+from lab.emulator.results import Emulation, ExecutedCounts, Finding, LineCount, MemoryCount
+
+
+def test_memory_counts_add_up():
+    total = MemoryCount(2, 8, 0, 256, 4) + MemoryCount(1, 1, 3, 64, 1)
+    assert total == MemoryCount(3, 9, 3, 320, 5)
+    assert (total.bank_conflicts, total.bytes_moved, total.sectors_per_request) == (4, 96, 1.0)
+    assert MemoryCount().sectors_per_request == 0
+
+
+def counts(warps, threads, key, cls="fma"):
+    return ExecutedCounts(
+        warps, threads, {cls: warps}, {cls: threads}, {"op": warps}, {"op": threads}, {key: MemoryCount(1)}
+    )
+
+
+def test_executed_counts_add_up_key_by_key():
+    total = counts(1, 32, "global.load") + counts(2, 10, "shared.load", "integer") + counts(1, 1, "global.load")
+    assert (total.warps, total.threads) == (4, 43)
+    assert total.threads_by_class == {"fma": 33, "integer": 10}
+    assert total.warps_by_opcode == {"op": 4}
+    assert {key: count.requests for key, count in total.memory.items()} == {"global.load": 2, "shared.load": 1}
+
+
+@pytest.mark.parametrize(("warps", "threads", "lanes"), [(2, 48, 24.0), (0, 0, 0.0)])
+def test_active_lanes(warps, threads, lanes):
+    assert LineCount(1, "add", "integer", warps, threads, {}).active_lanes == lanes
+    assert counts(warps, threads, "global.load").active_lanes == lanes
+
+
+def test_an_emulation_with_a_finding_is_not_clean():
+    finding = Finding("trap", 1, "trap", None, None, None, None, "trap was executed")
+    assert Emulation("k", None, (), (), (), 1).clean
+    assert not Emulation("k", None, (), (), (finding,), 1).clean

@@ -1,0 +1,91 @@
+"""Block-wide barriers on small PTX kernels."""
+
+import numpy as np
+import pytest
+from small_ptx import execute
+
+from lab.emulator.waiting.barriers import BarrierForm, form_of
+
+SHARED = """.shared .align 4 .b32 s[128]; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; mov.u32 %r2, s;
+add.u32 %r3, %r2, %r1; st.shared.u32 [%r3], %r0; xor.b32 %r1, %r1, 128; add.u32 %r3, %r2, %r1;\n"""
+READ = "ld.shared.u32 %o0, [%r3];"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operands", "form"),
+    [
+        ("bar.sync", ("0",), BarrierForm("0", None, waits=True)),
+        ("barrier.cta.sync.aligned", ("%r1", "64"), BarrierForm("%r1", "64", waits=True)),
+        ("bar.arrive", ("1", "64"), BarrierForm("1", "64", waits=False)),
+        (
+            "bar.red.popc.u32",
+            ("%r0", "1", "64", "%p0"),
+            BarrierForm("1", "64", waits=True, reduction="popc", result="%r0", predicate="%p0"),
+        ),
+        (
+            "barrier.cta.red.or.pred",
+            ("%p1", "0", "!%p0"),
+            BarrierForm("0", None, waits=True, reduction="or", result="%p1", predicate="!%p0"),
+        ),
+        ("bar.arrive", ("1",), None),
+        ("bar.sync", (), None),
+        ("bar.red.xor.pred", ("%p0", "0", "%p1"), None),
+    ],
+)
+def test_forms(opcode, operands, form):
+    assert form_of(opcode, operands) == form
+
+
+@pytest.mark.parametrize(
+    ("barrier", "kinds"), [("bar.sync 0;", []), ("", ["shared-race"]), ("bar.warp.sync -1;", ["shared-race"])]
+)
+def test_a_barrier_orders_shared_memory(barrier, kinds):
+    emulation, found = execute(SHARED + barrier + READ, block=128)
+    assert sorted({finding.kind for finding in emulation.findings}) == kinds
+    if not kinds:
+        np.testing.assert_array_equal(found, np.arange(128) ^ 32)
+
+
+def test_producers_arrive_without_waiting():
+    body = (
+        SHARED
+        + """setp.lt.u32 %p0, %r0, 32; @%p0 bra LATE;\nbar.arrive 3, 128;\nmov.u32 %o0, 7;\nbra END;\nLATE:
+bar.sync 3, 128;\nld.shared.u32 %o0, [%r3];\nEND:\n"""
+    )
+    emulation, found = execute(body, block=128)
+    assert emulation.clean
+    np.testing.assert_array_equal(found, np.where(np.arange(128) < 32, np.arange(128) + 32, 7))
+
+
+def test_two_halves_of_a_block_meet_at_barriers_of_their_own():
+    body = SHARED + "shr.u32 %r5, %r0, 6; add.u32 %r5, %r5, 1; bar.sync %r5, 64;" + READ
+    emulation, found = execute(body, block=128)
+    assert emulation.clean
+    np.testing.assert_array_equal(found, np.arange(128) ^ 32)
+
+
+def test_reductions_count_all_threads_that_live():
+    body = """setp.lt.u32 %p0, %i0, 40; setp.ge.u32 %p1, %i0, 0; bar.red.popc.u32 %o0, 0, %p0;
+    bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 0, !%p1; selp.u32 %o1, 1, 0, %p2; selp.u32 %o2, 1, 0, %p3;"""
+    emulation, found = execute(body, np.arange(70, dtype=np.uint32), outputs=3)
+    assert emulation.clean
+    np.testing.assert_array_equal(found, np.repeat([[40], [1], [0]], 70, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ("setp.lt.u32 %p0, %i0, 32; @%p0 exit;\nbar.sync 0;", "only 32 of the block's 64 threads arrive"),
+        (
+            "setp.lt.u32 %p0, %i0, 32; @%p0 bra A;\nbar.sync 0;\nbra E;\nA:\nbar.sync 0;\nE:\n",
+            "wait at different barrier instructions",
+        ),
+        ("setp.lt.u32 %p0, %i0, 32; @%p0 bra E;\nbar.sync 1, 64;\nE:\n", "32 threads wait here for ever"),
+    ],
+)
+def test_threads_that_do_not_meet(body, detail):
+    emulation, _ = execute(body, np.arange(64, dtype=np.uint32), outputs=0)
+    (finding,) = emulation.findings
+    assert finding.kind == "barrier-divergence"
+    assert detail in finding.detail
+    assert finding.text.startswith("bar.sync")

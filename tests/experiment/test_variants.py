@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.base.errors import UserError
+from lab.experiment.load import Experiment, from_text
+from lab.experiment.space import expand
+from lab.experiment.variants import plan, short_hash, toolchains
+from lab.toolchain.select import toolchain
+
+TEXT = """question: q
+operator: gemm
+problem: {m: [64, 960], n: 32, k: 16}
+kernels:
+  - template: gemm/tiled.cu.j2
+    parameters: {unroll: [1, 2]}
+"""
+NVRTC = (toolchain("nvrtc"),)
+
+
+def experiment(text: str = TEXT) -> Experiment:
+    return from_text(text, Path("e.yaml"))
+
+
+def test_every_point_is_planned_for_every_architecture() -> None:
+    made = experiment()
+    points = expand(made).points
+    planned = plan(made, points, NVRTC, ["sm_80", "sm_90"], first=5)
+    assert [one.position for one in planned] == list(range(5, 5 + 2 * len(points)))
+    assert [one.label for one in planned[:2]] == ["m=64 unroll=1 sm_80", "m=64 unroll=1 sm_90"]
+    assert len({one.variant for one in planned}) == len(planned)
+
+
+def test_labels_leave_out_what_does_not_vary() -> None:
+    made = experiment()
+    assert plan(made, expand(made).points, NVRTC, ["sm_90"])[0].label == "m=64 unroll=1"
+
+
+def test_sizes_share_their_source_and_have_launches_of_their_own() -> None:
+    made = experiment()
+    small, _, large, _ = plan(made, expand(made).points, NVRTC, ["sm_90"])
+    assert small.request.source is large.request.source
+    assert small.launches != large.launches
+    assert small.launches == small.instance.launches
+    assert small.variant != large.variant
+
+
+def test_an_id_depends_on_what_decides_the_machine_code() -> None:
+    made = experiment()
+    first = expand(made).points[0]
+
+    def variant(of: Experiment, arch: str = "sm_90") -> str:
+        return plan(of, [first], NVRTC, [arch])[0].variant
+
+    assert variant(made) == variant(experiment())
+    assert variant(made) != variant(made, "sm_80")
+    assert variant(made) != variant(replace(made, options=("--use_fast_math",)))
+    assert variant(made) == variant(replace(made, question="another"))
+
+
+def test_an_architecture_that_a_compiler_lacks_is_refused() -> None:
+    made = experiment()
+    with pytest.raises(UserError, match="cannot target sm_10") as error:
+        plan(made, expand(made).points, NVRTC, ["sm_10"])
+    assert (error.value.key, error.value.found) == ("archs", "sm_10")
+
+
+def test_each_toolchain_is_used_once() -> None:
+    assert toolchains(experiment(TEXT + "toolchains: [nvrtc, nvrtc]\n")) == NVRTC
+    with pytest.raises(UserError):
+        toolchains(experiment(TEXT + "toolchains: [gcc]\n"))
+
+
+def test_a_hash_does_not_depend_on_the_order_of_the_facts() -> None:
+    assert short_hash({"a": 1, "b": [2]}) == short_hash({"b": [2], "a": 1})
+    assert short_hash({"a": 1}) != short_hash({"a": 1.5})
+    assert len(short_hash({})) == 10

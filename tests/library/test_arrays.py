@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lab.base.errors import UserError
+from lab.library.arrays import blocks, over
+from lab.library.package import LibraryKernel, LibraryLaunch
+
+M = np.array([1, 7, 64, 4096])
+N = np.array([3, 3, 5, 0])
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("m + n * 2", [7, 13, 74, 4096]),
+        ("-m // 2", [-1, -4, -32, -2048]),
+        ("-m % 4", [3, 1, 0, 0]),
+        ("ceil_div(m, 32)", [1, 1, 2, 128]),
+        ("min(m, 10) + max(n, 4)", [5, 11, 15, 14]),
+        ("abs(n - m)", [2, 4, 59, 4096]),
+        ("m if m < 10 else n", [1, 7, 5, 0]),
+        ("1 < m < 100", [False, True, True, False]),
+        ("m == 7 or n == 5", [False, True, True, False]),
+        ("m > 1 and not n == 3", [False, False, True, True]),
+        ("12", 12),
+    ],
+)
+def test_an_expression_is_computed_for_every_size(expression: str, wanted: object) -> None:
+    np.testing.assert_array_equal(over(expression, {"m": M, "n": N}), wanted)
+
+
+@pytest.mark.parametrize("expression", ["m / 2", "m ** 2", "m in n", "k", "'m'"])
+def test_what_is_not_defined_on_sizes_is_refused(expression: str) -> None:
+    with pytest.raises(UserError, match="cannot compute"):
+        over(expression, {"m": M, "n": N})
+
+
+def launch(*grid: str, when: str = "") -> LibraryLaunch:
+    x, y, z = [*grid, "1", "1"][:3]
+    return LibraryLaunch("e", (x, y, z), ("32", "1", "1"), "0", (), when)
+
+
+def test_blocks_are_those_of_the_largest_launch_that_takes_place() -> None:
+    kernel = LibraryKernel(
+        "k", "k.cubin", "t", {}, (launch("ceil_div(m, 64)", "n"), launch("1000", when="k % 4 == 0"), launch("0 * m"))
+    )
+    sizes = np.array([[64, 2, 3], [65, 2, 3], [64, 2, 4]])
+    assert blocks(kernel, sizes).tolist() == [2, 4, 1000]
+
+
+def test_a_kernel_that_launches_nothing_counts_one_block() -> None:
+    kernel = LibraryKernel("k", "k.cubin", "t", {}, (launch("m", when="m < 0"),))
+    assert blocks(kernel, np.array([[5, 5, 5]])).tolist() == [1]

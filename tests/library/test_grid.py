@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lab.base.errors import UserError
+from lab.library.grid import Grid, best_single, check_size, loss_of
+
+GRID = Grid.of({(1, 1, 1): {"a": 1.0, "b": 2.0}, (2, 1, 1): {"a": 3.0, "b": 2.0}})
+
+
+def test_missing_times_are_nan_and_kernels_keep_their_order() -> None:
+    grid = Grid.of({(1, 1, 1): {"b": 2.0}, (2, 1, 1): {"a": 1.0, "b": 4.0}})
+    assert grid.kernels == ("b", "a")
+    assert math.isnan(grid.times[0][1])
+    assert grid.fastest() == ("b", "a")
+
+
+def test_losses_are_shares_of_the_best_time() -> None:
+    assert GRID.losses.tolist() == [[0, 1], [0.5, 0]]
+
+
+def test_the_loss_of_a_choice() -> None:
+    loss = loss_of(GRID, ["a", "a"])
+    assert (loss.mean, loss.max, loss.worst, loss.sizes, loss.unmeasured) == (0.25, 0.5, (2, 1, 1), 2, 0)
+    assert loss_of(GRID, ["a", "b"]).max == 0
+
+
+def test_sizes_at_which_the_picked_kernel_was_not_measured_count_apart() -> None:
+    grid = Grid.of({(1, 1, 1): {"a": 1.0}, (9, 1, 1): {"b": 1.0}})
+    loss = loss_of(grid, ["a", "a"])
+    assert (loss.sizes, loss.unmeasured) == (1, 1)
+    with pytest.raises(UserError, match="no size of the grid has a time of the picked kernel"):
+        loss_of(grid, ["b", "a"])
+
+
+def test_the_best_single_kernel_loses_least_on_average() -> None:
+    name, loss = best_single(GRID)
+    assert (name, loss.mean) == ("a", 0.25)
+
+
+def test_the_best_single_kernel_was_measured_at_as_many_sizes_as_any() -> None:
+    grid = Grid.of({(1, 1, 1): {"rare": 1.0, "common": 2.0}, (2, 1, 1): {"common": 2.0}})
+    assert best_single(grid)[0] == "common"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {},
+        {(1, 1, 1): {}},
+        {(1, 1, 1): {"a": 0.0}},
+        {(1, 1, 1): {"a": -1.0}},
+        {(1, 1, 1): {"a": math.inf}},
+        {(0, 1, 1): {"a": 1.0}},
+    ],
+)
+def test_a_wrong_grid_is_refused(times: dict[tuple[int, int, int], dict[str, float]]) -> None:
+    with pytest.raises(UserError):
+        Grid.of(times)
+
+
+def test_rows_must_fit_sizes_and_kernels() -> None:
+    with pytest.raises(UserError, match="do not fit"):
+        Grid(((1, 1, 1),), ("a", "b"), ((1.0,),))
+    with pytest.raises(UserError, match="sizes or kernels"):
+        Grid(((1, 1, 1), (1, 1, 1)), ("a",), ((1.0,), (2.0,)))
+
+
+@pytest.mark.parametrize("size", [(0, 1, 1), (1, -1, 1), (1, 1, 2**31), (1.5, 1, 1), ("a", 1, 1), (math.nan, 1, 1)])
+def test_a_wrong_size_is_refused(size: tuple[int, int, int]) -> None:
+    with pytest.raises(UserError, match="not a size"):
+        check_size(*size)
+
+
+def test_a_whole_number_of_another_type_is_a_size() -> None:
+    assert check_size(np.int64(3), 4.0, 2**31 - 1) == (3, 4, 2**31 - 1)  # type: ignore[arg-type]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.base.errors import Location, UserError
+from lab.operators.builtin import BUILT_IN, operator
+
+MINE = """
+from lab.operators.gemm import Gemm
+from lab.operators.base import Operator, Problem
+
+class Mine(Gemm):
+    name = "mine"
+
+class Half(Operator[Problem]):
+    name = "half"
+    def flops(self, problem): return 0
+
+class Plain:
+    name = "plain"
+
+number = 3
+"""
+
+
+def test_every_built_in_operator_has_its_name() -> None:
+    assert {name: operator(name).name for name in BUILT_IN} == {name: name for name in BUILT_IN}
+
+
+def test_an_unknown_operator_is_refused_where_it_is_named() -> None:
+    with pytest.raises(UserError, match="unknown operator") as error:
+        operator("gem", at=Location("e.yaml", 3))
+    assert error.value.suggestion == "did you mean 'gemm'?"
+    assert error.value.at == Location("e.yaml", 3)
+
+
+def test_an_operator_of_the_users_own_is_found_beside_the_experiment(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    mine = operator("mine.py:Mine", tmp_path)
+    assert mine.name == "mine"
+    assert type(operator("./mine.py:Mine", tmp_path)) is type(mine)  # imported once
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("mine.py:Other", "no such class"),
+        ("mine.py:number", "no such class"),
+        ("none.py:Mine", "no such operator file"),
+        ("mine.py", "no such operator file"),
+        ("mine.py:Plain", "not an operator"),
+        ("mine.py:Half", "lacks merit, problem_type, inputs, reference, verify, bytes_moved, fma_dtype"),
+    ],
+)
+def test_a_class_that_is_no_operator_is_refused(tmp_path: Path, reference: str, words: str) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    with pytest.raises(UserError, match=words):
+        operator(reference, tmp_path)
+
+
+def test_a_file_that_fails_to_import_says_why_and_may_be_mended(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("1 / 0\n")
+    with pytest.raises(UserError, match="ZeroDivisionError"):
+        operator("broken.py:Mine", tmp_path)
+    file.write_text(MINE)
+    assert operator("broken.py:Mine", tmp_path).name == "mine"

@@ -1,0 +1,147 @@
+"""The rules of launches, on declarations made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.base.errors import Location, UserError
+from lab.base.yamlfile import Key
+from lab.templates.front_matter import Entry, FrontMatter, LaunchDeclaration
+from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.sequence import (
+    Condition,
+    DeclaredBuffer,
+    DeclaredLaunch,
+    Scope,
+    declared,
+    resolved,
+    without,
+    xyz,
+)
+
+
+def place(path: Key) -> Location:
+    return Location("t.cu.j2", len(path) + 1)
+
+
+def scope(**names: object) -> Scope:
+    known = {"m": 64, "n": 3, "tile": 16, **names}
+    return Scope(known, frozenset({"m", "n"}), place, "float32")
+
+
+def launch(
+    *conditions: Condition,
+    grid: tuple[str | int, ...] = (1,),
+    block: tuple[str | int, ...] = (32,),
+    arguments: tuple[tuple[str, str], ...] = (),
+    shared: str | int = 0,
+) -> DeclaredLaunch:
+    return DeclaredLaunch("e", grid, block, shared, arguments, ("launches", 0), conditions)
+
+
+def test_missing_sizes_are_one_and_expressions_are_numbers() -> None:
+    one = launch(grid=("ceil_div(m, tile)", "n"), block=("tile",), shared="4 * tile", arguments=(("m", "int32"),))
+    assert resolved([one], (), scope()) == Launches(
+        (Launch("e", (4, 3, 1), (16, 1, 1), 64, (("m", "int32"),)),),
+    )
+    assert xyz(["a"], "1") == ("a", "1", "1")
+
+
+def test_a_launch_takes_place_if_all_conditions_hold() -> None:
+    big, small = Condition("m > 32", ("when",)), Condition("m > 100", ("when",), holds=False)
+    assert len(resolved([launch(big, small), launch()], (), scope()).steps) == 2
+    assert len(resolved([launch(big, small), launch()], (), scope(m=8)).steps) == 1
+    assert len(resolved([launch(big, small), launch()], (), scope(m=101)).steps) == 1
+
+
+def test_no_launch_left_is_an_error_that_names_the_declaration() -> None:
+    never = Condition("m > 100", ("launches", 0, "when"))
+    with pytest.raises(UserError, match="no launch is left") as error:
+        resolved([launch(never)], (), scope())
+    assert error.value.key == "launches"
+
+
+def front(**more: object) -> FrontMatter:
+    return FrontMatter.model_validate({"summary": "s", "operator": "gemm", **more})
+
+
+def test_of_several_entry_points_the_first_that_fits_is_launched() -> None:
+    entries = [Entry(name="fast", when="m % 4 == 0"), Entry(name="odd", when="n > 2"), Entry(name="any")]
+    short = declared(front(entries=entries, grid=[1], block=[32], arguments={"A": "T*"}))
+
+    def chosen(m: int, n: int) -> tuple[str, ...]:
+        return resolved(short, (), scope(m=m, n=n)).entries
+
+    assert (chosen(8, 9), chosen(7, 9), chosen(7, 1)) == (("fast",), ("odd",), ("any",))
+
+
+def test_no_entry_point_that_fits_is_an_error() -> None:
+    short = declared(front(entries=[Entry(name="fast", when="m % 4 == 0")], grid=[1], block=[32], arguments={}))
+    with pytest.raises(UserError, match="no entry point fits") as error:
+        resolved(short, (), scope(m=7))
+    assert error.value.key == "entries"
+
+
+def test_a_sequence_keeps_its_order_and_what_it_declares() -> None:
+    declarations = [
+        LaunchDeclaration(entry="pack", grid=[1], block=[32], arguments={}, when="n > 5", bytes_moved="4 * m"),
+        LaunchDeclaration(entry="work", grid=[2], block=[64], arguments={"A": "T*"}, main=True),
+    ]
+    both = resolved(declared(front(launches=declarations)), (), scope(n=6))
+    assert [(one.entry, one.bytes_moved, one.main) for one in both.steps] == [
+        ("pack", 256, False),
+        ("work", None, True),
+    ]
+    assert both.steps[1].arguments == (("A", "float32*"),)
+    assert resolved(declared(front(launches=declarations)), (), scope()).entries == ("work",)
+
+
+def test_a_name_in_braces_stands_for_several_arguments() -> None:
+    one = launch(arguments=(("{names}", "int32"), ("A", "T*")))
+    made = resolved([one], (), scope(names="size_i size_j"))
+    assert made.steps[0].arguments == (("size_i", "int32"), ("size_j", "int32"), ("A", "float32*"))
+
+
+def test_a_buffer_of_no_elements_does_not_exist() -> None:
+    one = launch(arguments=(("A", "T*"), ("part", "T*")))
+    buffer = DeclaredBuffer("part", "T", "m * (tile - 16)", zero=True)
+    assert resolved([one], [buffer], scope(tile=17)).workspace == (Workspace("part", "float32", 64, zero=True),)
+    with pytest.raises(UserError, match="cannot be made") as error:
+        resolved([one], [buffer], scope())  # 0, but a size has a part in it
+    assert error.value.key == "workspace.part.elements"
+    gone = resolved([one], [DeclaredBuffer("part", "T", "tile - 16")], scope())
+    assert gone.workspace == ()
+    assert gone.steps[0].arguments == (("A", "float32*"),)
+
+
+def test_a_buffer_may_not_take_another_name() -> None:
+    with pytest.raises(UserError, match="cannot be made") as error:
+        resolved([launch()], [DeclaredBuffer("tile", "T", 4)], scope())
+    assert error.value.found == "tile"
+
+
+def test_arguments_of_absent_buffers_are_left_out() -> None:
+    both = Launch("e", (1, 1, 1), (1, 1, 1), 0, (("a", "int32"), ("b", "T*")))
+    assert without([both], frozenset({"b"}))[0].arguments == (("a", "int32"),)
+    assert without([both], frozenset()) == (both,)
+
+
+@pytest.mark.parametrize(
+    ("one", "key", "words"),
+    [
+        (launch(grid=(0,)), "launches[0].grid", "grid.x is not a legal size"),
+        (launch(grid=(1, 65536)), "launches[0].grid", "grid.y is not a legal size"),
+        (launch(grid=("m / 2",)), "launches[0].grid", "grid.x is not a legal size"),
+        (launch(grid=("m > 2",)), "launches[0].grid", "grid.x is not a legal size"),
+        (launch(block=(1025,)), "launches[0].block", "block.x is not a legal size"),
+        (launch(block=(1, 1, 65)), "launches[0].block", "block.z is not a legal size"),
+        (launch(block=(32, 33)), "launches[0].block", "1056 threads"),
+        (launch(shared=-1), "launches[0].shared_bytes", "not a size"),
+        (launch(shared="'a'"), "launches[0].shared_bytes", "not a size"),
+        (launch(grid=("q",)), "launches[0].grid[0]", "unknown name 'q'"),
+    ],
+)
+def test_an_illegal_launch_is_named(one: DeclaredLaunch, key: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as error:
+        resolved([one], (), scope())
+    assert error.value.key == key

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tuning_support import H200, kernel, tuning
+
+from lab.base.sizes import Size
+from lab.gpu.process.line import GpuLine
+from lab.gpu.timing.survey import BASELINE, Point, Survey
+from lab.measured.timing import Kind, Samples
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import Timed, TimingStage, baseline_id
+from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, Task, ground_of
+from lab.tuning.file.load import Group
+from lab.tuning.file.schema import TimingModel
+from lab.tuning.kernels import Kernel
+
+SIZE: Size = (256, 128, 64)
+
+
+class Line:
+    """A line whose surveys are done at once; every kernel takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.orders: list[Survey] = []
+        self.cubins: list[Mapping[str, bytes]] = []
+
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[Point, ...]]:
+        self.orders.append(order)
+        self.cubins.append(cubins)
+        points = [Point(one.kernel, Samples((1.0, 1.0)), "warm", 1e-8) for one in order.entrants]
+        if order.baseline:
+            points.append(Point(BASELINE, Samples((2.0,)), "warm", None, note="cuBLAS 13"))
+        future: Future[tuple[Point, ...]] = Future()
+        future.set_result(tuple(points))
+        return future
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with TuningStore(tmp_path / "run", create=True) as store:
+        yield Ledger(store)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    (found,) = tuning(tmp_path).groups
+    return found
+
+
+def kernels(group: Group) -> tuple[Kernel, Kernel, Kernel]:
+    return kernel(group), kernel(group, thread_tile_0=4), kernel(group, thread_tile_0=2, failure="it did not compile")
+
+
+def measured(ledger: Ledger, line: Line, done: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
+    model = TimingModel.model_validate({"samples": 2, **timing})
+    return MeasuredBench(ledger, cast("GpuLine", line), model, 7, lambda size, points: done.append((size, points)))
+
+
+def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> None:
+    line, done = Line(), list[tuple[Size, int]]()
+    bench, made = measured(ledger, line, done), kernels(group)
+    for _ in range(2):
+        bench.run(TimingStage.FINAL, group.type, [Task(SIZE, made)], drop=0.1, baseline=True)
+    (order,) = line.orders
+    assert [one.kernel for one in order.entrants] == [made[0].facts.id, made[1].facts.id]
+    assert line.cubins == [{made[0].facts.id: b"\x7fELF", made[1].facts.id: b"\x7fELF"}]
+    assert done == [(SIZE, 3), (SIZE, 0)]
+    assert bench.library == "cuBLAS 13"
+    assert ledger.of(TimingStage.FINAL, baseline_id(group.type.label), SIZE) == Timed(
+        Samples((2.0,)), Kind.MEASURED, "warm"
+    )
+
+
+def test_a_new_stage_asks_for_times_of_its_own(ledger: Ledger, group: Group) -> None:
+    line, done = Line(), list[tuple[Size, int]]()
+    bench = measured(ledger, line, done)
+    for stage in (TimingStage.STEPS, TimingStage.FINAL):
+        bench.run(stage, group.type, [Task(SIZE, (kernel(group),))], drop=None, baseline=False)
+    assert len(line.orders) == 2
+
+
+def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger, group: Group) -> None:
+    line, done = Line(), list[tuple[Size, int]]()
+    broken = kernels(group)[2]
+    measured(ledger, line, done).run(TimingStage.FINAL, group.type, [Task(SIZE, (broken,))], drop=None, baseline=False)
+    assert line.orders == []
+    assert ledger.of(TimingStage.FINAL, broken.facts.id, SIZE) == Timed(
+        None, Kind.MEASURED, failure="it did not compile"
+    )
+
+
+def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
+    line, done = Line(), list[tuple[Size, int]]()
+    bench = measured(ledger, line, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0)
+    one = kernel(group)
+    bench.run(TimingStage.FINAL, group.type, [Task(SIZE, (one,), frozenset({one.facts.id}))], drop=0.1, baseline=False)
+    (order,) = line.orders
+    policy = order.policy
+    assert (policy.samples, policy.enough_ms, policy.drop, policy.verify, policy.warmup_ms) == (2, 5.0, 0.1, False, 1.0)
+    assert order.kept == {one.facts.id}
+    assert order.problem == group.type.problem(SIZE)
+    assert order.ground.seed == 7
+
+
+def test_times_are_on_disk_as_soon_as_they_are_known(tmp_path: Path, group: Group) -> None:
+    one = kernel(group)
+    with TuningStore(tmp_path / "run", create=True) as store:
+        ledger = Ledger(store)
+        ledger.write(TimingStage.FINAL, SIZE, {one.facts.id: Timed(Samples((1.0,)), Kind.MEASURED)})
+        assert Ledger(store).times == ledger.times
+    assert ledger.of(TimingStage.FINAL, one.facts.id, (1, 1, 1)) is None
+    assert ledger.of(TimingStage.STEPS, one.facts.id, SIZE) is None
+
+
+def test_without_a_gpu_times_are_predicted_and_the_baseline_is_not(ledger: Ledger, group: Group) -> None:
+    done: list[tuple[Size, int]] = []
+    good, _, broken = kernels(group)
+    blind = kernel(group, loop=None, thread_tile_0=4)
+    bench = PredictedBench(ledger, H200, lambda size, points: done.append((size, points)))
+    bench.run(TimingStage.FINAL, group.type, [Task(SIZE, (good, blind, broken))], drop=0.1, baseline=True)
+    assert done == [(SIZE, 3)]
+    found = {name: own[SIZE] for name, own in ledger.times[TimingStage.FINAL].items()}
+    assert found[good.facts.id].ms == good.predicted_ms(SIZE, H200)
+    assert found[broken.facts.id].failure == "it did not compile"
+    assert "no block fits" in found[blind.facts.id].failure
+    assert {timed.kind for timed in found.values()} == {Kind.PREDICTED}
+    assert baseline_id(group.type.label) not in found
+    assert bench.library == ""
+
+
+def test_the_buffers_hold_every_size(group: Group) -> None:
+    sizes: list[Size] = [(1000, 3, 5), (2, 2000, 7), (4, 6, 3000)]
+    tasks = [Task(size, (kernel(group),)) for size in sizes]
+    ground = ground_of(group.type, tasks, 3)
+    assert ground.elements == (4 * 3000, 3000 * 6, 2 * 2000)
+    assert (ground.dtype, ground.seed) == ("float32", 3)
+
+
+def test_the_workspace_is_the_largest_of_any_kernel(group: Group) -> None:
+    size: Size = (128, 128, 4096)
+    split = kernel(group, global_split_u=8, global_split_u_algorithm="workspace")
+    broken = kernel(group, global_split_u=16, global_split_u_algorithm="workspace", failure="no")
+    needed = ground_of(group.type, [Task(size, (split,))], 0).workspace_bytes
+    assert needed >= 4 * 128 * 128 * 8
+    assert ground_of(group.type, [Task(size, (kernel(group), split, broken))], 0).workspace_bytes == needed
+
+
+def test_no_task_needs_hardly_any_memory(group: Group) -> None:
+    assert ground_of(group.type, [], 0).elements == (1, 1, 1)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tuning_support import context, kernel, tuning
+
+from lab.base.sizes import Size
+from lab.library import dispatch
+from lab.library.package import Kind as LibraryKind
+from lab.measured.timing import Kind
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import TimingStage
+from lab.tuning import grow
+from lab.tuning.bench import Ledger
+from lab.tuning.race import FinalStep, TuningContext, final_of, race
+
+TEXT = """question: Which?
+arch: sm_90
+{library}
+groups:
+  - name: tensile
+    template: gemm/tensile.cu.j2
+    BenchmarkFinalParameters:
+      - range: [[64, 64, 512], [64, 64, 512], 64]
+      - exact: [7, 7, 4096]
+"""
+LIBRARY = "library: {name: made, held_out: 5, refine: 6}"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with TuningStore(tmp_path / "run", create=True) as store:
+        yield Ledger(store)
+
+
+def prepared(folder: Path, ledger: Ledger, library: str = LIBRARY) -> tuple[TuningContext, FinalStep]:
+    """`few` is the faster one below 200 rows, `many` above, `never` nowhere; at the exact size `many` alone ran."""
+    read = tuning(folder, text=TEXT.format(library=library))
+    (group,) = read.groups
+    few, many, never = (kernel(group, thread_tile_0=tile) for tile in (2, 4, 8))
+
+    def ms(name: str, size: Size) -> float | None:
+        if size == (7, 7, 4096):
+            return 1.0 if name == many.facts.name else None
+        if name == never.facts.name:
+            return 9.0
+        return 1.0 if (name == few.facts.name) == (size[0] < 200) else 2.0
+
+    run, _ = context(read, ledger, ms)
+    final = final_of(read, group.type, [few, many, never], frozenset())
+    race(run, final)
+    return run, final
+
+
+def test_a_library_picks_the_kernel_that_was_fastest(tmp_path: Path, ledger: Ledger) -> None:
+    run, final = prepared(tmp_path, ledger)
+    made = grow.library(run, final, tmp_path, "invented times")
+    assert made is not None
+    assert made.folder == tmp_path / "made_nn"
+    picker = dispatch.load(made.folder)
+    few, many, _ = (one.facts.name for one in final.kernels)
+    for size in final.sizes.ranges:
+        assert picker.select(*size) == (few if size[0] < 200 else many)
+    assert picker.select(7, 7, 4096) == many
+    assert picker.library.times is LibraryKind.MEASURED
+    assert picker.library.source == "invented times"
+    assert picker.library.loss == made.facts.loss
+    assert made.facts.kernels == picker.library.logic.kernels
+    assert made.facts.loss.mean == 0
+    for name in made.facts.kernels:
+        assert (made.folder / f"{name}.cubin").read_bytes() == b"\x7fELF"
+
+
+def test_thresholds_and_losses_have_times_of_their_own(tmp_path: Path, ledger: Ledger) -> None:
+    run, final = prepared(tmp_path, ledger)
+    made = grow.library(run, final, tmp_path, "")
+    assert made is not None
+    few, many, never = (one.facts.name for one in final.kernels)
+    sizes = {stage: {size for own in ledger.times[stage].values() for size in own} for stage in TimingStage}
+    assert len(sizes[TimingStage.HELD_OUT]) == 5
+    assert len(sizes[TimingStage.REFINED]) == 6
+    assert not sizes[TimingStage.HELD_OUT] & sizes[TimingStage.REFINED]
+    assert not (sizes[TimingStage.HELD_OUT] | sizes[TimingStage.REFINED]) & set(final.sizes.all)
+    assert never not in ledger.times[TimingStage.REFINED]  # slow at every size around
+    assert set(ledger.times[TimingStage.HELD_OUT]) == {few, many}  # the library's own
+    assert made.facts.held_out is not None
+    assert made.facts.held_out.sizes == 5
+
+
+def test_the_kernel_that_is_picked_at_a_held_out_size_gets_all_samples(tmp_path: Path, ledger: Ledger) -> None:
+    run, final = prepared(tmp_path, ledger)
+    made = grow.library(run, final, tmp_path, "")
+    assert made is not None
+    picker = dispatch.load(made.folder)
+    for task in run.bench.tasks[TimingStage.HELD_OUT]:  # type: ignore[attr-defined]
+        assert task.kept == {picker.select(*task.size)}
+
+
+def test_predicted_times_make_a_predicted_library(tmp_path: Path, ledger: Ledger) -> None:
+    run, final = prepared(tmp_path, ledger)
+    run.bench.kind = Kind.PREDICTED  # type: ignore[misc]
+    made = grow.library(run, final, tmp_path, "")
+    assert made is not None
+    assert dispatch.load(made.folder).library.times is LibraryKind.PREDICTED
+
+
+def test_a_file_that_asks_for_no_library_gets_none(tmp_path: Path, ledger: Ledger) -> None:
+    run, final = prepared(tmp_path, ledger, library="")
+    assert grow.library(run, final, tmp_path, "") is None
+    assert grow.grow(run, final) is None
+
+
+def test_without_times_there_is_no_library(tmp_path: Path, ledger: Ledger) -> None:
+    read = tuning(tmp_path, text=TEXT.format(library=LIBRARY))
+    (group,) = read.groups
+    run, _ = context(read, ledger, lambda name, size: None)
+    final = final_of(read, group.type, [kernel(group)], frozenset())
+    race(run, final)
+    assert grow.library(run, final, tmp_path, "") is None
+    assert not (tmp_path / "made_nn").exists()
+
+
+def test_exact_sizes_alone_make_a_library_without_held_out_sizes(tmp_path: Path, ledger: Ledger) -> None:
+    text = TEXT.format(library=LIBRARY).replace("      - range: [[64, 64, 512], [64, 64, 512], 64]\n", "")
+    read = tuning(tmp_path, text=text)
+    (group,) = read.groups
+    run, bench = context(read, ledger, lambda name, size: 1.0)
+    final = final_of(read, group.type, [kernel(group)], frozenset())
+    race(run, final)
+    made = grow.library(run, final, tmp_path, "")
+    assert made is not None
+    assert made.facts.held_out is None
+    assert made.facts.interpolated == 0
+    assert set(bench.tasks) == {TimingStage.FINAL}

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from run_support import InProcess, build_once
+from tuning_support import H200, LOOP, kernel, tuning
+
+from lab.stages.build import BuildFailure, BuildTask, Built
+from lab.store.tuning_model import KernelFacts
+from lab.toolchain.select import toolchain
+from lab.tuning.choose.protocol import Candidate, candidate
+from lab.tuning.file.load import Group
+from lab.tuning.kernels import Workshop
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    (found,) = tuning(tmp_path).groups
+    return found
+
+
+def candidates(group: Group, *tiles: int) -> list[Candidate]:
+    made = [candidate(group, {**group.initial, "thread_tile_0": tile, "thread_tile_1": tile}) for tile in tiles]
+    return [one for one in made if isinstance(one, Candidate)]
+
+
+class Shop:
+    """A workshop in this process that remembers what it was asked and what it told."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.asked: list[int] = []
+        self.told: list[KernelFacts] = []
+        self._refused = refused
+        self.shop = Workshop(toolchain("nvrtc"), "sm_90", H200, InProcess(), self.told.append, self._build)
+
+    def _build(self, tasks: Sequence[BuildTask]) -> Sequence[Built | BuildFailure]:
+        self.asked.append(len(tasks))
+        if self._refused:
+            return [BuildFailure(self._refused) for _ in tasks]
+        return build_once(tasks)
+
+
+def test_a_kernel_is_built_once_and_its_facts_are_read_from_its_code(group: Group) -> None:
+    made, (one,) = Shop(), candidates(group, 4)
+    first = made.shop.make([one, one])
+    second = made.shop.make([one])
+    assert made.asked == [1]
+    assert first == second
+    assert list(first) == [one.name]
+    built = first[one.name]
+    facts = built.facts
+    assert made.told == [facts]
+    assert list(made.shop.known) == [facts.id]
+    assert built.cubin.startswith(b"\x7fELF")
+    assert (facts.name, facts.group, facts.type, facts.arch) == (one.name, "tensile", "float32_nn", "sm_90")
+    assert facts.threads == 256
+    assert facts.registers > 0
+    assert facts.blocks_per_sm > 0
+    assert facts.census is not None
+    assert facts.census.fma > 0
+    predicted = built.predicted_ms((4096, 4096, 4096), H200)
+    assert predicted is not None
+    assert 2 * 4096**3 / predicted / 1e9 < H200.peak_tflops("float32")
+
+
+def test_what_decides_the_code_or_the_launch_decides_the_id(group: Group) -> None:
+    made = Shop()
+    kernels = made.shop.make(candidates(group, 4, 2))
+    assert len({one.facts.id for one in kernels.values()}) == 2
+    other = Workshop(toolchain("nvrtc"), "sm_80", H200, InProcess(), lambda _: None, build_once)
+    assert not set(other.make(candidates(group, 4))) - set(kernels)
+    assert not set(other.known) & set(made.shop.known)
+
+
+def test_a_kernel_that_cannot_be_built_says_why_and_is_not_built_again(group: Group) -> None:
+    made = Shop("ptxas refused it")
+    (one,) = candidates(group, 4)
+    for _ in range(2):
+        built = made.shop.make([one])[one.name]
+        assert (built.facts.failure, built.cubin, dict(built.loops)) == ("ptxas refused it", b"", {})
+        assert built.predicted_ms((64, 64, 64), H200) is None
+    assert made.asked == [1]
+
+
+def test_the_prediction_of_a_sequence_counts_every_launch(group: Group) -> None:
+    whole = kernel(group)
+    split = kernel(group, global_split_u=4, global_split_u_algorithm="workspace")
+    size = (4096, 4096, 4096)
+    steps = split.launches(size).steps
+    assert len(steps) > len(whole.launches(size).steps) == 1
+    alone, together = whole.predicted_ms(size, H200), split.predicted_ms(size, H200)
+    assert alone is not None
+    assert together is not None
+    assert together > alone
+
+
+def test_without_a_loop_there_is_no_prediction(group: Group) -> None:
+    assert kernel(group, loop=None).predicted_ms((64, 64, 64), H200) is None
+    assert kernel(group, loop=LOOP).predicted_ms((64, 64, 64), H200) is not None
