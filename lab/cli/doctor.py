@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -239,10 +238,8 @@ def _nvcc(probes: Probes) -> Diagnosis:
 
 
 def _host_compiler(probes: Probes) -> Diagnosis:
-    names = ("cl",) if sys.platform == "win32" else ("gcc", "clang")
-    found = next((path for path in map(probes.which, names) if path), None)
-    install = "winget install Microsoft.VisualStudio.2022.BuildTools" if sys.platform == "win32" else INSTALL_HOST
-    return _finding("host compiler", found, adds="nvcc, which cannot work without one", install=install)
+    found = next((path for path in map(probes.which, ("gcc", "clang")) if path), None)
+    return _finding("host compiler", found, adds="nvcc, which cannot work without one", install=INSTALL_HOST)
 
 
 def _pycuda(probes: Probes) -> Diagnosis:

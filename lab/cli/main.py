@@ -62,7 +62,7 @@ def run(
         int | None, typer.Option(min=1, help="Largest sweep to accept.", show_default="1000")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Build processes.", show_default="one a core")
+        int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes.", show_default="one for each core")
     ] = None,
     arch: Annotated[
         list[str] | None, typer.Option(help="Architecture in place of the experiment's: sm_90. May be repeated.")
@@ -131,7 +131,7 @@ def tune(
         Path | None, typer.Option("--output", "-o", help="Folder of the run.", show_default="reports/<tuning>")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Build processes.", show_default="one a core")
+        int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes.", show_default="one for each core")
     ] = None,
     arch: Annotated[str, typer.Option(help="Architecture in place of the file's: sm_90.", show_default=False)] = "",
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU; else times are predicted.")] = True,

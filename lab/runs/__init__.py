@@ -1,1 +1,1 @@
-"""An experiment at work: the pipeline, the sweep, the search, repetition and comparison of runs."""
+"""Runs of an experiment: the scheduler, what follows for a variant, search, comparison and repetition."""

@@ -21,7 +21,7 @@ from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.predict.schedulers.estimate import Pace
-from lab.runs.schedule import Task
+from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
 from lab.stages.emulate import EmulationTask, not_executed
@@ -72,7 +72,7 @@ class InspectedVariant:
         return self.planned.position
 
 
-class Step(Enum):
+class NextStep(Enum):
     """What follows for a variant."""
 
     EMULATE = "emulate"
@@ -98,19 +98,19 @@ def inspect(
     return InspectedVariant(planned, record, outcome.build.ptx, outcome.build.cubin, model)
 
 
-def step_after_build(context: FlowContext, variant: InspectedVariant, *, spared: bool) -> Step:
+def step_after_build(context: FlowContext, variant: InspectedVariant, *, spared: bool) -> NextStep:
     """What follows a build; `spared` variants are not executed on the CPU."""
     if variant.record.status.failed:
-        return Step.RECORD
+        return NextStep.RECORD
     wanted = context.emulate and variant.planned.point.problem.emulate is not None and not spared
-    return Step.EMULATE if wanted else step_before_measurement(context, variant)
+    return NextStep.EMULATE if wanted else step_before_measurement(context, variant)
 
 
-def step_before_measurement(context: FlowContext, variant: InspectedVariant) -> Step:
+def step_before_measurement(context: FlowContext, variant: InspectedVariant) -> NextStep:
     """What follows when the CPU has nothing more to do: the GPU, where it can run the variant's machine code."""
     if variant.record.status.failed or context.gpu is None or not _runs_here(context.gpu, variant):
-        return Step.RECORD
-    return Step.MEASURE
+        return NextStep.RECORD
+    return NextStep.MEASURE
 
 
 def reason_not_measured(context: FlowContext, variant: InspectedVariant) -> str:
@@ -125,7 +125,7 @@ def _runs_here(gpu: GpuDescription, variant: InspectedVariant) -> bool:
 
 
 def emulation_task(context: FlowContext, variant: InspectedVariant) -> EmulationTask:
-    """What the emulator is asked to do with a variant whose next step is `Step.EMULATE`."""
+    """What the emulator is asked to do with a variant whose next step is `NextStep.EMULATE`."""
     point = variant.planned.point
     small: Mapping[str, Scalar] = point.problem.emulate or {}
     return EmulationTask(
@@ -137,10 +137,10 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
     )
 
 
-def emulation_work(variant: InspectedVariant, task: EmulationTask) -> Task:
+def emulation_work(variant: InspectedVariant, task: EmulationTask) -> LaneTask:
     """The same as work for a scheduler: equal PTX on equal emulated problems is executed once."""
     key = hashlib.sha256(f"{variant.ptx}\n{task!r}".encode()).hexdigest()
-    return Task(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
+    return LaneTask(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
 
 
 def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[EmulationRecord, Pace | None]:

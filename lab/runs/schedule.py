@@ -69,7 +69,7 @@ def _feed(lanes: Sequence[Lane]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LaneTask:
     """A function to run on an executor.
 
     Attributes:
@@ -89,7 +89,7 @@ class Task:
 class _Started:
     """A task under way, and everyone who waits for it."""
 
-    task: Task
+    task: LaneTask
     then: list[Then]
     repeated: bool = False
 
@@ -113,7 +113,7 @@ class TaskLane:
         """Tasks under way."""
         return self._running.keys()
 
-    def submit(self, task: Task, then: Then) -> None:
+    def submit(self, task: LaneTask, then: Then) -> None:
         """Start a task, unless an equal one is under way or known; `then` is called with its finished future."""
         if task.key in self._known:
             then(self._known[task.key])

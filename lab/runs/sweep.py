@@ -17,7 +17,7 @@ from lab.gpu.process.job import JobResult
 from lab.gpu.process.line import GpuLine
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
-from lab.runs.flow import FlowContext, InspectedVariant, Step
+from lab.runs.flow import FlowContext, InspectedVariant, NextStep
 from lab.runs.recorder import Recorder
 from lab.runs.schedule import OrderGate, SerialLane, TaskLane, run_lanes
 from lab.runs.search import Pruning, group_of
@@ -126,7 +126,7 @@ class Sweep:
             self._prune(variant, pruning)
             return
         step = flow.step_after_build(self._context, variant, spared=variant.position in self._spared)
-        if step is Step.EMULATE:
+        if step is NextStep.EMULATE:
             task = flow.emulation_task(self._context, variant)
             self._emulations.submit(flow.emulation_work(variant, task), partial(self._emulated, variant, task))
         else:
@@ -140,7 +140,7 @@ class Sweep:
 
     def _line_up(self, variant: InspectedVariant) -> None:
         """Pass a variant on to the GPU, or finish it where the GPU cannot run it."""
-        if self._line is None or flow.step_before_measurement(self._context, variant) is Step.RECORD:
+        if self._line is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
             if self._line is not None and (note := flow.reason_not_measured(self._context, variant)):
                 self._recorder.note(note)
             self._recorder.finish(variant.planned, variant.record)

@@ -1,1 +1,1 @@
-"""One variant through each stage: build, emulate, estimate, and the record that they make."""
+"""One variant through each stage (build, emulate, estimate) and the record that results."""

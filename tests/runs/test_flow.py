@@ -16,7 +16,7 @@ from lab.gpu.process.job import Flush
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
 from lab.runs import flow
-from lab.runs.flow import FlowContext, Step
+from lab.runs.flow import FlowContext, NextStep
 from lab.stages.build import BuildFailure
 from lab.stages.emulate import EmulationTask, not_executed
 from lab.store.model import Status, VariantRecord
@@ -77,23 +77,23 @@ def test_a_build_that_failed_is_recorded_with_its_reason(context, planned):
     failed = flow.inspect(context, planned[0], BuildFailure("refused"), 2)
     assert (failed.record.status, failed.record.reason, failed.record.round) == (Status.COMPILE_FAILED, "refused", 2)
     assert (failed.ptx, failed.cubin, failed.model, failed.position) == ("", b"", None, 0)
-    assert flow.step_after_build(context, failed, spared=False) is Step.RECORD
-    assert flow.step_before_measurement(context, failed) is Step.RECORD
+    assert flow.step_after_build(context, failed, spared=False) is NextStep.RECORD
+    assert flow.step_before_measurement(context, failed) is NextStep.RECORD
     assert flow.reason_not_measured(context, failed) == ""
 
 
 def test_emulation_comes_before_the_gpu_unless_it_is_not_wanted(context, variant):
-    assert flow.step_after_build(context, variant, spared=False) is Step.EMULATE
-    assert flow.step_after_build(context, variant, spared=True) is Step.MEASURE
-    assert flow.step_after_build(replace(context, emulate=False), variant, spared=False) is Step.MEASURE
-    assert flow.step_after_build(replace(context, emulate=False, gpu=None), variant, spared=False) is Step.RECORD
+    assert flow.step_after_build(context, variant, spared=False) is NextStep.EMULATE
+    assert flow.step_after_build(context, variant, spared=True) is NextStep.MEASURE
+    assert flow.step_after_build(replace(context, emulate=False), variant, spared=False) is NextStep.MEASURE
+    assert flow.step_after_build(replace(context, emulate=False, gpu=None), variant, spared=False) is NextStep.RECORD
 
 
 def test_machine_code_for_another_gpu_is_recorded_with_a_sentence(context, variant):
     other = replace(variant, planned=replace(variant.planned, request=CompileRequest("", "kernel.cu", "sm_80")))
-    assert flow.step_before_measurement(context, other) is Step.RECORD
+    assert flow.step_before_measurement(context, other) is NextStep.RECORD
     assert flow.reason_not_measured(context, other) == "Variants for sm_80 were not measured: the GPU is sm_90."
-    assert flow.step_before_measurement(context, variant) is Step.MEASURE
+    assert flow.step_before_measurement(context, variant) is NextStep.MEASURE
     assert flow.reason_not_measured(context, variant) == ""
     assert flow.reason_not_measured(replace(context, gpu=None), other) == ""
 

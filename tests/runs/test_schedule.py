@@ -8,7 +8,7 @@ import pytest
 from run_support import InProcess, Later
 
 from lab.base.executor import WorkerLostError
-from lab.runs.schedule import OrderGate, SerialLane, Task, TaskLane, run_lanes
+from lab.runs.schedule import LaneTask, OrderGate, SerialLane, TaskLane, run_lanes
 
 
 def square(number):
@@ -16,7 +16,7 @@ def square(number):
 
 
 def task(key, function=square, *args):
-    return Task(key, function, args or (key,), 5.0)
+    return LaneTask(key, function, args or (key,), 5.0)
 
 
 def test_one_piece_of_work_follows_another_until_nothing_is_left():
