@@ -17,7 +17,7 @@ from lab.measured.timing import Kind
 from lab.report.charts.style import KIND_MEANING
 from lab.report.facts.winners import telling_columns
 from lab.report.render import Analysis
-from lab.report.tuning.data import Analysis as TuningAnalysis
+from lab.report.tuning.data import TuningAnalysis
 from lab.report.tuning.render import ends
 from lab.store import figures, published
 
@@ -152,7 +152,10 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
         SmallTable(
             f"Kernels that win, {one.label}",
             ("kernel", "sizes that it wins", "best throughput (TFLOP/s)"),
-            tuple((kernel.name, str(wins), f"{best:.2f}") for kernel, wins, best in one.kernels[:MOST_VARIANTS]),
+            tuple(
+                (champion.facts.name, str(champion.wins), f"{champion.best_tflops:.2f}")
+                for champion in one.kernels[:MOST_VARIANTS]
+            ),
             len(one.kernels),
         )
         for one in analysis.types

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from planted_tuning import GPU, facts
 
 from lab.base.errors import StoreError
 from lab.measured.timing import Kind, Samples
@@ -16,7 +17,7 @@ from lab.store.database import Store
 from lab.store.model import RepeatRecord
 from lab.store.published import PublishedRun
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import Cut, KernelFacts, ProtocolStep, Timed, TimingStage
+from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage
 
 REPEAT = RepeatRecord("2026-11-21T05:00:00+00:00", "", 24, 0, 24, 24, (), {"a": 0.01}, 0, 1, 1, 0.99)
 
@@ -141,7 +142,7 @@ def tuned(tmp_path: Path) -> Path:
     folder.mkdir()
     (tmp_path / "run").mkdir()
     with TuningStore(tmp_path / "run", create=True) as store:
-        store.note("facts", {"tuning": "small", "types": ["float32_nn"]})
+        store.write_facts(facts(GPU))
         store.write_kernels(KERNELS)
         store.write_times(TimingStage.FINAL, (8, 16, 32), TIMES)
         store.write_times(TimingStage.HELD_OUT, (8, 16, 33), {"k1": TIMES["k1"]})
@@ -155,7 +156,7 @@ def tuned(tmp_path: Path) -> Path:
 def test_a_tuning_run_comes_back_with_samples_of_six_digits(tuned, tmp_path):
     published.restore(tuned, tmp_path / "again")
     with TuningStore(tmp_path / "again") as store:
-        assert store.noted("facts") == {"tuning": "small", "types": ["float32_nn"]}
+        assert store.facts() == facts(GPU)
         assert store.kernels() == KERNELS
         steps, cuts = store.steps()
         assert [step.title for step in steps["float32_nn"]] == ["Title"]
@@ -184,8 +185,8 @@ def test_damaged_times_are_refused(tuned, tmp_path, content):
 def test_cuts_of_a_tuning_run_are_kept(tmp_path):
     (tmp_path / "run").mkdir()
     with TuningStore(tmp_path / "run", create=True) as store:
-        store.note("facts", {})
-        store.write_steps({}, {"float32_nn": [Cut("slow at the sizes around: not run", 7)]})
+        store.write_facts(facts(None))
+        store.write_steps({}, {"float32_nn": [Cut(CutKind.NEIGHBOURS, 7, 0.2, nearest=4, coarse=9, sizes=30)]})
         kept = store.steps()
         published.write_tuning(store, tmp_path)
     published.restore(tmp_path, tmp_path / "again")
