@@ -93,8 +93,8 @@ def _machine(found: Row, judged: Row) -> Iterator[str]:
 def _body(launches: list[Row]) -> Iterator[str]:
     yield "## Address patterns\n"
     yield (
-        "One warp, one access by inline PTX, one launch for each pattern: strides, broadcasts, sharing, idle lanes, tiles, "
-        "swizzles, permutations, misaligned and random addresses (`benchmarks/fidelity/patterns.py`).\n"
+        "One warp, one access by inline PTX, one launch for each pattern: strides, broadcasts, sharing, idle lanes, "
+        "tiles, swizzles, permutations, misaligned and random addresses (`benchmarks/fidelity/patterns.py`).\n"
     )
     yield "| access | patterns | figure | equal | within 1 % | largest difference |\n|---|---:|---|---:|---:|---:|"
     groups: defaultdict[str, list[Row]] = defaultdict(list)
