@@ -77,8 +77,8 @@ main loop's SASS on an SM with its resident warps, cycle by cycle, and adds the 
   instruction issues when all registers that it reads, except those that `.reuse` kept, arrive within three cycles; an
   instruction of another warp empties the operand cache.
 - Each of the four sub-partitions sends one memory instruction in four cycles. They share one data path, on which an
-  access takes as many passes as the CPU execution counted wavefronts ([how those agree with
-  hardware](fidelity.md)). Loads from shared memory then pass to the registers at 4 bytes per lane and cycle, however few wavefronts they took.
+  access takes as many passes as the CPU execution counted wavefronts ([how those agree with hardware](fidelity.md)).
+  Loads from shared memory then pass to the registers at 4 bytes per lane and cycle, however few wavefronts they took.
 - A cp.async looks up a tag for each line that it reads; its sub-partition sends nothing else meanwhile. When its data
   arrives, it takes turns with the loads. Copies of 4 bytes whose lanes read four lines therefore cost four times as
   much as copies of 16 bytes of the same data.
@@ -120,8 +120,8 @@ _REMAINS = """\
 - Unpacked copies of 4 bytes are estimated up to 11 % too slow in tiles of 8 x 8 per thread, and some 5 % too fast in
   tiles of 8 x 16.
 - Clusters of four blocks (split_k 4) are estimated 25 % (1024) to 50 % (512) too fast, those of two correctly. A
-  cluster lies within one group of SMs, and not every SM finds one: the times of reports/h200/gemm_tensile fit best if clusters of
-  three fill 114 to 120 of the 132 SMs, and clusters of six 102 to 120. The model lacks this effect.
+  cluster lies within one group of SMs, and not every SM finds one: the times of reports/h200/gemm_tensile fit best if
+  clusters of three fill 114 to 120 of the 132 SMs, and clusters of six 102 to 120. The model lacks this effect.
 - A block that reaches beyond the edge of its matrices is charged only for the operations that count, not for those on
   its padding: tiles of 256 rows on the 128 rows of contraction's convolutions are estimated twice too fast.
 - Kernels bound by latency or by unaligned stores rather than by fma (gemm_odd with a dimension of 1 or 37) and
