@@ -68,42 +68,42 @@ _TEXT = """\
 <!-- made by benchmarks/model.py; do not edit -->
 # Estimated throughput: a model of the SM's schedulers
 
-A ceiling says what a kernel cannot exceed. The estimate says what it would reach: `lab/pipeline` issues the main loop's
-SASS on an SM with its resident warps, cycle by cycle, and adds what a launch takes besides.
+A ceiling says what a kernel cannot exceed. The estimate says what it would reach: `lab/predict/schedulers` issues the
+main loop's SASS on an SM with its resident warps, cycle by cycle, and adds the other costs of a launch.
 
 - The compiler's own scheduling bits decide when an instruction may issue: the stall that covers fixed latencies, and
   the barriers that memory instructions raise and others wait for (`lab/isa/sass/control.py`).
-- Each of a sub-partition's two register banks (register number modulo 2) delivers a register a cycle. An arithmetic
-  instruction issues when all that it reads, beyond what `.reuse` kept for it, comes within three cycles; another
-  warp's instruction empties the operand cache.
-- The four sub-partitions send memory instructions one in four cycles each, and share one data path, on which an access
-  takes as many passes as the CPU execution counted wavefronts ([how those agree with hardware](fidelity.md)). Loads
-  from shared memory then pass to the registers at 4 bytes a lane and cycle, however few wavefronts they took.
-- A cp.async looks up a tag for each line that it reads, and its sub-partition sends nothing else meanwhile. Its data
-  takes turns with the loads when it arrives. Copies of 4 bytes whose lanes read four lines so cost four times what
-  copies of 16 bytes cost for as much data.
+- Each of a sub-partition's two register banks (register number modulo 2) delivers one register per cycle. An arithmetic
+  instruction issues when all registers that it reads, except those that `.reuse` kept, arrive within three cycles; an
+  instruction of another warp empties the operand cache.
+- Each of the four sub-partitions sends one memory instruction in four cycles. They share one data path, on which an
+  access takes as many passes as the CPU execution counted wavefronts ([how those agree with hardware](fidelity.md)).
+  Loads from shared memory then pass to the registers at 4 bytes per lane and cycle, however few wavefronts they took.
+- A cp.async looks up a tag for each line that it reads; its sub-partition sends nothing else meanwhile. When its data
+  arrives, it takes turns with the loads. Copies of 4 bytes whose lanes read four lines therefore cost four times as
+  much as copies of 16 bytes of the same data.
 - A bulk copy (TMA) takes one slot of one warp and looks up no tag; its data comes from L2 and takes its turn like that
-  of a cp.async. Waits for an mbarrier are for the copies of the iteration before, as with a ring of two stages: a ring
-  of more, in a loop shorter than the latency, is estimated too slow. None of it was compared with a GPU yet.
-- Barriers wait for the block's last warp, copies for their group, global loads for a latency under load.
-- The loop around the hot loop is issued with it, as often as the CPU execution says.
+  of a cp.async. A wait for an mbarrier waits for the copies of the previous iteration, as in a ring of two stages: a
+  longer ring in a loop shorter than the latency is estimated too slow. None of this has been compared with a GPU.
+- Barriers wait for the block's last warp, copies for their group, and global loads for a latency under load.
+- The loop around the hot loop is issued with it, as often as it ran on the CPU.
 - The whole kernel takes a launch, rounds of as many blocks as fit, a last round at the pace of the blocks that are left
   for an SM, and for each block the instructions before and after its loop, its first data's latency and its stores. It
   takes no less than its least traffic through DRAM. Launches before it and buffers that are zeroed take their own time.
 
-There is no estimate for a loop that waits for an mbarrier and asks for no bulk copy itself (a warp that only copies
-does), for bulk copies that more than one warp of a block asks for, and for loops that use tensor cores.
+There is no estimate for a loop that waits for an mbarrier but issues no bulk copy itself (another warp does), for bulk
+copies that more than one warp of a block issues, and for loops that use tensor cores.
 
-Every cycle in which nothing issues belongs to what the first warp waits for, so the estimate also says where the cycles
-go. On the page of a run both stand beside the measurement. `lab/hardware/latencies.py` says where each constant comes
-from; all kernels share them. The estimate takes the GPU's highest SM clock: it cannot know which one power allows.
+Every cycle in which nothing issues is charged to what the first warp waits for, so the estimate also says where the
+cycles go. The page of a run shows both beside the measurement. `lab/hardware/latencies.py` gives the source of each
+constant; all kernels share them. The estimate assumes the GPU's highest SM clock: it cannot know what power allows.
 
 ## What the figures are worth
 
 No constant was fitted to gemm_best, gemm_winners, gemm_small, gemm_odd or contraction. But the *form* of the model was
-chosen while its errors on the reports marked "watched" were looked at: some ten forms and settings were tried (copies
-on the data path or beside it, tags on it or beside it, loads' way to the registers, lengths of queues, latencies), and
-those kept that a mechanism speaks for and that lower the errors. The figures of those reports are therefore not out of
+chosen with its errors on the reports marked "watched" in view: some ten forms and settings were tried (copies on the
+data path or beside it, tags on it or beside it, the path of loads to the registers, lengths of queues, latencies), and
+those were kept that have a mechanism and lower the errors. The figures of those reports are therefore not out of
 sample, and a new experiment may fare worse; contraction, for which nothing was chosen, does.
 """
 
@@ -112,18 +112,18 @@ _REMAINS = """\
 
 - The noise of the measurements bounds nothing here: gemm_best repeated with its own scatter (p20 to p80) correlates
   with itself at 0.9995. What is lost is the model's.
-- Among the variants of one problem ("within a problem") less is told apart than among all: orders of the fma and early
-  loads move throughput by 2 to 5 %, no more than the model's error on one loop. Long loops seem to lose 2 to 4 % to
+- The variants of one problem ("within a problem") are harder to rank than all variants: orders of the fma and early
+  loads change throughput by 2 to 5 %, no more than the model's error on one loop. Long loops seem to lose 2 to 4 % to
   instruction fetch: of the seven variants of gemm_winners with counters, the one with the longest loop (2193
-  instructions, the others 273) has 2 to 7 times the others' stalls for it (`no instruction`), and is estimated furthest
-  too fast, by 3 %. The model does not know of it.
-- Unpacked copies of 4 bytes come out up to 11 % too slow in tiles of 8 x 8 a thread, some 5 % too fast in tiles of
-  8 x 16.
-- Clusters of four blocks (split_k 4) come out 25 % (1024) to 50 % (512) too fast, those of two right. A cluster lies
-  within one group of SMs, and not every SM finds one: the times of reports/h200/gemm_tensile fit best if clusters of
-  three fill 114 to 120 of the 132 SMs, and clusters of six 102 to 120. The model does not know of it.
-- A block that reaches beyond the edge of its matrices is charged for the operations that count alone, not for those on
-  its padding: tiles of 256 rows on the 128 rows of contraction's convolutions come out twice too fast.
+  instructions, the others 273) has 2 to 7 times the others' stalls for it (`no instruction`), and is overestimated
+  most, by 3 %. The model lacks this effect.
+- Unpacked copies of 4 bytes are estimated up to 11 % too slow in tiles of 8 x 8 per thread, and some 5 % too fast in
+  tiles of 8 x 16.
+- Clusters of four blocks (split_k 4) are estimated 25 % (1024) to 50 % (512) too fast, those of two correctly. A
+  cluster lies within one group of SMs, and not every SM finds one: the times of reports/h200/gemm_tensile fit best if
+  clusters of three fill 114 to 120 of the 132 SMs, and clusters of six 102 to 120. The model lacks this effect.
+- A block that reaches beyond the edge of its matrices is charged only for the operations that count, not for those on
+  its padding: tiles of 256 rows on the 128 rows of contraction's convolutions are estimated twice too fast.
 - Kernels bound by latency or by unaligned stores rather than by fma (gemm_odd with a dimension of 1 or 37) and
   kernels of plain loads (gemm_ladder, gemm_unroll, contraction) are estimated worse than pipelines of copies. The
   latencies were fitted to the two former with an earlier form of the model, and the new form is worse on them.
@@ -209,7 +209,7 @@ def aim(found: Sequence[tuple[Report, list[Row], str]]) -> str:
     )
     return (
         f"The aim is a median error below {_ERROR:.0%} and a rank correlation of at least {_RANK}. Met: {met}. "
-        f'Not met: {missed}. "Before" is what the model of before said of the variants that had an estimate then, '
+        f'Not met: {missed}. "Before" is what the previous model said of the variants that had an estimate then, '
         "372 of gemm_odd."
     )
 

@@ -37,6 +37,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST_LISTING_BYTES = 160_000
 """Bytes that the compressed listings of a run may take: some 20 runs are committed, in 12 MB all together."""
 
+_SMALL = 8_000_000
+"""Characters of listings that are compressed all at once, in the hope that they fit."""
+
 _OF_TUNING_ALONE = ("final", "singles", "libraries")
 """Facts of a tuning run that a program reads, and no reader; tuning.json.xz has them."""
 
@@ -114,7 +117,8 @@ def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, 
         return {name: texts[name] for name in names[:count]}
 
     fits, too_many = 0, len(names) + 1
-    guess = 1  # of many variants most do not fit, and compressing them all takes minutes
+    size = sum(len(text) for files in texts.values() for text in files.values())
+    guess = len(names) if size <= _SMALL else min(1, len(names))  # compressing many listings takes minutes
     while too_many - fits > 1:
         if len(published.archive(cut(guess))) <= most_bytes:
             fits, guess = guess, min(2 * guess, (guess + too_many) // 2)

@@ -18,11 +18,11 @@ _INTRODUCTION = """\
 <!-- made by benchmarks/fidelity/write.py; do not edit -->
 # How far the emulator's counts agree with hardware
 
-The emulator executes PTX and counts requests, wavefronts and sectors by rules (`lab/hardware/memory.py`). Here the
-same launches were counted by Nsight Compute on a GPU, and the two are set side by side. Counts are compared exactly;
-nothing is scaled or fitted a launch at a time.
+The emulator executes PTX and counts requests, wavefronts and sectors by rules (`lab/hardware/memory.py`). This page
+compares its counts with those of Nsight Compute for the same launches on a GPU. Counts are compared exactly; nothing is
+scaled or fitted for a launch.
 
-Repeat it on a machine with a GPU, PyCUDA, Nsight Compute and compute-sanitizer:
+To repeat the comparison on a machine with a GPU, PyCUDA, Nsight Compute and compute-sanitizer:
 
 ```
 python benchmarks/fidelity/measure.py     # patterns and kernels, emulated and under ncu --clock-control none
@@ -34,14 +34,14 @@ python benchmarks/fidelity/write.py       # this page
 _RULES = """\
 ## The rules, as the hardware shows them
 
-- **Shared memory, up to 4 bytes a lane.** One phase of 32 lanes. A bank delivers one 4-byte word a pass, and lanes
-  that want the same word share it: the busiest bank's distinct words are the wavefronts.
-- **8 and 16 bytes a lane.** Two phases of 16 lanes, four of 8. *Loads* take half as many phases where in the whole
+- **Shared memory, up to 4 bytes per lane.** One phase of 32 lanes. A bank delivers one 4-byte word per pass, and lanes
+  that read the same word share it: the number of wavefronts is the number of distinct words in the busiest bank.
+- **8 and 16 bytes per lane.** Two phases of 16 lanes, four of 8. *Loads* take half as many phases where in the whole
   warp every lane has the address of lane xor 1, or every lane that of lane xor 2 (an idle lane agrees with any).
   One lane that disagrees anywhere in the warp undoes it. The row or column fragments of a GEMM's thread tiles
-  profit: a warp that reads 8 float4 for 4 lanes each takes 2 wavefronts, not 4. Stores never do.
+  profit: a warp that reads 8 float4 for 4 lanes each takes 2 wavefronts, not 4. Stores never profit.
 - **cp.async of 4 and 8 bytes** passes through L1: the busiest bank of the source and the busiest bank of the target
-  add up (less one), a phase at a time, and lanes do not share words.
+  add up (less one) in each phase, and lanes do not share words.
 - **cp.async of 16 bytes** comes from L2 in sectors. A wavefront moves sectors from one 128-byte source line to one
   target line whose places in the two lines differ by one exclusive or, so a swizzled tile costs no more than a plain
   one. Pieces that lie differently in their source and target sectors travel alone.
@@ -93,8 +93,8 @@ def _machine(found: Row, judged: Row) -> Iterator[str]:
 def _body(launches: list[Row]) -> Iterator[str]:
     yield "## Address patterns\n"
     yield (
-        "One warp, one access by inline PTX, one launch a pattern: strides, broadcasts, sharing, idle lanes, tiles, "
-        "swizzles, permutations, misaligned and random addresses (`benchmarks/fidelity/patterns.py`).\n"
+        "One warp, one access by inline PTX, one launch for each pattern: strides, broadcasts, sharing, idle lanes, "
+        "tiles, swizzles, permutations, misaligned and random addresses (`benchmarks/fidelity/patterns.py`).\n"
     )
     yield "| access | patterns | figure | equal | within 1 % | largest difference |\n|---|---:|---|---:|---:|---:|"
     groups: defaultdict[str, list[Row]] = defaultdict(list)

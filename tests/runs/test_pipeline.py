@@ -134,7 +134,7 @@ def test_compilers_side_by_side(experiment, tmp_path, no_gpu):
         assert f"V{record.build.version}" in ptx
         assert record.sass.hot_loop.counts.fma == record.parameters["depth"]
     page = (tmp_path / "out" / "index.html").read_text()
-    assert "All 2 compilers take 2 of the 2 sources" in page
+    assert "All 2 compilers compile 2 of the 2 sources" in page
 
 
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):

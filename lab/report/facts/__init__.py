@@ -1,1 +1,1 @@
-"""What the records say: the answer, winners, effects, and where prediction and measurement part."""
+"""Facts drawn from the records: the answer, winners, effects, and how far predictions hold."""

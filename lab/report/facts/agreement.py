@@ -1,4 +1,4 @@
-"""How far predictions hold: the ceiling and the estimate of every measured variant, against what was measured."""
+"""How far predictions hold: ceiling and estimate of every measured variant against its measured throughput."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.store import figures
 from lab.store.model import Status, VariantRecord
 
 _FEWEST = 4
-"""Variants that a rank correlation needs to say anything."""
+"""Least number of variants for which a rank correlation is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Agreement:
 
     Attributes:
         name: `estimate` or `ceiling`.
-        column: The table's column with it, as it is called where operations count.
+        column: Name of the table's column with it where throughput counts operations.
         points: (variant, measured, predicted), throughput in the operator's unit.
         error: Median of |predicted / measured - 1|.
-        correlation: Spearman's rank correlation; None where all of one side are equal.
+        correlation: Spearman's rank correlation, -1 to 1; None where all values of one side are equal.
         worst: Variant with the largest error.
     """
 
@@ -37,13 +37,13 @@ class Agreement:
 
     @property
     def sentence(self) -> str:
-        """The figures in words."""
+        """The figures as a sentence without its full stop."""
         rank = "" if self.correlation is None else f", Spearman's rank correlation {self.correlation:.2f}"
         return f"{self.name}: median absolute error {self.error:.1%}{rank}, n = {len(self.points)}"
 
 
 def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
-    """The estimate's agreement and the ceiling's, as far as there are enough measured variants with them."""
+    """Compare estimates and ceilings with measurements; each is absent where too few measured variants have it."""
     found = (
         agreement("estimate", "estimated_tflops", _points(records, figures.estimated)),
         agreement("ceiling", "predicted_tflops", _points(records, figures.predicted)),
@@ -52,20 +52,20 @@ def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
 
 
 def costliest(record: VariantRecord) -> tuple[str, float] | None:
-    """What the model says costs most besides fma, and its share of the cycles."""
+    """Return the cause that costs most besides fma by the scheduler model, and its share of the cycles, 0 to 1."""
     shares = record.estimate.shares if record.estimate else {}
     others = ((cause, share) for cause, share in shares.items() if cause != "fma")
     return max(others, key=lambda cost: cost[1], default=None)
 
 
 def loss(record: VariantRecord) -> str | None:
-    """`costliest` in words."""
+    """`costliest` as text: ``stall 12%``."""
     cost = costliest(record)
     return f"{cost[0]} {cost[1]:.0%}" if cost else None
 
 
 def agreement(name: str, column: str, points: Sequence[tuple[str, float, float]]) -> Agreement | None:
-    """Compare a prediction with measurements; None where there are too few. Arguments as `Agreement`'s attributes."""
+    """Compare a prediction with measurements; None where there are too few. Arguments are as in `Agreement`."""
     if len(points) < _FEWEST:
         return None
     errors = {variant: abs(value / measured - 1) for variant, measured, value in points}

@@ -1,4 +1,4 @@
-"""The page's opening: a paragraph made from the records, and nothing else."""
+"""The opening paragraph of the page, made from the records alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
 
 _TELLING = 0.1
-"""Share of the variance from which on a parameter is worth a word."""
+"""Least share of the variance for which the paragraph mentions a parameter."""
 FEWEST = 5
 """A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
 
@@ -32,8 +32,8 @@ class ExplanatoryVariable:
     Attributes:
         name: As a sentence names it: `the SASS FMA share`.
         of: The figure, or None.
-        share: It is a share, shown in per cent.
-        where: What it is counted in, behind the name where there is room.
+        share: The figure is a share from 0 to 1 and is shown in per cent.
+        where: What it is counted in; follows the name where there is room.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ExplanatoryVariable:
     where: str = ""
 
     def text(self, value: float) -> str:
-        """A value as a sentence shows it."""
+        """Format a value for a sentence."""
         return percent(value) if self.share else f"{value:.2f}"
 
 
@@ -55,7 +55,7 @@ TRAFFIC: Final = (
     ExplanatoryVariable("the emulated number of bytes moved per byte used", figures.emulated_excess),
     ExplanatoryVariable("the emulated number of bank conflicts per shared-memory request", figures.emulated_conflicts),
 )
-"""Where throughput counts bytes."""
+"""Figures that may explain a throughput that counts bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,12 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Sentences of the paragraph, in order; `headline` is the figure that the page sets large, if there is one."""
+    """The opening paragraph.
+
+    Attributes:
+        headline: The figure that the page sets in large type; empty where there is none.
+        sentences: In order.
+    """
 
     headline: str
     sentences: tuple[str, ...]
@@ -89,7 +94,7 @@ class Answer:
 
 
 def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[ExplanatoryVariable, ...]:
-    """What the response is correlated with: the FMA share, or the memory traffic as far as it is known."""
+    """Return what the response is correlated with: the FMA share, or the figures of memory traffic that are known."""
     if response.unit is Merit.TFLOPS:
         return (FMA_SHARE,)
     return tuple(one for one in TRAFFIC if any(one.of(record) is not None for record in records))
@@ -98,7 +103,7 @@ def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[
 def correlate(
     records: Sequence[VariantRecord], response: Response, explanation: ExplanatoryVariable = FMA_SHARE
 ) -> Correlation:
-    """Rank correlation of a figure with the response over the variants that have both."""
+    """Correlate a figure with the response (Spearman) over the variants that have both."""
     pairs = [
         (share, value)
         for record in records
@@ -127,7 +132,7 @@ def correlate(
 
 
 def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> Answer:
-    """The opening paragraph."""
+    """Write the opening paragraph."""
     explained = explanations(records, response)
     best = figures.ranked(records, response)
     if not best:
@@ -147,7 +152,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     if said := mapped(records):
         sentences.append(said)
     if run.not_measured:
-        sentences.append(_not_measured(run.not_measured))
+        sentences.append(run.not_measured)
     if run.search:
         sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))
@@ -155,14 +160,14 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
 
 
 def mapped(records: Sequence[VariantRecord]) -> str:
-    """How what the mappings predict of accesses agrees with what was counted; empty where nothing is predicted."""
+    """Say how accesses predicted from mappings agree with the counted ones; empty where none are predicted."""
     pairs = [(record, figures.predicted_accesses(record)) for record in records]
     known = [(record, both) for record, both in pairs if both]
     if not known:
         return ""
     spaces = {name.partition(".")[0] for _, both in known for name in both}
     words = [text for space, text in (("global", "sectors"), ("shared", "bank conflicts")) if space in spaces]
-    what = f"{' and '.join(words).capitalize()} a request, as the mappings predict them,"
+    what = f"The {' and '.join(words)} per request that the mappings predict equal those counted on the CPU in"
     off = [
         (record, name, *values)
         for record, both in known
@@ -170,19 +175,13 @@ def mapped(records: Sequence[VariantRecord]) -> str:
         if not math.isclose(*values, rel_tol=1e-6, abs_tol=1e-9)
     ]
     if not off:
-        return f"{what} are those counted on the CPU in all {len(known)} variants."
+        return f"{what} all {len(known)} variants."
     variants = len({record.variant for record, *_ in off})
     record, name, predicted, counted = max(off, key=lambda one: abs(one[2] - one[3]))
     return (
-        f"{what} are those counted on the CPU in {len(known) - variants} of {len(known)} variants; furthest off is "
-        f"{name_of(record)}, {name.replace('.', ' ')} {predicted:.2f} predicted, {counted:.2f} counted."
+        f"{what} {len(known) - variants} of {len(known)} variants; the largest difference is that of "
+        f"{name_of(record)}, {name.replace('.', ' ')}: {predicted:.2f} predicted, {counted:.2f} counted."
     )
-
-
-def _not_measured(reason: str) -> str:
-    """The run's reason as a sentence that says what it is a reason for."""
-    reason = reason.strip().rstrip(".")
-    return f"{reason}." if reason.lower().startswith("nothing was measured") else f"Nothing was measured: {reason}."
 
 
 def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
@@ -215,14 +214,14 @@ def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     first = best[0]
     rate, unit, peak = response.of(first) or 0.0, response.unit, figures.peak(first)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
-    text = f"By the model of the schedulers {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
+    text = f"The scheduler model predicts that {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
     headline = f"≈ {rate:.2f} {unit} estimated"
     if peak:
         share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     sentences = [f"{text}."]
     if cost := costliest(first):
-        sentences.append(f"Besides fma its cycles go most into {cost[0]} ({cost[1]:.0%}).")
+        sentences.append(f"Apart from fma, most of its cycles go to {cost[0]} ({cost[1]:.0%}).")
     if first.prediction and (bound := first.prediction.ceiling):
         sentences.append(f"It cannot exceed {bound.rate:.2f} {unit}, bound by {bound.name}.")
     return headline, sentences
@@ -242,12 +241,12 @@ def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
     if bound:
         text += f", bound by {bound.name}"
-    held = f"{ties} of {len(best)} variants share it" if ties > 1 else f"{name_of(first)} alone reaches it"
+    held = f"{ties} of {len(best)} variants share it" if ties > 1 else f"only {name_of(first)} reaches it"
     return headline, [f"{text}; {held}."]
 
 
 def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: ExplanatoryVariable) -> list[str]:
-    """Range of a figure and the parameter that moves it most."""
+    """Say the range of a figure, and which parameter explains most of it."""
     observed = observations(records, explanation.of)
     if not observed:
         return []
@@ -255,7 +254,7 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
     name = f"{explanation.name[0].upper()}{explanation.name[1:]}{explanation.where}"
     if math.isclose(low, high, rel_tol=1e-9):
         return [f"{name} is {explanation.text(low)} in all {len(observed)} variants."]
-    text = f"{name} runs from {explanation.text(low)} to {explanation.text(high)}"
+    text = f"{name} ranges from {explanation.text(low)} to {explanation.text(high)}"
     effects = main_effects(factors(run, records), observed)
     if effects and effects[0].share >= _TELLING:
         most = effects[0]
@@ -264,7 +263,7 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
 
 
 def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
-    """How a search came to its variants, and what became of them."""
+    """Say how a search chose its variants, and what became of them."""
     sample, *rounds = search.rounds
     text = f"Of {search.combinations:.3g} combinations, {search.drawn:,} were drawn (seed {search.seed})"
     text += f" to find {sample:,} valid variants"
@@ -282,7 +281,7 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
 
 
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
-    """How many variants were verified, inspected only, failed (and why), or are missing."""
+    """Count the variants that were verified, only inspected, failed (and why), or are missing."""
     counts = Counter(record.status for record in records)
     where = "" if run.gpu else " by executing their PTX on the CPU"
     parts = [f"{counts[Status.VERIFIED]} verified{where}"] if counts[Status.VERIFIED] else []

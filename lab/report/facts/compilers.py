@@ -1,4 +1,4 @@
-"""The same variants through several compilers: what each made of them, and what that is worth."""
+"""The same variants compiled by several compilers: their machine code, and how fast it is."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from lab.store.figures import Response
 from lab.store.model import RunRecord, VariantRecord
 
 MOST_SOURCES: Final = 24
-"""Sources that the table shows; the effects and the sentences cover all."""
+"""Most sources in the table; effects and sentences cover all."""
 
 MOST_STEPS: Final = 6
-"""Steps from one kernel to the next that are told in words."""
+"""Most steps from one kernel to the next that get a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerResult:
-    """What one compiler made of one source.
+    """One source compiled by one compiler.
 
     Attributes:
         record: The variant.
-        rate: The response; None where it has none.
-        to_first: `rate` over that of the first compiler that has one; None for that one itself.
-        step: `rate` over that of the kernel before, by the same compiler; None outside a ladder.
-        same_as: The first compiler that made the same machine code; empty where none did before.
-        figures: Name to value, of the SASS hot loop; None where there is none.
+        rate: The response; None where there is none.
+        to_first: `rate` over that of the first compiler with a rate; None for that compiler.
+        step: `rate` over that of the previous kernel by the same compiler; None outside a ladder.
+        same_as: First compiler that made the same machine code; empty where this is the first.
+        figures: Name in `FIGURES` to value; None where the variant has no such figure.
     """
 
     record: VariantRecord
@@ -42,12 +42,12 @@ class CompilerResult:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSource:
-    """One kernel with its parameters, problem and architecture, through every compiler.
+    """One kernel with its parameters, problem and architecture, compiled by every compiler.
 
     Attributes:
         kernel: The kernel's name.
-        label: What tells it from its siblings, without the compiler.
-        made: One for each compiler, in the experiment's order.
+        label: Parameters that distinguish it, without the compiler.
+        made: A result for each compiler, in the experiment's order.
     """
 
     kernel: str
@@ -61,10 +61,10 @@ class Compilers:
 
     Attributes:
         names: `nvrtc 11.8.89`, …, in the experiment's order.
-        sources: The best ones, in the experiment's order, `MOST_SOURCES` at most.
-        figures: Names of those figures that are not 0 throughout.
-        total: How many there are.
-        sentences: What differs, in words; over all sources.
+        sources: The best `MOST_SOURCES` sources, in the experiment's order.
+        figures: Names of the figures that are not 0 for every source.
+        total: Number of sources.
+        sentences: What differs, over all sources.
     """
 
     names: tuple[str, ...]
@@ -88,11 +88,11 @@ FIGURES: Final[Mapping[str, Callable[[VariantRecord], float | None]]] = {
     "ld.shared": _hot(lambda counts: counts.ld_shared),
     "instructions per fma": _hot(lambda counts: counts.instructions / counts.fma if counts.fma else None),
 }
-"""What stands in the table beside the response."""
+"""Figures in the table beside the response: name to getter. All but the first two are of the SASS hot loop."""
 
 
 def compilers(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> Compilers | None:
-    """The comparison; None where one compiler made all variants."""
+    """Compare the compilers of a run; None where there is only one."""
     names = tuple(dict.fromkeys(record.compiler for record in records))
     if len(names) < 2:  # noqa: PLR2004 - nothing to compare
         return None
@@ -112,12 +112,12 @@ def compilers(run: RunRecord, records: Sequence[VariantRecord], response: Respon
 
 
 def _source(record: VariantRecord) -> tuple[object, ...]:
-    """All that decides a variant but its compiler."""
+    """Everything that decides a variant except its compiler."""
     return (record.kernel, repr(sorted(record.parameters.items())), repr(sorted(record.problem.items())), record.arch)
 
 
 def _ladder(firsts: Sequence[VariantRecord]) -> bool:
-    """Each kernel occurs once for a problem and an architecture, so that one follows on another."""
+    """Whether each kernel occurs once per problem and architecture, so that the kernels form a sequence."""
     places = [(record.kernel, repr(sorted(record.problem.items())), record.arch) for record in firsts]
     return len({record.kernel for record in firsts}) > 1 and len(set(places)) == len(places)
 
@@ -150,7 +150,7 @@ def _compared(
 
 
 def _shown(sources: Sequence[CompiledSource]) -> tuple[CompiledSource, ...]:
-    """The sources with the highest response, in their order."""
+    """Return the sources with the highest response, in the experiment's order."""
     best = sorted(sources, key=lambda source: -max((one.rate or 0.0 for one in source.made), default=0.0))
     chosen = {id(source) for source in best[:MOST_SOURCES]}
     return tuple(source for source in sources if id(source) in chosen)
@@ -169,15 +169,15 @@ def _sentences(
 
 
 def _code(names: Sequence[str], sources: Sequence[CompiledSource]) -> str:
-    """For how many sources the compilers agree, in instructions and in the mix of the hot loop."""
+    """Say for how many sources machine code and hot-loop mix are the same with all compilers."""
     whole = [source for source in sources if sum(one.record.build is not None for one in source.made) == len(names)]
     if not whole:
         return ""
     same = sum(all(one.same_as for one in source.made[1:]) for source in whole)
     mixes = sum(len({_mix(one.record) for one in source.made}) == 1 for source in whole)
     return (
-        f"All {len(names)} compilers take {len(whole)} of the {len(sources)} sources: "
-        f"of {same} they make the same machine code, of {mixes} hot loops with the same instruction mix."
+        f"All {len(names)} compilers compile {len(whole)} of the {len(sources)} sources. The machine code is the same "
+        f"for {same} of them, the instruction mix of the hot loop for {mixes}."
     )
 
 
@@ -187,17 +187,17 @@ def _mix(record: VariantRecord) -> str:
 
 
 def _step(source: CompiledSource, before: CompiledSource, response: Response) -> str:
-    """What a rung gains over the one before, compiler by compiler; equal factors are told once."""
+    """Say what a kernel gains over the previous one with each compiler; equal factors are said once."""
     gains: dict[str, list[str]] = {}
     for one in source.made:
         if one.step:
             gains.setdefault(f"{one.step:.2f}", []).append(one.record.compiler)
     parts = [f"{factor} with {' and '.join(names)}" for factor, names in gains.items()]
     loops = [_per_fma(one) for one in (before.made[0], source.made[0])]
-    text = f"From {before.kernel} to {source.kernel} the {response.kind} {response.title} changes by a factor of "
+    text = f"From {before.kernel} to {source.kernel}, the {response.kind} {response.title} changes by a factor of "
     text += ", ".join(parts)
     if all(loops) and all(len({_per_fma(one) for one in s.made}) == 1 for s in (before, source)):
-        text += f"; with all of them {loops[0]} SASS instructions an fma become {loops[1]}"
+        text += f"; with all of them, SASS instructions per fma change from {loops[0]} to {loops[1]}"
     return f"{text}."
 
 
@@ -207,7 +207,7 @@ def _per_fma(made: CompilerResult) -> str:
 
 
 def _ratio(name: str, first: str, sources: Sequence[CompiledSource], response: Response) -> str:
-    """How one compiler compares with the first, over the sources that both take."""
+    """Compare a compiler with the first one, over the sources that both compile."""
     ratios = [
         one.to_first
         for source in sources
@@ -218,6 +218,6 @@ def _ratio(name: str, first: str, sources: Sequence[CompiledSource], response: R
     if not ratios:
         return ""
     return (
-        f"{name} against {first}: {response.kind} {response.title} {median(ratios):.3f} in the median, "
-        f"{min(ratios):.3f} to {max(ratios):.3f}, n = {len(ratios)}."
+        f"The {response.kind} {response.title} with {name} is {median(ratios):.3f} times that with {first} in the "
+        f"median, {min(ratios):.3f} to {max(ratios):.3f} times in all, n = {len(ratios)}."
     )

@@ -1,18 +1,19 @@
-"""What hardware counters say of a record, in figures and words."""
+"""Hardware counters of a variant as figures, table rows and a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from lab.measured.counters import PIPES, STALLS, Profile
 from lab.store.model import VariantRecord
 
-MOST_WAITS = 3
-"""Reasons that a sentence names."""
+MOST_WAITS: Final = 3
+"""Most reasons for waiting that a sentence names."""
 
 
 def per_needed(amount: Callable[[Profile], float | None]) -> Callable[[VariantRecord], float | None]:
-    """A counted number of bytes over the problem's least traffic."""
+    """Make a getter of counted bytes over the problem's least DRAM traffic; it returns None where either is unknown."""
 
     def get(record: VariantRecord) -> float | None:
         counted = amount(record.profile) if record.profile else None
@@ -26,30 +27,30 @@ l2_per_needed = per_needed(lambda profile: profile.l2_bytes)
 
 
 def wait(record: VariantRecord) -> str | None:
-    """What warps that cannot issue wait for most: ``long scoreboard 62%``."""
+    """Return the most frequent reason for which warps wait: ``long scoreboard 62%``; None without counters."""
     waits = record.profile.waits if record.profile else {}
     return next((f"{words(state)} {share:.0%}" for state, share in waits.items()), None)
 
 
 def words(state: str) -> str:
-    """A state of `STALLS` as text: ``long scoreboard``."""
+    """Return a state of `STALLS` as text: ``long scoreboard``."""
     return state.replace("_", " ")
 
 
 def busiest(profile: Profile) -> tuple[str, float] | None:
-    """The pipe that is used most, and its use as a share of its peak."""
+    """Return the busiest pipe and its utilisation, 0 to 1; None where pipes were not counted."""
     return max(profile.pipes.items(), key=lambda item: item[1], default=None)
 
 
 def rows(record: VariantRecord) -> list[tuple[str, str]]:
-    """(name, text) of everything that was counted; empty where nothing was."""
+    """Return (name, text) of every counted figure; empty without counters."""
     found = record.profile
     if found is None:
         return []
     made = [("profiler", found.profiler), ("L2 cache", found.cache)]
     if found.dram_bytes is not None:
         needed = dram_per_needed(record)
-        over = f", {needed:.2f} a byte needed" if needed is not None else ""
+        over = f", {needed:.2f} per byte needed" if needed is not None else ""
         made.append(("DRAM traffic", f"{found.dram_bytes / 1e6:,.2f} MB{over}"))
     if found.l2_bytes is not None:
         made.append(("L2 traffic", f"{found.l2_bytes / 1e6:,.2f} MB"))
@@ -63,9 +64,9 @@ def rows(record: VariantRecord) -> list[tuple[str, str]]:
         made.append(("issue slots", f"{found.issue_share:.1%} used"))
     made += [(f"pipe {pipe}", f"{share:.1%} of its peak: {PIPES[pipe]}") for pipe, share in found.pipes.items()]
     made += [
-        (words(state), f"{share:.1%} of the warps that cannot issue: {STALLS[state]}")
+        (words(state), f"{share:.1%} of the stalled warps: {STALLS[state]}")
         for state, share in found.waits.items()
-        if share >= 0.01  # noqa: PLR2004 - rarer ones explain nothing
+        if share >= 0.01  # noqa: PLR2004 - rarer states explain nothing
     ]
     if len(found.launches) > 1:
         made += [
@@ -87,16 +88,16 @@ def rows(record: VariantRecord) -> list[tuple[str, str]]:
 
 
 def sentence(record: VariantRecord) -> str:
-    """The counters of a variant as a sentence of the report's opening; empty where nothing was counted."""
+    """Summarise a variant's counters in a sentence; empty without counters."""
     found, parts = record.profile, []
     if found is None:
         return ""
     if found.issue_share is not None:
-        parts.append(f"its schedulers issue in {found.issue_share:.0%} of their cycles")
+        parts.append(f"its schedulers issue in {found.issue_share:.0%} of the cycles")
     if (pipe := busiest(found)) is not None:
-        parts.append(f"the {pipe[0]} pipe is used to {pipe[1]:.0%}")
+        parts.append(f"the {pipe[0]} pipe is at {pipe[1]:.0%} of its peak")
     if waits := [f"{words(state)} ({share:.0%})" for state, share in list(found.waits.items())[:MOST_WAITS]]:
-        parts.append(f"warps that cannot issue wait for {', '.join(waits)}")
+        parts.append(f"stalled warps wait for {', '.join(waits)}")
     if (moved := dram_per_needed(record)) is not None:
-        parts.append(f"DRAM moves {moved:.2f} bytes for each one needed")
-    return f"By the hardware counters, {'; '.join(parts)}." if parts else ""
+        parts.append(f"DRAM moves {moved:.2f} bytes per byte needed")
+    return f"According to the hardware counters, {'; '.join(parts)}." if parts else ""

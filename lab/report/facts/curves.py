@@ -1,4 +1,4 @@
-"""Throughput along a problem axis: one line a kernel and a baseline, and which kernel is fastest where."""
+"""Throughput along a problem axis: a line for each kernel and each baseline, and where each kernel is the fastest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.store.figures import Response, text
 from lab.store.model import RunRecord, VariantRecord
 
 LEAST_VALUES: Final = 3
-"""Values of an axis that make a curve."""
+"""Least number of values of an axis that make a curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class CurvePoint:
     Attributes:
         x: Value of the problem's field.
         name: The kernel's name or the baseline's.
-        value: The response: a kernel's best variant, a baseline's median over the variants that it ran beside.
-        label: What tells the best variant from its siblings; empty for a baseline.
+        value: The response: of a kernel's best variant, or a baseline's median over the variants that it ran beside.
+        label: Parameters that distinguish the best variant; empty for a baseline.
         variant: Its id; empty for a baseline.
         group: `kernel` or `baseline`.
-        best: No kernel has more at this value. A baseline never is.
+        best: No kernel has a higher response at this value; always false for a baseline.
         part: The other fields of its problem that vary, `dtype=float16`; empty where the axis is the only one.
     """
 
@@ -47,7 +47,7 @@ class Curve:
     Attributes:
         axis: The problem's field.
         points: By part, by line, along the axis.
-        wide: The axis spans so much that a logarithmic scale shows it better.
+        wide: The axis spans more than a factor of 100, so that a logarithmic scale shows it better.
     """
 
     axis: str
@@ -56,11 +56,11 @@ class Curve:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Labels of the curves; one empty label where there is one."""
+        """Labels of the curves; a single empty label where there is one curve."""
         return tuple(dict.fromkeys(point.part for point in self.points))
 
     def only(self, part: str) -> Curve:
-        """The curve of one part."""
+        """Return the curve of one part."""
         return replace(self, points=tuple(point for point in self.points if point.part == part))
 
     @property
@@ -75,7 +75,7 @@ class Curve:
 
 
 def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> Curve | None:
-    """The curve of a run whose problems differ in one number, and perhaps in words beside it; None for any other."""
+    """Return the curve of a run whose problems differ in exactly one number (and perhaps in words); None otherwise."""
     numbers = [name for name in run.problem_axes if any(_is_number(r.problem.get(name)) for r in records)]
     if len(numbers) != 1:
         return None

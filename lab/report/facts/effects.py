@@ -20,7 +20,7 @@ from lab.store.figures import text
 from lab.store.model import RunRecord, VariantRecord
 
 MOST_LEVELS: Final = 24
-"""A factor with more values (a seed, a fine grid) has no main effect worth a chart."""
+"""Most values of a factor that gets a chart; a seed or a fine grid has more."""
 
 Observation = tuple[VariantRecord, float]
 
@@ -88,13 +88,18 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Something that differs between variants."""
+    """Something that differs between variants.
+
+    Attributes:
+        name: Parameter name, `problem.` and a field's name, `compiler` or `arch`.
+        parameter: It is a template's parameter.
+    """
 
     name: str
     parameter: bool
 
     def of(self, record: VariantRecord) -> Value:
-        """The factor's value for a variant; None where the variant does not have it."""
+        """Return the factor's value for a variant; None where the variant has none."""
         if self.parameter:
             return record.parameters.get(self.name)
         if self.name.startswith("problem."):
@@ -103,7 +108,7 @@ class Factor:
 
 
 def factors(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Factor, ...]:
-    """What took 2 to `MOST_LEVELS` values: swept parameters, problem fields, compiler, architecture."""
+    """Return the swept parameters, problem fields, compiler and architecture that take 2 to `MOST_LEVELS` values."""
     known = [Factor(name, parameter=True) for name in run.swept]
     known += [Factor(f"problem.{name}", parameter=False) for name in run.problem_axes]
     known += [Factor(name, parameter=False) for name in ("compiler", "arch")]
@@ -117,20 +122,20 @@ def factors(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Factor, .
 def observations(
     records: Iterable[VariantRecord], response: Callable[[VariantRecord], float | None]
 ) -> tuple[Observation, ...]:
-    """The records that have a response, with it."""
+    """Pair each record that has a response with it."""
     return tuple((record, value) for record in records if (value := response(record)) is not None)
 
 
 def main_effects(factors: Iterable[Factor], observed: Sequence[Observation]) -> tuple[Effect, ...]:
-    """Main effects, the most influential factor first."""
+    """Compute the main effects, the most influential factor first."""
     effects = [effect for factor in factors if (effect := _effect(factor, observed)) is not None]
     return tuple(sorted(effects, key=lambda effect: -effect.share))
 
 
 def strongest_interaction(factors: Sequence[Factor], observed: Sequence[Observation]) -> Interaction | None:
-    """The pair of factors that explains most beyond both alone; None with fewer than two factors.
+    """Return the pair of factors that explains most beyond both alone; None with fewer than two factors.
 
-    Pairs whose combinations hold one variant each are left out: they would explain everything.
+    Pairs with only one variant per combination are left out: they would explain everything.
     """
     responses = np.array([response for _, response in observed])
     columns = [_column(factor, observed) for factor in factors]

@@ -1,4 +1,4 @@
-"""What explains a curve: along the problem axis, what the best variant of each kernel moves, executes and occupies."""
+"""What explains a curve: bytes moved, instructions and occupancy of each kernel's best variant along the axis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from lab.measured.timing import Kind, Merit
 from lab.report.columns import Column
+from lab.report.facts import counted
 from lab.report.facts.curves import Curve
 from lab.store.figures import text
 from lab.store.model import VariantRecord
@@ -15,7 +16,7 @@ from lab.store.model import VariantRecord
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure along the axis, of one kind or of two that are set side by side.
+    """One figure along the axis, of one kind or of two kinds side by side.
 
     Attributes:
         id: Part of the chart's id.
@@ -34,12 +35,12 @@ FIGURES: Final = (
     Figure("special", "exponentials and their like", ("executed_special_share",)),
     Figure("convert", "conversions between types", ("executed_convert_share",)),
 )
-"""What a curve of a memory-bound operator is explained by."""
+"""Figures that explain the curve of a memory-bound operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplanatoryPoint:
-    """One kernel's best variant at one value of the axis.
+    """A figure of one kernel's best variant at one value of the axis.
 
     Attributes:
         x: Value of the problem's field.
@@ -60,14 +61,14 @@ class ExplanatoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class KernelSummary:
-    """One kernel over the whole axis, in words.
+    """One kernel over the whole axis: a row of the table.
 
     Attributes:
         part: `CurvePoint.part`.
         name: The kernel's name.
         wins: Values of the axis where it is the fastest; empty where it never is.
-        figures: By column name the range of a figure, as its column shows it; columns without a value are absent.
-        waits: What its profiled variants wait for most, each reason once.
+        figures: Column name to the range of its figure as text; columns without a value are absent.
+        waits: Most frequent reason for waiting of each profiled variant, each reason once.
     """
 
     part: str
@@ -97,7 +98,7 @@ class CurveExplanation:
 def explain(
     found: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], merit: Merit
 ) -> CurveExplanation | None:
-    """What explains a curve; None without one, where operations count, or where nothing was emulated or counted."""
+    """Explain a curve; None without one, where throughput counts operations, or without emulation and counters."""
     if found is None or merit is not Merit.BANDWIDTH:
         return None
     named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
@@ -115,24 +116,21 @@ def explain(
         return None
     shown = {name: named[name] for figure in figures for name in figure.columns}
     families = tuple(
-        _family(name, found.only(part), by_id, shown, named)
-        for part in found.parts
-        for name in found.only(part).kernels
+        _summary(name, found.only(part), by_id, shown) for part in found.parts for name in found.only(part).kernels
     )
     return CurveExplanation(figures, shown, tuple(point for point in points if point.figure in telling), families)
 
 
-def _family(
+def _summary(
     name: str,
     found: Curve,
     by_id: Mapping[str, VariantRecord],
     shown: Mapping[str, Column],
-    named: Mapping[str, Column],
 ) -> KernelSummary:
     best = [point for point in found.points if point.name == name and point.variant]
     records = [by_id[point.variant] for point in best]
     figures = {key: _range(column, records) for key, column in shown.items()}
-    waits = [str(value).rpartition(" ")[0] for r in records if (value := named["counted_wait"].get(r)) is not None]
+    waits = [counted.words(next(iter(r.profile.waits))) for r in records if r.profile and r.profile.waits]
     return KernelSummary(
         best[0].part,
         name,
@@ -143,7 +141,7 @@ def _family(
 
 
 def _range(column: Column, records: Iterable[VariantRecord]) -> str:
-    """Least and greatest value of a column: ``1.00 to 1.25``."""
+    """Format the least and the greatest value of a column: ``1.00 to 1.25``; empty without values."""
     values = [value for record in records if isinstance(value := column.get(record), int | float)]
     if not values:
         return ""
@@ -152,7 +150,7 @@ def _range(column: Column, records: Iterable[VariantRecord]) -> str:
 
 
 def ranges(axis: Sequence[float], chosen: Iterable[float]) -> str:
-    """Values of an axis in words, neighbours drawn together: ``256 to 1024, 4096``."""
+    """Format chosen values of an axis with neighbours joined: ``256 to 1024, 4096``."""
     wanted, runs = set(chosen), list[list[float]]()
     for before, x in zip([None, *axis], axis, strict=False):
         if x in wanted:

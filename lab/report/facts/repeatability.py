@@ -1,4 +1,4 @@
-"""What a run's repetition in another process says about its figures, in words."""
+"""How a run's figures came out when it was repeated in another process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.store.model import RepeatRecord
 
 
 def sentences(found: RepeatRecord, response: Response) -> tuple[str, ...]:
-    """How the figure that the variants are ranked by came out again, and what the reader may make of it."""
+    """Say how the figure that ranks the variants came out again, and what that means."""
     said = [_ranked(found, response)]
     if found.winners and not _equal(found):
         again = f"{found.same_winners} of {found.winners} best variants are the same"
@@ -15,22 +15,22 @@ def sentences(found: RepeatRecord, response: Response) -> tuple[str, ...]:
             again = "the best variant is the same" if found.same_winners else "another variant is the best"
         said.append(f"In the second run {again}{_correlation(found)}.")
     if found.not_measured:
-        said.append("No time was compared: this says that the figures depend on nothing but the input.")
+        said.append("No times were compared: this shows that the figures depend only on the input.")
     elif found.outside:
         said.append(
             f"{found.outside} of {found.variants} variants differ by more than the scatter within the runs explains: "
-            "two sessions differ in more than that."
+            "two sessions differ in other ways, too."
         )
     return tuple(said)
 
 
 def facts(found: RepeatRecord) -> str:
-    """What was compared."""
+    """Say what was compared."""
     text = (
         f"The second run began {found.started}. Of {found.variants} variants of both runs "
         f"{found.same_code} have the same machine code and {found.same_status} the same status"
     )
-    return f"{text}; {found.only_one} were tried in one run alone." if found.only_one else f"{text}."
+    return f"{text}; {found.only_one} were tried in only one run." if found.only_one else f"{text}."
 
 
 def _equal(found: RepeatRecord) -> bool:

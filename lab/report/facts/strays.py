@@ -1,4 +1,4 @@
-"""The variants that a prediction misses most, and what the hardware counters say was missing from it."""
+"""The variants whose predictions are furthest from the measurement, and which cost the hardware counters show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.store import figures
 from lab.store.model import Status, VariantRecord
 
 MOST: Final = 6
-"""Variants that the page shows."""
+"""Most variants that the page shows."""
 
 CAUSES: Final[dict[str, str]] = {
     "long_scoreboard": Cause.GLOBAL,
@@ -28,10 +28,10 @@ CAUSES: Final[dict[str, str]] = {
     "wait": Cause.STALL,
     "dispatch_stall": Cause.BANKS,
 }
-"""State of a warp to what the model calls it; the model knows nothing of the other states."""
+"""State of a warp to the cause in the scheduler model; the model lacks the other states."""
 
 ISSUING: Final = "issuing"
-"""Cycles with an issue; in the model those of fma and of other instructions."""
+"""Cause of the cycles in which an instruction issues; the model splits them into fma and others."""
 
 _ISSUED: Final = (str(Cause.FMA), str(Cause.OTHER))
 _WAITS = 3
@@ -46,11 +46,11 @@ class Stray:
         prediction: `estimate`, or `ceiling` of a variant without one.
         predicted: In the operator's unit.
         measured: In the same unit.
-        modelled: What the model says costs most besides fma; empty without an estimate.
-        issue: Share of the cycles with an issue, in words; empty where it was not counted.
-        pipe: The busiest pipe and its use; may be empty.
-        waits: What warps that cannot issue wait for, the most frequent first; may be empty.
-        missing: Which cost the prediction has not, or has too much of; empty where the counters do not say.
+        modelled: Largest cost in the model besides fma; empty without an estimate.
+        issue: Share of the cycles with an issue, as text; empty where it was not counted.
+        pipe: The busiest pipe and its utilisation; may be empty.
+        waits: Reasons for which stalled warps wait, the most frequent first; may be empty.
+        missing: Cost that the prediction lacks or overestimates; empty where the counters do not show it.
     """
 
     variant: str
@@ -70,7 +70,7 @@ class Stray:
 
 
 def strays(records: Sequence[VariantRecord]) -> tuple[Stray, ...]:
-    """The profiled variants, those that their prediction misses most first, at most `MOST` of them."""
+    """Return at most `MOST` profiled variants, the largest relative error of the prediction first."""
     found = [made for record in records if (made := _stray(record)) is not None]
     return tuple(sorted(found, key=lambda one: -abs(math.log(one.ratio)))[:MOST])
 
@@ -96,16 +96,15 @@ def _stray(record: VariantRecord) -> Stray | None:
 
 
 def missing(profile: Profile, shares: Mapping[str, float], ratio: float) -> str:
-    """The cost in which counters and model differ most, in the direction that explains the error.
+    """Return the cost in which counters and model differ most, in the direction that explains the error.
 
-    Both are compared in cycles of the prediction: what takes 100 of them took 100 `ratio` on the GPU, so the
-    differences of all costs add up to the error.
+    Both are compared in cycles of the prediction: 100 predicted cycles took 100 times `ratio` on the GPU, so that the
+    differences of all costs add up to the error. Empty where nothing was counted.
 
     Args:
         profile: The counters.
-        shares: What the model's cycles go into, by cause; empty for a ceiling, which has issue cycles alone.
-        ratio: Predicted over measured throughput: above 1 a cost is missing from the prediction, below 1 there is one
-            too many in it.
+        shares: Share of the model's cycles by cause; empty for a ceiling, which has only issue cycles.
+        ratio: Predicted over measured throughput: above 1 the prediction lacks a cost, below 1 it has one too many.
     """
     counted = {cause: share * ratio for cause, share in _counted(profile).items()}
     modelled = {cause: share for cause, share in shares.items() if cause not in _ISSUED}
@@ -123,7 +122,7 @@ def missing(profile: Profile, shares: Mapping[str, float], ratio: float) -> str:
 
 
 def _counted(profile: Profile) -> dict[str, float]:
-    """The counted cycles by the model's causes; states that it does not know keep their names."""
+    """Return the counted share of cycles by the model's causes; states that the model lacks keep their names."""
     if profile.issue_share is None:
         return {}
     made: dict[str, float] = defaultdict(float, {ISSUING: profile.issue_share})

@@ -1,6 +1,6 @@
-"""The winner of each problem: a sentence a problem where there are few, else a summary and a table.
+"""The fastest variant of each problem: a sentence for each where they are few, otherwise a summary and a table.
 
-Only variants of the same problem compete: each problem has its winner, and its baselines.
+Only variants of the same problem compete: each problem has its own winner and baselines.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, VariantRecord
 
 MOST_SENTENCES: Final = 4
-"""Problems that get a sentence each; of more, the opening has a summary, and the page a table."""
+"""Most problems that get a sentence each; with more, the opening has a summary and the page a table."""
 
 MOST_ROWS: Final = 1000
-"""Problems in the table: more than anybody reads."""
+"""Most problems in the table."""
 
 _NAMED: Final = 3
-"""Problems and kernels that a summary calls by name."""
+"""Most problems, and most kernels, that a summary names."""
 
 _SIGN: Final = {Basis.MEASURED: "", Basis.ESTIMATE: "≈ ", Basis.CEILING: "≤ "}
 _WORDS: Final = {
@@ -43,7 +43,7 @@ class Winner:
         problem: The problem's label.
         record: The variant.
         value: Its response.
-        tied: Variants of the problem whose response is the same, itself included.
+        tied: Variants of the problem with the same response, including this one.
         variants: Variants of the problem that have a response.
     """
 
@@ -55,12 +55,12 @@ class Winner:
 
     @property
     def name(self) -> str:
-        """What a sentence or a cell calls it, beside its problem."""
+        """Its name in a sentence or a cell, without the problem's label."""
         return name_of(self.record, without=self.problem)
 
     @property
     def ratios(self) -> Mapping[str, float]:
-        """Its throughput over that of each baseline that was timed beside it."""
+        """Its throughput over that of each baseline timed beside it, by the baseline's name."""
         timed = self.record.measurement
         names = () if timed is None else (timed.baseline_name, *timed.others)
         found = {name: timed.ratio_to(name) for name in names if timed and name}
@@ -74,8 +74,8 @@ class WinnerRow:
     Attributes:
         problem: Its label.
         variant: Id of the winner.
-        name: The winner, or how many share the best ceiling.
-        values: A cell a column.
+        name: The winner's name, or how many variants share the best ceiling.
+        values: A value for each column.
     """
 
     problem: str
@@ -89,9 +89,9 @@ class WinnerTable:
     """Problem by problem.
 
     Attributes:
-        columns: What is said of each winner.
-        rows: In the experiment's order, at most `MOST_ROWS`.
-        problems: How many have a winner.
+        columns: Figures of the winners.
+        rows: At most `MOST_ROWS`, in the experiment's order.
+        problems: Number of problems with a winner.
     """
 
     columns: tuple[Column, ...]
@@ -100,7 +100,7 @@ class WinnerTable:
 
 
 def winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> tuple[Winner, ...]:
-    """The winner of each problem that has one, in the experiment's order."""
+    """Return the winner of each problem that has one, in the experiment's order."""
     made = []
     for label, group in figures.by_problem(run, records).items():
         if best := figures.ranked(group, response):
@@ -111,7 +111,7 @@ def winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respon
 
 
 def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[str]]:
-    """The headline and what the opening says of the winners, of which there is at least one."""
+    """Write the headline and the opening's sentences about the winners; there must be at least one."""
     rates = [winner.value for winner in found]
     low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
     span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
@@ -135,7 +135,7 @@ def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[st
 def table(
     run: RunRecord, records: tuple[VariantRecord, ...], columns: Sequence[Column], response: Response
 ) -> WinnerTable | None:
-    """The table; None where the opening has a sentence for each problem."""
+    """Make the table; None where the opening has a sentence for each problem."""
     found = winners(run, records, response) if run.problem_axes else ()
     if len(found) <= MOST_SENTENCES:
         return None
@@ -176,7 +176,7 @@ def _cell(winner: Winner, response: Response) -> str:
 
 
 def _sentence(winner: Winner, response: Response) -> str:
-    """One problem in words."""
+    """Describe one problem's winner."""
     text = f"{winner.problem}: {winner.name} with {winner.value:.2f} {response.unit}"
     timed = winner.record.measurement if response.kind is Kind.MEASURED else None
     if timed and timed.ratio_to_baseline is not None:
@@ -187,35 +187,35 @@ def _sentence(winner: Winner, response: Response) -> str:
 
 
 def _range(values: Mapping[str, float], digits: int) -> str:
-    """`0.972 (n=1024) to 1.052 (n=1536)`: the least and the largest, and of which problem they are."""
+    """Format the least and the largest value with their problems: `0.972 (n=1024) to 1.052 (n=1536)`."""
     (low, least), *_, (high, most) = sorted(((value, problem) for problem, value in values.items()), key=lambda v: v[0])
     ends = f"{low:.{digits}f}", f"{high:.{digits}f}"
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} ({least}) to {ends[1]} ({most})"
 
 
 def _against(baseline: str, found: Sequence[Winner]) -> str:
-    """The winners beside a baseline: by how much they are ahead or behind, and where; the rarer of both by name."""
+    """Say by how much the winners are faster or slower than a baseline, and name the problems of the rarer case."""
     ratios = {winner.problem: winner.ratios[baseline] for winner in found if baseline in winner.ratios}
     above = sorted((problem for problem, ratio in ratios.items() if ratio > 1), key=lambda problem: -ratios[problem])
     below = sorted((problem for problem, ratio in ratios.items() if ratio < 1), key=lambda problem: ratios[problem])
-    text = f"Against {baseline}"
+    text = f"Compared with {baseline}"
     if len(ratios) < len(found):
         text += f", which was timed in {len(ratios)} of them,"
-    text += f" they have {_range(ratios, 3)} times its throughput"
+    text += f" they reach {_range(ratios, 3)} times its throughput"
     if len(set(ratios.values())) > 1:
         text += f", median {median(ratios.values()):.3f}"
     if len(above) == len(ratios) or len(below) == len(ratios):
-        return f"{text}: {'ahead' if above else 'behind'} in all."
+        return f"{text}: {'faster' if above else 'slower'} in all."
     rare, often = (below, above) if len(below) <= len(above) else (above, below)
     where = ", ".join(rare[:_NAMED]) + (f" and {len(rare) - _NAMED} others" if len(rare) > _NAMED else "")
-    side, other = ("behind", "ahead") if rare is below else ("ahead", "behind")
+    side, other = ("slower", "faster") if rare is below else ("faster", "slower")
     level = len(ratios) - len(above) - len(below)
-    more = f", level in {level}" if level else ""
+    more = f", equal in {level}" if level else ""
     return f"{text}: {other} in {len(often)} problems, {side} in {len(rare)} ({where}){more}."
 
 
 def _again(found: Sequence[Winner]) -> list[str]:
-    """How far the winners' times moved in a fresh process."""
+    """Say how far the winners' throughput changed in a fresh process."""
     timed = [winner.record.measurement for winner in found]
     moved = [abs(one.samples.median / one.remeasured.median - 1) for one in timed if one and one.remeasured]
     if not moved:
@@ -225,7 +225,7 @@ def _again(found: Sequence[Winner]) -> list[str]:
 
 
 def _kernels(found: Sequence[Winner]) -> list[str]:
-    """Which kernel wins how often; nothing where it is always the same one."""
+    """Say how often each kernel wins; nothing where one kernel always wins."""
     counts = Counter(winner.record.kernel for winner in found).most_common()
     if len(counts) == 1:
         return []

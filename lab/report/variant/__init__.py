@@ -1,1 +1,1 @@
-"""What the page shows of one variant: details, listings, findings."""
+"""What the page shows of one variant: details, listings and findings."""

@@ -1,4 +1,4 @@
-"""The access map of a variant as a picture: element by element, coloured by the thread that touches it."""
+"""A picture of a mapping: the first elements of the tensor, coloured by the thread that touches each."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.text import parse
 
 COLUMNS, ROWS = 32, 16
-"""Elements of the picture: the first ones, read like a text."""
+"""Columns and rows of the picture, in elements; it shows the first ones in reading order."""
 
 _CELL: Final = 26
-"""Width of an element in the picture's own units; its text has 9."""
+"""Width and height of an element in the SVG's units."""
 
 
 def access_maps(record: VariantRecord) -> list[dict[str, str]]:
-    """Name, notation, caption and picture of each mapping of a variant."""
+    """Return name, notation, caption and SVG of each mapping of a variant."""
     made = []
     for name in record.mappings:
         try:
             mapping = parse(str(record.parameters.get(name)))
         except UserError:
-            continue  # written by a version whose notation was another
+            continue  # written by a version with another notation
         made.append({"name": name, "text": str(mapping), "caption": _caption(mapping), "svg": svg(mapping)})
     return made
 
@@ -34,11 +34,11 @@ def access_maps(record: VariantRecord) -> list[dict[str, str]]:
 def _caption(mapping: ThreadMapping) -> str:
     shown = min(COLUMNS * ROWS, mapping.offset + mapping.size)
     first = "" if shown == mapping.offset + mapping.size else f"; the first {shown:,} elements of the tensor"
-    return f"{mapping.threads:,} threads x {mapping.items:,} items, the number is the thread{first}"
+    return f"{mapping.threads:,} threads x {mapping.items:,} items; numbers are threads{first}"
 
 
 def svg(mapping: ThreadMapping) -> str:
-    """The map's first elements, neighbours of one thread joined. Nothing but numbers is written into it."""
+    """Draw the first elements as SVG, joining neighbours of one thread. Its text is numbers, so nothing is escaped."""
     owners = mapping.access_map(min(COLUMNS * ROWS, mapping.offset + mapping.size)).tolist()
     rows = [owners[at : at + COLUMNS] for at in range(0, len(owners), COLUMNS)]
     width, height = _CELL * max(map(len, rows)), _CELL * len(rows)

@@ -1,4 +1,4 @@
-"""What the page shows of one variant beside its texts: loops, resources, bounds, verification, measurement."""
+"""Facts of one variant beside its listings: loops, resources, bounds, verification, measurement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from lab.store.model import LaunchRecord, VariantRecord
 
 
 def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[dict[str, object]]:
-    """Every loop's label, depth, size, warp instructions executed outside loops within, the hot ones' listing lines."""
+    """Return label, depth, size and executed warp instructions of every loop, and the listing lines of hot loops.
+
+    Args:
+        mixes: Static mix of each kernel.
+        executed: Loop label to the warp instructions executed in the loop but not in loops inside it.
+    """
     return [
         {
             "label": loop.label if len(mixes) == 1 else f"{mix.name} {loop.label}",
@@ -31,7 +36,7 @@ def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[di
 
 
 def variant_detail(record: VariantRecord) -> dict[str, object]:
-    """What the page shows of one variant beside its texts."""
+    """Return everything that the page shows of a variant beside its texts, ready for JSON."""
     return {
         "name": record.kernel,
         "label": record.label,
@@ -52,7 +57,7 @@ def variant_detail(record: VariantRecord) -> dict[str, object]:
 
 
 def _sections(record: VariantRecord) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """(heading, kind, rows) of the resources, bounds, verification and measurement."""
+    """Return (heading, kind of the figures, rows) of each section that has rows."""
     made = (
         ("Build", "static", _build_rows(record)),
         ("Launches", "static", _step_rows(record)),
@@ -96,7 +101,7 @@ def _fields(problem: Mapping[str, Scalar]) -> str:
 
 
 def _step_rows(record: VariantRecord) -> list[tuple[str, str]]:
-    """Each launch of a variant that needs several."""
+    """Describe each launch of a variant that needs several."""
     rows = []
     for number, step in enumerate(record.steps, 1):
         facts = [_launch(step.launch)]
@@ -108,7 +113,7 @@ def _step_rows(record: VariantRecord) -> list[tuple[str, str]]:
         if step.prediction:
             facts.append(f"occupancy {step.prediction.occupancy:.0%} (predicted)")
         if step.bytes_moved is not None:
-            facts.append(f"moves {step.bytes_moved / 1e6:.4g} MB at least (declared)")
+            facts.append(f"moves at least {step.bytes_moved / 1e6:.4g} MB (declared)")
         rows.append((f"{number}. {step.entry}", "; ".join(facts)))
     return rows
 
@@ -126,7 +131,10 @@ def _classes(what: str, counts: Counts) -> str:
 def _prediction_rows(record: VariantRecord) -> list[tuple[str, str]]:
     prediction = record.prediction
     accesses = [
-        (name.replace(".", " "), f"{cost:.2f} {'sectors' if name.startswith('global') else 'bank conflicts'} a request")
+        (
+            name.replace(".", " "),
+            f"{cost:.2f} {'sectors' if name.startswith('global') else 'bank conflicts'} per request",
+        )
         for name, cost in record.accesses.items()
     ]
     if prediction is None:
@@ -149,7 +157,7 @@ def _estimate_rows(record: VariantRecord) -> list[tuple[str, str]]:
     shares = sorted(record.estimate.shares.items(), key=lambda item: -item[1])
     return [
         ("throughput", f"{record.estimate.tflops:.2f} TFLOP/s"),
-        ("cycles an iteration", f"{record.estimate.cycles:,.0f}"),
+        ("cycles per iteration", f"{record.estimate.cycles:,.0f}"),
         *((cause, f"{share:.1%}") for cause, share in shares),
     ]
 

@@ -1,7 +1,7 @@
 """What the CPU execution adds to the static counts: executed mix, hot loop by execution, counts of each PTX line.
 
-Shares are of thread instructions, which is what a static count becomes when it is executed: an instruction whose guard
-is false, or that other lanes of the warp skip, does not count.
+Shares are of thread instructions, the dynamic counterpart of a static count: an instruction whose guard is false, or
+that only other lanes of the warp execute, does not count.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from lab.store.model import EmulationRecord, VariantRecord
 
 
 def threads_of(done: EmulationRecord) -> int:
-    """Threads of the emulated launches."""
+    """Return the number of threads of the emulated launches."""
     return sum(math.prod(step.launch.grid) * math.prod(step.launch.block) for step in done.launches)
 
 
 def warps_of(done: EmulationRecord) -> int:
-    """Warps of the emulated launches, the last one of a block filled or not."""
+    """Return the number of warps of the emulated launches; a block's last warp counts even if it is not full."""
     sizes = [(math.prod(step.launch.grid), math.prod(step.launch.block)) for step in done.launches]
     return sum(blocks * math.ceil(threads / WARP_SIZE) for blocks, threads in sizes)
 
 
 def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] | None:
-    """Thread instructions executed by class, in the PTX's hot loop or in the whole kernel.
+    """Count executed thread instructions by class, in the PTX's hot loop or in the whole kernel.
 
-    As with static counts (`figures.hot_counts`), the whole kernel stands in for the hot loop of one without loops. None
-    where nothing was executed, or another entry point was than the one that was read.
+    As with static counts (`figures.hot_counts`), a kernel without loops is its own hot loop. None where nothing was
+    executed, or where the executed entry point is not the one that was read.
     """
     done = record.emulation
     if done is None or done.executed is None or not _same_kernel(record, done):
@@ -44,12 +44,12 @@ def executed_by_class(record: VariantRecord, *, hot: bool) -> Mapping[str, int] 
 
 
 def _same_kernel(record: VariantRecord, done: EmulationRecord) -> bool:
-    """Awkward sizes may need another entry point of the module than the experiment's problem does."""
+    """Whether the executed entry point is the one that was read; an awkward emulated size may need another."""
     return record.ptx is not None and [step.entry for step in done.launches] == [record.ptx.name]
 
 
 def executed_loops(record: VariantRecord) -> dict[str, int]:
-    """Loop of the PTX to the warp instructions executed in it and in no loop within it; empty without counts."""
+    """Map each PTX loop to the warp instructions executed in it but in no loop inside it; empty without counts."""
     done = record.emulation
     if done is None or record.ptx is None or not done.lines or not _same_kernel(record, done):
         return {}
@@ -79,12 +79,12 @@ def _most(record: VariantRecord, own: Mapping[str, int]) -> LoopMix | None:
 
 
 def difference(record: VariantRecord) -> str:
-    """One sentence where what was executed is not what the static mix is of; else empty."""
+    """Say in a sentence that execution and text disagree on the hot loop or the entry point; empty where they agree."""
     done = record.emulation
     if done is not None and done.executed is not None and record.ptx is not None and not _same_kernel(record, done):
         return (
-            f"The CPU executed {done.launches[0].entry}, which the emulated size needs, and not {record.ptx.name}: "
-            "there is no executed mix to set beside the static one."
+            f"The CPU executed {done.launches[0].entry}, the entry point for the emulated size, not {record.ptx.name}: "
+            "there is no executed mix to compare with the static one."
         )
     if record.ptx is None or len(record.ptx.loops) == 1:
         return ""  # one loop is the hot one by any count; of ten thousand records this takes a second to find out
@@ -97,22 +97,22 @@ def difference(record: VariantRecord) -> str:
         return ""
     total = record.emulation.executed.warps if record.emulation.executed else sum(own.values())
     return (
-        f"By execution the hot loop is {most.label} ({own[most.label] / total:.1%} of the warp instructions executed), "
-        f"not {static.label} ({own[static.label] / total:.1%}), which the text suggests."
+        f"The loop that executes most is {most.label} ({own[most.label] / total:.1%} of the warp instructions), "
+        f"not {static.label} ({own[static.label] / total:.1%}), the hot loop of the text."
     )
 
 
 def _surely_hot(ptx: KernelMix, done: EmulationRecord) -> bool:
-    """Whether the static hot loop executes half of all instructions in itself: no line needs to be looked at."""
+    """Whether the static hot loop alone executes at least half of all instructions, so that no line need be read."""
     hot = ptx.hot_loop
     if hot is None or done.hot_loop is None or done.executed is None:
         return False
-    deepest = all(loop.depth <= hot.depth for loop in ptx.loops)  # nothing that it counts is of a loop within it
+    deepest = all(loop.depth <= hot.depth for loop in ptx.loops)  # it contains no other loop
     return deepest and 2 * done.hot_loop.warps >= done.executed.warps
 
 
 def mix_tables(record: VariantRecord) -> list[dict[str, object]]:
-    """Static and executed instructions by class: of the hot loop, of the hot loop by execution, of the kernel."""
+    """Tabulate static and executed instructions by class: hot loop, hot loop by execution, whole kernel."""
     done, ptx = record.emulation, record.ptx
     if done is None or ptx is None:
         return []
@@ -131,7 +131,7 @@ def mix_tables(record: VariantRecord) -> list[dict[str, object]]:
 
 
 def _within(done: EmulationRecord, loop: LoopMix) -> dict[str, int]:
-    """Thread instructions by class within a loop."""
+    """Count executed thread instructions by class inside a loop."""
     inside, found = loop.numbers, Counter[str]()
     for group in done.lines:
         found[group.cls] += group.threads * sum(line in inside for line in group.lines)
@@ -141,7 +141,7 @@ def _within(done: EmulationRecord, loop: LoopMix) -> dict[str, int]:
 def _table(
     title: str, static: Mapping[str, int], executed: Mapping[str, int], done: EmulationRecord
 ) -> dict[str, object]:
-    """Rows (class, static count and share, executed count of a thread and share), and their sums."""
+    """Make rows (class, static count and share, executed count per thread and share), and their sums."""
     threads, of_text, of_run = threads_of(done), sum(static.values()), sum(executed.values())
     rows = [
         (
@@ -162,17 +162,17 @@ def _share(count: int, total: int) -> float:
 
 
 def per_thread(count: int, threads: int) -> float:
-    """Mean of a thread, to five significant digits."""
+    """Return the mean count per thread, to five significant digits."""
     return float(f"{count / threads:.5g}")
 
 
 def line_notes(record: VariantRecord) -> list[dict[str, object]]:
-    """What stands beside the PTX lines: executions of a warp, and what a memory request costs.
+    """Return the notes beside the PTX lines: executions per warp, and the cost of a memory request.
 
     Returns:
-        One object for lines that were executed alike: `lines`, `each` (mean executions of a warp of the launch), `per`
-        (wavefronts `w` and sectors `s` per request), `about` (the same in words), `conflict` (wavefronts that banks
-        without conflicts would not need).
+        An object for each group of lines with equal counts: `lines`, `each` (mean executions per warp of the launch),
+        `per` (wavefronts `w` or sectors `s` per request), `about` (the same as a sentence), `conflict` (whether bank
+        conflicts cost wavefronts).
     """
     done = record.emulation
     if done is None or done.executed is None:
@@ -196,7 +196,7 @@ def line_notes(record: VariantRecord) -> list[dict[str, object]]:
 
 
 def _short(value: float) -> str:
-    """Four significant digits at most: the gutter is narrow."""
+    """Format a number with at most four significant digits, since the gutter is narrow."""
     return f"{value:.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 - four digits
 
 

@@ -1,4 +1,4 @@
-"""The findings of a variant as the page lists them, and the lines that they mark."""
+"""The emulator's findings of a variant as the page lists them, and the PTX lines that they mark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.store.model import VariantRecord
 
 
 def findings_of(record: VariantRecord) -> list[dict[str, object]]:
-    """Every finding of the CPU execution, with both sides of a race."""
+    """Return every finding of the CPU execution, with both accesses of a race."""
     return [_finding(found) for found in record.emulation.findings] if record.emulation else []
 
 
@@ -44,12 +44,12 @@ def _index(index: tuple[int, int, int] | None) -> str:
 
 
 def _source(place: SourceLocation | None) -> tuple[str, int] | None:
-    """File and line; the page links those in the kernel's own source, which it shows."""
+    """Return file and line; the page links lines of the kernel's own source."""
     return None if place is None else (place.file, place.line)
 
 
 def marked_lines(record: VariantRecord) -> list[int]:
-    """PTX lines that a finding names, the other sides of races included, ascending."""
+    """Return the PTX lines that findings name, both accesses of a race included, in ascending order."""
     lines = set()
     for found in record.emulation.findings if record.emulation else ():
         lines |= {found.line, found.other.line if found.other else 0}

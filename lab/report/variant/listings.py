@@ -1,7 +1,7 @@
 """Texts of the variants (source, PTX, SASS, log, details), packed for the page.
 
-Each distinct text is embedded once: gzip, then base64, decoded by the browser when a variant is opened. Variants are
-embedded best first until a budget of page bytes is spent; the others become links to the files of their folder.
+Each distinct text is embedded once, compressed by gzip and coded in base64; the browser decodes it when a variant is
+opened. Variants are embedded best first until a budget of page bytes is spent; the others link to their files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.store.database import PROVENANCE, Store
 from lab.store.model import VariantRecord
 
 BUDGET: Final = 3_000_000
-"""Bytes of the page that embedded texts may take, so that a page stays under 10 MB whatever the run's size."""
+"""Most bytes of embedded texts, so that a page stays under 10 MB whatever the size of the run."""
 
 FILES: Final = {"source": "kernel.cu", "ptx": "kernel.ptx", "sass": "kernel.sass", "log": "build.log"}
 """Text to file name in a variant's folder."""
@@ -37,7 +37,7 @@ FILES: Final = {"source": "kernel.cu", "ptx": "kernel.ptx", "sass": "kernel.sass
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Everything the page needs to open variants.
+    """Everything that the page needs to open variants.
 
     Attributes:
         blobs: Text id to base64 of gzip.
@@ -58,12 +58,12 @@ class Packed:
 
 
 LARGE = 1000
-"""Variants above which only `MOST_EMBEDDED` of them have their texts in the page; the others have links."""
+"""Number of variants above which only `MOST_EMBEDDED` have their texts in the page; the others have links."""
 
 MOST_EMBEDDED = 60
 
 MOST_COLOURED, LARGE_COLOURED = 30, 10
-"""Variants whose source is highlighted, and of a large run: it takes some 50 ms each."""
+"""Variants whose source is highlighted, and the same for a large run; highlighting takes about 50 ms each."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Packer:
     blobs: dict[str, str] = field(default_factory=dict)
 
     def candidate(self, texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Ids of the texts, and the blobs among them that are not embedded yet."""
+        """Return the ids of the texts, and the blobs that are not embedded yet."""
         ids, new = {}, {}
         for name, text in texts.items():
             key = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -82,12 +82,12 @@ class _Packer:
 
 
 def pack(text: str) -> str:
-    """Base64 of the gzipped text; the same text gives the same result."""
+    """Return the gzipped text in base64; the same text gives the same result."""
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
 
 
 def read(path: Path) -> str | None:
-    """A file's text, or None where it is missing (a variant that failed before it was written)."""
+    """Read a file's text; None where it is missing, as after an early failure of the variant."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -95,25 +95,25 @@ def read(path: Path) -> str | None:
 
 
 def highlight_cuda(source: str) -> str:
-    """CUDA source as HTML spans, escaped by pygments, one line a line."""
+    """Return CUDA source as HTML spans, escaped by pygments, line for line."""
     return str(highlight(source, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def highlight_yaml(source: str) -> str:
-    """YAML as HTML spans, escaped by pygments."""
+    """Return YAML as HTML spans, escaped by pygments."""
     return str(highlight(source, YamlLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def pack_variants(
     store: Store, records: Sequence[VariantRecord], ranking: Iterable[VariantRecord], budget: int = BUDGET
 ) -> Packed:
-    """Embed the texts of as many variants as the budget takes.
+    """Embed the texts of as many variants as fit into the budget.
 
     Args:
         store: Where the files are.
-        records: All records, in the experiment's order; those that are embedded are read again, complete.
-        ranking: Records that come first, best first; the others follow, failed ones before the rest.
-        budget: Bytes that the embedded texts may take.
+        records: All records, in the experiment's order; embedded ones are read again, since these lack executed lines.
+        ranking: Records to embed first, best first; failed variants follow, then all others.
+        budget: Most bytes of the embedded texts.
     """
     first = list(ranking)
     seen = {record.variant for record in first}
@@ -135,7 +135,7 @@ def pack_variants(
 
 
 def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]]:
-    """ISA to opcode to class, for every opcode that occurs: colours the opcodes of the listings."""
+    """Map ISA to opcode to class for every opcode that occurs; the page colours its listings by it."""
     found: dict[str, dict[str, str]] = {"ptx": {}, "sass": {}}
     for record in records:
         for mix in (*record.mixes("ptx"), *record.mixes("sass")):
@@ -186,19 +186,19 @@ def published_texts(store: Store, record: VariantRecord) -> dict[str, str]:
 
 
 def _needed(record: VariantRecord) -> tuple[int, ...]:
-    """PTX lines that the page speaks of: those executed on the CPU (perhaps another entry point) and those at fault."""
+    """Return the PTX lines that the page refers to: executed ones (perhaps of another entry point) and faulty ones."""
     done = record.emulation
     executed = (line for group in done.lines for line in group.lines) if done else ()
     return (*executed, *marked_lines(record))
 
 
 def of_kernel(text: str, mix: KernelMix, needed: Iterable[int] = ()) -> tuple[str, int]:
-    """The part of a listing that belongs to one kernel: a module may hold entry points that were not launched.
+    """Cut a listing to one kernel: a module may hold entry points that were not launched.
 
     Args:
         text: The whole listing.
         mix: The kernel.
-        needed: Further lines, from 1, that the part must hold, with the functions they are in.
+        needed: Further lines, counted from 1, that the part must hold, with the functions around them.
 
     Returns:
         The kernel's lines with its head (PTX: the declaration, SASS: the section), and the number of the first in

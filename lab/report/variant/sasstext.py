@@ -1,7 +1,7 @@
 """nvdisasm's listing in fewer bytes, line for line, for the page.
 
-A listing with live-register counts is three quarters columns: addresses that count up by 16 and register counts
-beside every line. Each line keeps its place, so that line numbers still mean what they mean in `kernel.sass`.
+Three quarters of a listing with live-register counts are columns: addresses that increase by 16, and register counts
+beside every line. Each line keeps its place, so that line numbers are those of `kernel.sass`.
 
 ::
 
@@ -24,7 +24,7 @@ _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]+)\*/\s*(\S.*)\Z")
 
 
 def compact(listing: str) -> str:
-    """The compact form; `page.js` expands it."""
+    """Return the compact form, which `page.js` expands."""
     lines, live, expected, before = [], [], 0, 0
     for line in listing.split("\n"):
         columns = _COLUMNS.search(line)

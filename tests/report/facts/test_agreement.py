@@ -68,7 +68,7 @@ def test_without_measurements_the_estimate_ranks(make):
     best = max(records, key=lambda record: record.estimate.tflops)
     found = answer(store.run(), records, response)
     assert f"≈ {best.estimate.tflops:.2f} TFLOP/s estimated" in found.headline
-    assert "go most into busy pipe (40%)" in found.text
+    assert "most of its cycles go to busy pipe (40%)" in found.text
     text = next(path for path in render(store) if path.name == "index.html").read_text()
     assert "a model of the SM's schedulers that issues" in text
     store.write(replace(records[0], estimate=None), 0)  # one without: all are compared by their ceilings

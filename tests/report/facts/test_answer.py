@@ -100,11 +100,13 @@ def test_predictions_of_mappings_are_held_against_what_was_counted(make):
 
     records = make("sweep").records()[:3]
     right = tuple(counted(record, 400, 4.0) for record in records)
-    assert mapped(right).endswith("are those counted on the CPU in all 3 variants.")
+    assert mapped(right) == (
+        "The sectors per request that the mappings predict equal those counted on the CPU in all 3 variants."
+    )
     wrong = (*right[:2], counted(records[2], 475, 4.0))
     said = mapped(wrong)
-    assert "in 2 of 3 variants; furthest off is" in said
-    assert "global load 4.00 predicted, 4.75 counted" in said
+    assert "in 2 of 3 variants; the largest difference is that of" in said
+    assert "global load: 4.00 predicted, 4.75 counted" in said
     assert records[2].label in said
     assert mapped(records) == ""
 
@@ -144,12 +146,12 @@ def test_without_a_gpu_the_answer_is_a_ceiling_and_says_why(make):
     assert f"{ceilings.count(max(ceilings))} of 24 variants share it" in text
     assert f"from {percent(min(shares))} to {percent(max(shares))}" in text
     assert "unroll explains" in text
-    assert text.count("Nothing was measured: No CUDA GPU was found: libcuda.so.1 is missing.") == 1
+    assert text.count("No CUDA GPU was found: libcuda.so.1 is missing.") == 1
     assert "ρ" not in text
     assert "fastest" not in text
 
 
-def test_a_reason_that_says_so_itself_is_not_announced_again(make):
+def test_the_reason_why_nothing_was_measured_is_the_runs_own_sentence(make):
     store = make("no_gpu")
     store.write_run(replace(store.run(), not_measured="Nothing was measured: --no-gpu was given."))
     assert opening(store).text.count("othing was measured") == 1

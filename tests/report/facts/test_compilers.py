@@ -62,18 +62,18 @@ def test_a_ladder_says_what_each_step_gains_with_each_compiler():
     assert "spills (B)" not in found.figures
     assert "registers" in found.figures
     code, step = found.sentences
-    assert "All 2 compilers take 2 of the 2 sources: of 1 they make the same machine code, of 2 hot loops" in code
-    assert f"From v1 to v2 the measured throughput changes by a factor of {gained[0]:.2f} with {OLD}" in step
+    assert "All 2 compilers compile 2 of the 2 sources. The machine code is the same for 1 of them, " in code
+    assert f"From v1 to v2, the measured throughput changes by a factor of {gained[0]:.2f} with {OLD}" in step
     assert f"{gained[1]:.2f} with {NEW}" in step
 
 
-def test_equal_gains_are_told_once():
+def test_equal_gains_are_said_once():
     v1, v2 = rungs()
     found = compared([by(name, record) for record in (v1, v2) for name in (OLD, NEW)])
     assert f"with {OLD} and {NEW};" in found.sentences[1]
     v1_loop, v2_loop = (record.sass.hot_loop.counts for record in (v1, v2))
     per_fma = [f"{counts.instructions / counts.fma:.2f}" for counts in (v1_loop, v2_loop)]
-    assert f"{per_fma[0]} SASS instructions an fma become {per_fma[1]}" in found.sentences[1]
+    assert f"SASS instructions per fma change from {per_fma[0]} to {per_fma[1]}" in found.sentences[1]
 
 
 def test_a_sweep_says_how_compilers_compare_over_all_of_it():
@@ -82,7 +82,8 @@ def test_a_sweep_says_how_compilers_compare_over_all_of_it():
     found = compared(both)
     assert (len(found.sources), found.total) == (min(MOST_SOURCES, len(records)), len(records))
     assert found.sentences[1] == (
-        f"{NEW} against {OLD}: measured throughput 2.000 in the median, 2.000 to 2.000, n = {len(records)}."
+        f"The measured throughput with {NEW} is 2.000 times that with {OLD} in the median, 2.000 to 2.000 times in "
+        f"all, n = {len(records)}."
     )
 
 
@@ -93,7 +94,7 @@ def test_what_one_compiler_refuses_is_a_row_without_figures():
     gone, made = found.sources[0].made
     assert (gone.rate, gone.to_first, gone.figures["registers"], gone.same_as) == (None, None, None, "")
     assert made.to_first is None
-    assert found.sentences[0].startswith("All 2 compilers take 1 of the 2 sources")
+    assert found.sentences[0].startswith("All 2 compilers compile 1 of the 2 sources")
 
 
 def test_the_page_shows_them(tmp_path):
@@ -107,6 +108,6 @@ def test_the_page_shows_them(tmp_path):
     section = section[: section.index("</section>")]
     assert section.count(f"{OLD}</a>") == section.count(f"{NEW}</a>") == 2
     assert 'rowspan="2">v1<br>' in section
-    assert "From v1 to v2 the measured throughput" in page[: page.index('<section id="compilers">')]
+    assert "From v1 to v2, the measured throughput" in page[: page.index('<section id="compilers">')]
     assert '<a href="#compilers">Compilers</a>' in page
     assert "compiler" in (store.folder / "records.csv").read_text().split("\n", 1)[0].split(",")

@@ -87,11 +87,11 @@ def test_many_problems_have_a_summary(problems):
         f"median {middle:.2f}."
     )
     assert said[1] == (
-        "Against cublas they have 0.500 (n=256) to 1.500 (n=1536) times its throughput, median 1.250: "
-        "ahead in 5 problems, behind in 1 (n=256)."
+        "Compared with cublas they reach 0.500 (n=256) to 1.500 (n=1536) times its throughput, median 1.250: "
+        "faster in 5 problems, slower in 1 (n=256)."
     )
     assert said[2] == (
-        "Against triton, which was timed in 5 of them, they have 2.000 times its throughput: ahead in all."
+        "Compared with triton, which was timed in 5 of them, they reach 2.000 times its throughput: faster in all."
     )
     nine = "9.1\N{NO-BREAK SPACE}%"  # 1 / 1.1 less 1
     assert said[3] == f"Measured again in fresh processes, their throughput differs by up to {nine}, median {nine}."
@@ -107,7 +107,7 @@ def test_the_rarer_side_and_the_kernels_are_named(problems):
         timed = replace(record.measurement, baseline=baseline, others={})
         store.write(replace(record, kernel=swapped, measurement=timed), position)
     said = opening(store)
-    assert said[1].endswith("behind in 4 problems, ahead in 1 (n=1536), level in 1.")
+    assert said[1].endswith("slower in 4 problems, faster in 1 (n=1536), equal in 1.")
     assert "Winning kernels: fast in 4; slow in 2." in said
 
 

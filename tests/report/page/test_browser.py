@@ -100,7 +100,7 @@ def test_both_mixes_stand_side_by_side_and_the_difference_is_said(visit, records
     page = visit(f"v-{records['two_loops'].variant}")
     assert page.locator(".mixtable").count() == 3
     assert page.locator(".mixtable .bar").count() == 6
-    assert "By execution the hot loop is" in page.locator("#viewer .note").inner_text()
+    assert "The loop that executes most is" in page.locator("#viewer .note").inner_text()
     page.click('[data-switch="mix-ptx mix-executed mix-sass"] button:has-text("kernel, count")')
     page.wait_for_function(
         "document.querySelector('#chart-mix-executed').textContent.includes('instructions per thread (emulated)')"

@@ -53,7 +53,7 @@ def test_a_variants_maps_stand_in_its_details(make):
     load, store = json.loads(json.dumps(variant_detail(record)))["maps"]
     assert (load["name"], load["text"]) == ("load", "[2, 8] | [256] => [i0, t0, i1]")
     assert "the first 512 elements" in load["caption"]
-    assert (store["name"], store["caption"]) == ("store", "3 threads x 2 items, the number is the thread")
+    assert (store["name"], store["caption"]) == ("store", "3 threads x 2 items; numbers are threads")
 
 
 def test_nothing_of_a_users_reaches_the_picture(make):
@@ -67,5 +67,5 @@ def test_nothing_of_a_users_reaches_the_picture(make):
 def test_predicted_accesses_stand_beside_the_bounds(make):
     record = replace(make("sweep").records()[0], accesses={"global.load": 4.0, "shared.store": 1.5})
     rows = next(rows for heading, _, rows in variant_detail(record)["sections"] if heading == "Occupancy and bounds")
-    assert ("global load", "4.00 sectors a request") in rows
-    assert ("shared store", "1.50 bank conflicts a request") in rows
+    assert ("global load", "4.00 sectors per request") in rows
+    assert ("shared store", "1.50 bank conflicts per request") in rows

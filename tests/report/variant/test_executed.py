@@ -64,7 +64,7 @@ def test_the_hot_loop_by_execution_is_the_one_that_runs(records):
     assert static.counts.fma > 0
     assert most.label != static.label
     assert most.counts.by_class["ld.local"] == most.counts.by_class["st.local"]
-    assert f"By execution the hot loop is {most.label}" in difference(record)
+    assert f"The loop that executes most is {most.label}" in difference(record)
     assert static.label in difference(record)
     tables = [table["title"] for table in mix_tables(record)]
     assert tables == [f"Hot loop {static.label}", f"Hot loop by execution {most.label}", "Whole kernel"]
