@@ -26,7 +26,7 @@ from lab.operators.softmax import SoftmaxProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BaselineSite:
     """What a baseline is made on.
 
     Attributes:
@@ -46,11 +46,11 @@ class Site:
     cublas: Callable[[], Cublas]
 
 
-Maker = Callable[[Mapping[str, Scalar], Site], Baseline]
+Maker = Callable[[Mapping[str, Scalar], BaselineSite], Baseline]
 """From a problem and a site to a baseline."""
 
 
-def make(name: str, operator: str, problem: Mapping[str, Scalar], site: Site) -> Baseline:
+def make(name: str, operator: str, problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     """Make a baseline.
 
     Args:
@@ -70,25 +70,25 @@ def make(name: str, operator: str, problem: Mapping[str, Scalar], site: Site) ->
     return maker(problem, site)
 
 
-def _copy(_problem: Mapping[str, Scalar], site: Site) -> Baseline:
+def _copy(_problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return copy_baseline(site.inputs, site.pointers, site.stream, site.arch, site.timed)
 
 
-def _cublas_gemm(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+def _cublas_gemm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     cublas = site.cublas()
     launch = cublas.gemm(problem, site.inputs, site.pointers)
     return cublas_baseline(cublas, launch, site.stream.handle, site.stream.synchronize)
 
 
-def _torch_softmax(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+def _torch_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return torch_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle)
 
 
-def _torch_einsum(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+def _torch_einsum(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return einsum_baseline(ContractionProblem.restored(problem), site.pointers, site.stream.handle)
 
 
-def _triton_softmax(problem: Mapping[str, Scalar], site: Site) -> Baseline:
+def _triton_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return triton_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, site.timed)
 
 

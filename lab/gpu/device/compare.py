@@ -25,7 +25,7 @@ _BLOCKS: Final = 2048
 
 _TYPES: Final = ("float16", "float32", "float64")
 
-Bound = Callable[[Mapping[str, int]], float]
+LargestError = Callable[[Mapping[str, int]], float]
 """From the outputs' device addresses to the largest error."""
 
 
@@ -53,7 +53,7 @@ class Comparer:
         self._module = cuda.module_from_buffer(compiled(source, "compare.cu", arch))
         self._worst = cuda.mem_alloc(8)
 
-    def bind(self, expected: Mapping[str, Expected], outputs: Mapping[str, NDArray[np.generic]]) -> Bound | None:
+    def bind(self, expected: Mapping[str, Expected], outputs: Mapping[str, NDArray[np.generic]]) -> LargestError | None:
         """Copy expected values to the device.
 
         Args:
@@ -99,7 +99,7 @@ class DeviceComparison:
         self._arch = arch
         self._comparer: Comparer | None = None
         self._expected: Mapping[str, Expected] | None = None
-        self._compare: Bound | None = None
+        self._compare: LargestError | None = None
 
     def forget(self) -> None:
         """Free the expected values."""
@@ -119,7 +119,7 @@ class DeviceComparison:
             self._expected, self._compare = expected, self._bound(expected, inputs)
         return self._compare(pointers) if self._compare else None
 
-    def _bound(self, expected: Mapping[str, Expected], inputs: Inputs) -> Bound | None:
+    def _bound(self, expected: Mapping[str, Expected], inputs: Inputs) -> LargestError | None:
         self._comparer = self._comparer or comparer(self._arch)
         if self._comparer is None:
             return None

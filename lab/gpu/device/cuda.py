@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lab.base.expressions import Scalar
 from lab.gpu.baselines.cublas import Cublas
-from lab.gpu.baselines.registry import Site, make
+from lab.gpu.baselines.registry import BaselineSite, make
 from lab.gpu.device.backend import Baseline, BatchTiming, DeviceError, Enqueue
 from lab.gpu.device.buffers import DeviceBuffers
 from lab.gpu.device.card import Card
@@ -77,7 +77,7 @@ class CudaBackend:
 
     def baseline(self, name: str, operator: str, problem: Mapping[str, Scalar]) -> Baseline:
         """Make a baseline on the loaded inputs (`lab.gpu.baselines.registry`)."""
-        site = Site(
+        site = BaselineSite(
             self._buffers.inputs,
             self._buffers.pointers,
             self._stream,

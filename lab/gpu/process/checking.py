@@ -15,7 +15,7 @@ from lab.operators.base import Expected, Inputs, Operator, Problem
 
 @dataclass(slots=True)
 class ProblemData:
-    """What jobs of one problem share.
+    """The data that jobs of one problem share.
 
     Attributes:
         key: `Job.data_key`.

@@ -91,7 +91,7 @@ class WorkerProcess:
             process: The worker's process.
             connection: The parent's end of the pipe.
             now: The host's clock, in seconds.
-            ready: Waits for some of several objects, for at most so many seconds.
+            ready: Waits until some of the given objects are ready, or until a time in seconds is over.
         """
         self._process, self._connection, self._now, self._ready = process, connection, now, ready
 
@@ -168,7 +168,7 @@ def start_worker(backend: Callable[[], Backend]) -> WorkerProcess:
     process = context.Process(target=main, args=(theirs, backend), name="lab-gpu", daemon=True)
     with _ignoring_interrupts():
         process.start()
-    theirs.close()  # so that the worker's end is the last one and its death closes the pipe
+    theirs.close()  # only the worker holds its end now, so its death closes the pipe
     return WorkerProcess(process, connection)
 
 

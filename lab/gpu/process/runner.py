@@ -1,4 +1,4 @@
-"""Running jobs and surveys on one backend: whatever goes wrong in one of them becomes its result."""
+"""Running jobs and surveys on one backend. An error becomes the result of the job that caused it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class JobRunner:
             return SurveyReply((point,), usable=False)
 
     def answer(self, job: Job, policy: Policy) -> Reply:
-        """Run one job. Nothing that goes wrong in it is raised."""
+        """Run one job. An error becomes its result and is never raised."""
         result = JobResult(job.variant)
         try:
             data = self._prepare(job)
@@ -101,7 +101,7 @@ class JobRunner:
         return replace(result, measurement=measurement)
 
     def _launch_alone(self, launch: Enqueue, policy: Policy) -> None:
-        """Launch the sequence, and no other kernel but those that empty L2, for a profiler."""
+        """Launch the sequence for a profiler, without any other kernel except those that empty L2."""
         self._signs.begin("upload")
         self._backend.upload()
         if policy.flush.empties:

@@ -219,7 +219,7 @@ class GpuSession:
         """Start the worker.
 
         Returns:
-            Why no worker starts in place of an earlier one, which costs this piece of work only; empty if one runs.
+            Why no new worker starts, which fails only the present job or survey; empty if a worker runs.
 
         Raises:
             MissingToolError: No worker has run yet and none can start.

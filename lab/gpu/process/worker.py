@@ -1,7 +1,7 @@
 """The worker process: the only place where a kernel runs.
 
 A kernel can hang, trap or write out of bounds, and each of these may cost the CUDA context. The worker is therefore
-expendable: it takes one job at a time over a pipe, says what it is doing, and answers with a result and with whether
+expendable: it takes one job at a time over a pipe, says what it is doing, and answers with a result and says whether
 it can go on. `lab.gpu.process.session` watches it from outside.
 """
 
@@ -94,7 +94,7 @@ def serve(pipe: Pipe, runner: JobRunner) -> bool:
 
 
 def _end_with_parent() -> None:
-    """End the worker with its parent: one whose kernel hangs would hold the GPU after the parent was killed."""
+    """End the worker with its parent: otherwise a kernel that hangs would hold the GPU after the parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -25,7 +25,7 @@ def site(registry, cuda, inputs=None, pointers=None):
         raise BaselineMissingError("libcublas was not found")
 
     given = inputs or Inputs({}, {}, ())
-    return registry.Site(given, pointers or {}, cuda.Stream(), "sm_90", lambda launch: 1.0, absent)
+    return registry.BaselineSite(given, pointers or {}, cuda.Stream(), "sm_90", lambda launch: 1.0, absent)
 
 
 def test_every_baseline_has_a_maker_for_each_of_its_operators(registry):
