@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.measured.timing import Kind, Samples
-from lab.operators.gemm import GemmProblem
 
 CUBLAS = "cublas"
 """The one baseline of a product."""
@@ -31,10 +30,12 @@ class ProblemType:
         """As tables and folders call it: ``float32_nt``."""
         return f"{self.dtype}_{self.layout}"
 
-    def problem(self, size: Size) -> GemmProblem:
-        """Return the operator's problem, with the least leading dimensions."""
+    def problem(self, size: Size) -> dict[str, Scalar]:
+        """The operator's problem, complete, with the least leading dimensions."""
         m, n, k = size
-        return GemmProblem.of({"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout})
+        lda, ldb = (m if self.layout[0] == "n" else k), (k if self.layout[1] == "n" else n)
+        shape: dict[str, Scalar] = {"m": m, "n": n, "k": k, "dtype": self.dtype, "layout": self.layout}
+        return {**shape, "alpha": 1.0, "beta": 0.0, "lda": lda, "ldb": ldb, "ldc": m}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from lab.base.validation import Strict
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Dimension = int | list[int]
@@ -14,11 +16,7 @@ Values = Annotated[Any, Field(description="A list of values to try; of WorkGroup
 Three = Annotated[list[Dimension], Field(min_length=3, max_length=3)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class ProblemModel(_Strict):
+class ProblemModel(Strict):
     """The problem type, as Tensile names it: which indices of A and B are C's and which are summed over."""
 
     Precision: Literal["S"] = Field("S", description="S: float32")
@@ -31,7 +29,7 @@ class ProblemModel(_Strict):
     NumIndicesC: int = Field(2, description="2; further indices of C would be batches, which are not tuned here")
 
 
-class SizesModel(_Strict):
+class SizesModel(Strict):
     """Sizes m, n, k: one of the three keys."""
 
     exact: Three | None = Field(None, description="[m, n, k]: the library picks this size's fastest kernel")
@@ -41,21 +39,21 @@ class SizesModel(_Strict):
     csv: Text | None = Field(None, description="A file beside this one with the columns m, n, k, a_t, b_t; exact sizes")
 
 
-class BenchmarkModel(_Strict):
+class BenchmarkModel(Strict):
     """A step that times every combination of some parameters and keeps the fastest."""
 
     parameters: dict[str, Values] = Field(min_length=1, description="Parameter to the values to try")
     sizes: list[SizesModel] | None = Field(None, description="What it is timed at; the group's `benchmark` by default")
 
 
-class JoinModel(_Strict):
+class JoinModel(Strict):
     """The step that leaves one kernel of those that are equal in some parameters."""
 
     parameters: list[Text] = Field(min_length=1, description="Parameters, or derived names such as MacroTile")
     sizes: list[SizesModel] | None = Field(None, description="What decides; the group's `benchmark` by default")
 
 
-class GroupModel(_Strict):
+class GroupModel(Strict):
     """Kernels, the steps that choose among them, and the sizes that the chosen ones are timed at."""
 
     name: Text = Field(description="Name in the report")
@@ -82,7 +80,7 @@ class GroupModel(_Strict):
     )
 
 
-class HalvingModel(_Strict):
+class HalvingModel(Strict):
     """What step 7 leaves out. Without it every kernel is timed at every size."""
 
     coarse: int = Field(4, ge=1, description="Every so manieth size, along each dimension, sees all kernels; 1: all do")
@@ -104,7 +102,7 @@ class HalvingModel(_Strict):
     )
 
 
-class TimingModel(_Strict):
+class TimingModel(Strict):
     """How a point is timed on a GPU."""
 
     samples: int = Field(5, ge=1, description="Samples of a kernel that is not dropped")
@@ -120,7 +118,7 @@ class TimingModel(_Strict):
     )
 
 
-class LibraryModel(_Strict):
+class LibraryModel(Strict):
     """The library that is written."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
@@ -140,7 +138,7 @@ class LibraryModel(_Strict):
     )
 
 
-class TuningFile(_Strict):
+class TuningFile(Strict):
     """A tuning file: a problem type, groups of kernels with groups of sizes, and the seven steps."""
 
     question: Text = Field(description="What the run asks; the report opens with it")
