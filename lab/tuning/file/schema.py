@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from lab.base.validation import Strict
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 SizeRange = int | list[int]
@@ -14,11 +16,7 @@ Choices = Annotated[Any, Field(description="List of values to try; for WorkGroup
 Three = Annotated[list[SizeRange], Field(min_length=3, max_length=3)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class ProblemModel(_Strict):
+class ProblemModel(Strict):
     """The problem type in Tensile's terms: which indices of A and B belong to C, and which are summed over."""
 
     Precision: Literal["S"] = Field("S", description="S: float32")
@@ -31,7 +29,7 @@ class ProblemModel(_Strict):
     NumIndicesC: int = Field(2, description="2: more indices of C would be batches, which are not tuned")
 
 
-class SizesModel(_Strict):
+class SizesModel(Strict):
     """Sizes m, n, k, given by one of three keys."""
 
     exact: Three | None = Field(None, description="[m, n, k]: one size, for which the library picks its fastest kernel")
@@ -43,21 +41,21 @@ class SizesModel(_Strict):
     )
 
 
-class BenchmarkModel(_Strict):
+class BenchmarkModel(Strict):
     """A step that times every combination of some parameters and keeps the fastest."""
 
     parameters: dict[str, Choices] = Field(min_length=1, description="Values to try, by parameter")
     sizes: list[SizesModel] | None = Field(None, description="Sizes to time at; the group's `benchmark` by default")
 
 
-class JoinModel(_Strict):
+class JoinModel(Strict):
     """A step that keeps the fastest of the kernels that agree in some parameters."""
 
     parameters: list[NonEmpty] = Field(min_length=1, description="Parameters or derived names, such as MacroTile")
     sizes: list[SizesModel] | None = Field(None, description="Sizes that decide; the group's `benchmark` by default")
 
 
-class GroupModel(_Strict):
+class GroupModel(Strict):
     """Kernels, the steps that choose among them, and the sizes at which the chosen ones are timed."""
 
     name: NonEmpty = Field(description="The group's name in the report")
@@ -92,7 +90,7 @@ class GroupModel(_Strict):
     )
 
 
-class HalvingModel(_Strict):
+class HalvingModel(Strict):
     """What step 7 may leave out. Without it, every kernel is timed at every size."""
 
     coarse: int = Field(
@@ -123,7 +121,7 @@ class HalvingModel(_Strict):
     )
 
 
-class TimingModel(_Strict):
+class TimingModel(Strict):
     """How a point is timed on a GPU."""
 
     samples: int = Field(5, ge=1, description="Most samples of one kernel at one size")
@@ -137,7 +135,7 @@ class TimingModel(_Strict):
     verify: bool = Field(default=True, description="Compare each kernel's result at each size with a float64 reference")
 
 
-class LibraryModel(_Strict):
+class LibraryModel(Strict):
     """The library to write."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
@@ -157,7 +155,7 @@ class LibraryModel(_Strict):
     tolerance: float = Field(0.0, ge=0, description="Sizes whose mean loss is at most this share are not split further")
 
 
-class TuningFile(_Strict):
+class TuningFile(Strict):
     """A tuning file: a problem type, groups of kernels with groups of sizes, and the seven steps."""
 
     question: NonEmpty = Field(description="What the run asks; the title of the report")
