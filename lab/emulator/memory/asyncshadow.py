@@ -3,8 +3,8 @@
 Bulk copies belong to the async proxy. Their bytes may be read by a warp that has seen the phase of their mbarrier
 complete, or that is ordered behind such a warp by a barrier or another mbarrier. What threads wrote (through the
 generic proxy) must be fenced (fence.proxy.async) before a bulk copy comes to the same place. A thread that arrives at
-an mbarrier orders what it did before for every thread that sees the phase complete. The entries that this orders are
-cleared for everyone: that may miss a race, but never reports one that is not there. The threads of a warp count as
+an mbarrier orders what it did before forevery thread that sees the phase complete. The entries that this orders are
+cleared foreveryone: that may miss a race, but never reports one that is not there. The threads of a warp count as
 one.
 
 PTX ISA, Asynchronous operations; Parallel Synchronization and Communication Instructions: mbarrier.

@@ -36,7 +36,7 @@ class AccessWatch:
     # --- accesses ---------------------------------------------------------------------------------------------
 
     def load(self, position: int, reach: Reach, width: int, *, strong: bool) -> None:
-        """Check a load of `width` bytes a thread.
+        """Check a load of `width` bytes for each thread.
 
         Args:
             position: Index of the instruction.
@@ -96,7 +96,7 @@ class AccessWatch:
         self._report(position, reach.region, reach.lanes, reach.offsets, found)
 
     def atomic(self, position: int, reach: Reach, width: int, *, reads: bool) -> None:
-        """Check an atomic access of `width` bytes a thread, which races with ordinary ones only."""
+        """Check an atomic access of `width` bytes for each thread, which races with ordinary ones only."""
         if reads:
             self.load(position, reach, width, strong=True)
         if reach.region is not self._shared:

@@ -24,8 +24,8 @@ from lab.emulator.results import FindingKind, MemoryCount
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
 
 _TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
-_GRAIN = 16  # sizes and addresses of bulk copies are multiples of so many bytes
-_TENSOR_GRAIN = 128  # and the addresses in shared memory of tensor copies
+_GRAIN = 16  # bytes; sizes and addresses of bulk copies are multiples of it
+_TENSOR_GRAIN = 128  # bytes; the same for the addresses of tensor copies in shared memory
 
 
 def bulk_copy(site: Site, op: Opcode) -> Run:

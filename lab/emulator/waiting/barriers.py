@@ -73,7 +73,7 @@ class _OpenBarrier:
     """One barrier of one block, while threads wait at it.
 
     Attributes:
-        expected: Threads that complete it; `_ALL` for every thread of the block.
+        expected: Threads that complete it; `_ALL` forevery thread of the block.
         arrivals: Those so far.
     """
 
@@ -199,7 +199,7 @@ class Barriers:
         write(arrival.lanes, np.full(arrival.lanes.count, total))
 
     def abandon(self) -> None:
-        """End the threads that wait, without a finding: another finding says why they would wait for ever."""
+        """End the threads that wait, without a finding: another finding says why they would wait forever."""
         for barrier in self._open.values():
             for arrival in barrier.arrivals:
                 self._pool.end(arrival.lanes.rows)
@@ -210,7 +210,7 @@ class Barriers:
         for barrier in self._open.values():
             for arrival in barrier.arrivals:
                 if arrival.form.waits:
-                    detail = f"{barrier.arrived} threads wait here for ever: the others wait elsewhere or have ended"
+                    detail = f"{barrier.arrived} threads wait here forever: the others wait elsewhere or have ended"
                     self._complain(arrival, detail)
                     self._pool.end(arrival.lanes.rows)
         self._open.clear()

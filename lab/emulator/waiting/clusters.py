@@ -115,9 +115,9 @@ class ClusterBarrier:
         self._waiting = []
 
     def break_deadlock(self) -> None:
-        """End the threads that would wait for ever, each group with a finding."""
+        """End the threads that would wait forever, each group with a finding."""
         for position, _, lanes in self._waiting:
-            detail = "these threads wait here for ever: others of the cluster never arrive"
+            detail = "these threads wait here forever: others of the cluster never arrive"
             self._find(position, lanes.indices(), detail)
         self.abandon()
 

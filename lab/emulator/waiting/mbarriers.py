@@ -340,7 +340,7 @@ class Mbarriers:
             self._pool.arrive(wait.after, lanes)
 
     def break_deadlock(self) -> bool:
-        """Let polling threads go on without success, or end the threads that wait for ever.
+        """Let polling threads go on without success, or end the threads that wait forever.
 
         Returns:
             False where no thread waits.
@@ -363,7 +363,7 @@ class Mbarriers:
         """End the threads of a wait that never ends, with a finding that says what is missing."""
         number, block = int(wait.named.numbers[0]), int(wait.named.blocks[0])
         detail = (
-            f"these threads wait for ever for a phase that lacks {int(self._pending[number, block])} of "
+            f"these threads wait forever for a phase that lacks {int(self._pending[number, block])} of "
             f"{int(self._count[number, block])} arrivals and {int(self._bytes[number, block])} bytes"
         )
         threads, offset = wait.named.threads, int(self._offsets[number])

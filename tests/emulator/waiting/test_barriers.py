@@ -80,7 +80,7 @@ def test_reductions_count_all_threads_that_live():
             "setp.lt.u32 %p0, %i0, 32; @%p0 bra A;\nbar.sync 0;\nbra E;\nA:\nbar.sync 0;\nE:\n",
             "wait at different barrier instructions",
         ),
-        ("setp.lt.u32 %p0, %i0, 32; @%p0 bra E;\nbar.sync 1, 64;\nE:\n", "32 threads wait here for ever"),
+        ("setp.lt.u32 %p0, %i0, 32; @%p0 bra E;\nbar.sync 1, 64;\nE:\n", "32 threads wait here forever"),
     ],
 )
 def test_threads_that_do_not_meet(body, detail):

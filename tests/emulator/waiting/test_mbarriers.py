@@ -181,7 +181,7 @@ def test_polling_threads_go_on_without_success_once_for_each_change():
     assert bench.gone_on() == [3]
     assert not bench.register("%p0")[3]
     bench.wait(0, 3, position=POLL)
-    assert bench.mbarriers.break_deadlock()  # nothing has changed: it would poll for ever
+    assert bench.mbarriers.break_deadlock()  # nothing has changed: it would poll forever
     assert bench.kinds() == ["mbarrier-deadlock"]
     assert not bench.pool.alive[3]
     assert not bench.mbarriers.break_deadlock()
