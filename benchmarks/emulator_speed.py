@@ -1,6 +1,6 @@
 """Thread-instructions per second of the emulator, for the 128 x 128 double-buffered SGEMM at 512 x 512 x 256.
 
-Run ``python benchmarks/emulator_speed.py``; it prints one line a setting. Targets on one core: 200 million with
+Run ``python benchmarks/emulator_speed.py``; it prints a line for each setting. Targets on one core: 200 million with
 counts and checks off, 20 million with both on.
 """
 
@@ -27,7 +27,7 @@ M, N, K = 512, 512, 256
 def main() -> None:
     """Print the speeds."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=3, help="executions of each setting; the fastest counts")
     repeat = parser.parse_args().repeat
     module = read_ptx(compiling.ptx("gemm_128"))
     rng = np.random.default_rng(0)

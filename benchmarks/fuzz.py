@@ -239,9 +239,9 @@ def fuzz(number: int, seed: int, only: str | None = None) -> tuple[Counter[str],
 def main() -> None:
     """Fuzz and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=list(corpora()))
+    parser.add_argument("--inputs", type=int, default=100_000, help="number of inputs")
+    parser.add_argument("--seed", type=int, default=0, help="of the mutations")
+    parser.add_argument("--only", choices=list(corpora()), help="the one reader to test")
     asked = parser.parse_args()
     began = time.perf_counter()
     counts, wrong = fuzz(asked.inputs, asked.seed, asked.only)

@@ -1,10 +1,10 @@
-"""What ten thousand variants cost: listing them, going on with their run, and reporting it.
+"""What ten thousand variants cost: listing them, resuming their run, and drawing its report.
 
     python benchmarks/large_run.py RUN [--variants 10000]
 
-RUN is the directory of any finished run; its records, of real weight, stand for all variants, with other times. Each
-step is a process of its own, so that its peak of memory is its own. Prints seconds of wall time and of processor time,
-the peak in MB, and the size of the page.
+RUN is the directory of any finished run. Its records, which have a realistic size, are repeated with other times. Each
+step is a process of its own, so that its peak of memory is known. Prints wall time and processor time in seconds, the
+peak in MB, and the size of the page.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ toolchains: [nvrtc]
 
 
 def grow(source: Path, folder: Path, variants: int) -> int:
-    """Write a run of so many variants; mean bytes of a record."""
+    """Write a run with this number of variants; return the mean size of a record in bytes."""
     rng = random.Random(0)  # noqa: S311 - no secret
     with Store(source) as store:
         facts, known = store.run(), store.records()
@@ -70,7 +70,7 @@ def grow(source: Path, folder: Path, variants: int) -> int:
 
 
 def list_variants(folder: Path) -> int:
-    """List a space about as large, as `lab inspect` does."""
+    """List a space of about the same size, as `lab inspect` does; return the number of variants."""
     from rich.console import Console  # noqa: PLC0415 - each step pays for its own imports alone
 
     from lab.cli.inspect import variants  # noqa: PLC0415
@@ -85,13 +85,13 @@ def list_variants(folder: Path) -> int:
 
 
 def resume(folder: Path) -> int:
-    """What going on with a run reads: every record, and whether its files are whole."""
+    """Read what resuming a run reads: every record, and whether its files are whole."""
     with Store(folder) as store:
         return len(store.whole_records())
 
 
 def report(folder: Path) -> int:
-    """Draw the report; the page's bytes."""
+    """Draw the report; return the size of the page in bytes."""
     from lab.report.render import render  # noqa: PLC0415
 
     with Store(folder) as store:
@@ -102,10 +102,10 @@ STEPS = {"list": list_variants, "resume": resume, "report": report}
 
 
 def main() -> None:
-    """Grow the run, then each step in a process of its own."""
+    """Make the run, then do each step in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--variants", type=int, default=10000)
+    parser.add_argument("run", type=Path, help="directory of a finished run")
+    parser.add_argument("--variants", type=int, default=10000, help="number of variants")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:

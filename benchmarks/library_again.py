@@ -1,10 +1,10 @@
-"""Grow the library's logic of a tuning run again, from the times that it measured, and draw its report again.
+"""Grow the library logic of a tuning run again from the times that it measured, and draw its report again.
 
 python benchmarks/library_again.py reports/gemm_tensile experiments/gemm_tensile.yaml
 
-For changes of `lab.library`: no GPU is needed. Candidates are the kernels that the run's library picked among, which
-alone have a time at every held-out size. They are compiled here for what a cubin says of clusters, and not written: the
-folder of the library stays as the run left it.
+For changes of `lab.library`; no GPU is needed. Candidates are the kernels of the run's library, since only they have a
+time at every held-out size. They are compiled here because the cluster size stands in the cubin; the folder of the
+library stays as the run left it. The run may be one that `lab report` made of committed results.
 """
 
 from __future__ import annotations

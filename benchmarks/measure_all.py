@@ -2,9 +2,8 @@
 
 python benchmarks/measure_all.py reports/h200 gemm_ladder gemm_unroll [--seconds 120]
 
-Full run directories stay in reports/; the folder named first gets pages, PNGs, tables, records and provenance. An
-experiment that exceeds its seconds is interrupted: what it finished is published, and running the command again goes on
-with the rest.
+Run directories stay in reports/; the folder named first gets what benchmarks/publish.py commits of each. An experiment
+that exceeds its time limit is interrupted: what it finished is published, and the same command goes on with the rest.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _GRACE_S = 30
 def main() -> None:
     """Run and publish; the exit code is 1 where something failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", type=Path, help="where the published results go, a folder each")
-    parser.add_argument("names", nargs="+", help="experiments, as their files are called without .yaml")
-    parser.add_argument("--seconds", type=float, default=None, help="most time for each; unlimited by default")
+    parser.add_argument("target", type=Path, help="folder of the committed results; each run gets a folder in it")
+    parser.add_argument("names", nargs="+", help="names of experiment or tuning files, without .yaml")
+    parser.add_argument("--seconds", type=float, default=None, help="time limit for each; none by default")
     options = parser.parse_args()
     failed = [name for name in options.names if not once(name, options.target, options.seconds)]
     if failed:
-        raise SystemExit(f"not all is well with {', '.join(failed)}")
+        raise SystemExit(f"these did not finish without failures: {', '.join(failed)}")
 
 
 def once(name: str, target: Path, seconds: float | None) -> bool:

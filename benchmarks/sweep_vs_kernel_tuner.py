@@ -147,10 +147,10 @@ def main() -> None:
     from lab.experiment.space import expand  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--variants", type=int, default=240)
-    parser.add_argument("--kernel-tuner", type=int, default=40, help="how many of them it gets; 0 leaves it out")
-    parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--baseline", action="store_true", help="lab interleaves cuBLAS with every variant")
+    parser.add_argument("--variants", type=int, default=240, help="variants that lab runs")
+    parser.add_argument("--kernel-tuner", type=int, default=40, help="how many of them Kernel Tuner runs; 0 for none")
+    parser.add_argument("--size", type=int, default=1024, help="m, n and k of the product")
+    parser.add_argument("--baseline", action="store_true", help="let lab time cuBLAS beside every variant")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

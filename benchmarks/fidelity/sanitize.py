@@ -108,8 +108,10 @@ def main() -> None:
     """Judge everything and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", nargs="?", type=Path, default=measure.HERE / "sanitizer.json")
-    parser.add_argument("--command", default="compute-sanitizer")
-    parser.add_argument("--only", nargs="*", default=[], metavar="KERNEL", help="judge these anew, keep the other rows")
+    parser.add_argument("--command", default="compute-sanitizer", help="compute-sanitizer's command")
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="KERNEL", help="judge only these, and keep the other rows"
+    )
     options = parser.parse_args()
     found = list(judged(options.only))
     endless = [one for one in found if "endless-loop" in one.found]
