@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from lab.base.errors import UserError
+from lab.base.errors import Location, UserError
 from lab.base.yamlfile import dotted, parse, read_text, validate
 
 
@@ -39,6 +39,7 @@ def test_values_are_plain_and_lines_are_known():
 def test_errors_name_the_line(text, line, words):
     with pytest.raises(UserError, match=words) as caught:
         validate(BaseModel, parse(text, "f.yaml"))
+    assert caught.value.at is not None
     assert caught.value.at.file == "f.yaml"
     if line:
         assert caught.value.at.line == line
@@ -72,11 +73,11 @@ def test_schema_errors_name_line_key_and_suggestion():
     document = parse("inner:\n  - width: 1\n  - widht: 2\n", "f.yaml")
     with pytest.raises(UserError) as caught:
         validate(Outer, document)
-    assert caught.value.at.line == 3
+    assert caught.value.at == Location("f.yaml", 3)
     document = parse("inner:\n  - width: 1\n  - width: 2\n    widht: 2\n", "f.yaml")
     with pytest.raises(UserError) as caught:
         validate(Outer, document)
-    assert (caught.value.key, caught.value.at.line) == ("inner[1].widht", 4)
+    assert (caught.value.key, caught.value.at) == ("inner[1].widht", Location("f.yaml", 4))
     assert caught.value.suggestion == "did you mean 'width'?"
     document = parse("inner:\n  - width: wide\n", "f.yaml")
     with pytest.raises(UserError) as caught:
