@@ -14,7 +14,8 @@ def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
     assert file.read_bytes() == "größe\n".encode()
     write_atomically(file, b"\x00\xff")
     assert file.read_bytes() == b"\x00\xff"
-    write_atomically(file, iter(["ä", b"b", ""]))
+    parts: tuple[str | bytes, ...] = ("ä", b"b", "")
+    write_atomically(file, iter(parts))
     assert file.read_text(encoding="utf-8") == "äb"
     write_atomically(file, "")
     assert file.read_bytes() == b""

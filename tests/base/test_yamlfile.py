@@ -38,6 +38,7 @@ def test_values_are_plain_and_lines_are_known():
 def test_errors_name_the_line(text, line, words):
     with pytest.raises(UserError, match=words) as caught:
         parse(text, "f.yaml")
+    assert caught.value.at is not None
     assert caught.value.at.file == "f.yaml"
     if line:
         assert caught.value.at.line == line

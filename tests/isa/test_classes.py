@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.isa.classes import TABLES, classify, load_bytes
-from lab.isa.model import InstructionClass
+from lab.isa.model import InstructionClass, Isa
 
 PTX = {
     "fma": "fma.rn.f32 fma.rn.ftz.f32 fma.rn.f64 fma.rn.f16x2 fma.rn.relu.bf16x2 fma.rn.f32x2 mad.f32 mad.rn.f64",
@@ -167,5 +167,5 @@ def test_golden_listings_hold_no_unknown_opcode() -> None:
         ("sass", "STS.128", (), 0),
     ],
 )
-def test_load_bytes(isa: str, opcode: str, operands: tuple[str, ...], expected: int) -> None:
+def test_load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...], expected: int) -> None:
     assert load_bytes(isa, opcode, operands) == expected

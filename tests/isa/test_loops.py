@@ -30,7 +30,7 @@ def loops(body: str) -> list[tuple[str, int, str | None]]:
 
 def hot(body: str) -> str | None:
     found = kernel_mix("ptx", function(body)).hot_loop
-    return found and found.label
+    return found.label if found else None
 
 
 @st.composite

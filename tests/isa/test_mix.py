@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pydantic import TypeAdapter
@@ -95,7 +96,7 @@ def test_figures_without_denominator_are_none() -> None:
 def test_json_has_the_keys_that_inspect_promises() -> None:
     value = to_json("x.ptx", "ptx", module_mix(read("nvrtc_tile")))
     assert list(value) == ["file", "isa", "kernels"]
-    (kernel,) = value["kernels"]
+    (kernel,) = cast("list[dict[str, list[dict[str, object]]]]", value["kernels"])
     assert {"name", "by_class", "by_opcode", "instructions", "loops"} <= set(kernel)
     for loop in kernel["loops"]:
         assert {

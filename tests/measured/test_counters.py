@@ -73,6 +73,7 @@ def test_what_one_launch_lacks_all_lack():
 @given(st.lists(LAUNCHES, min_size=1, max_size=5))
 def test_means_lie_between_the_launches_and_waits_are_whole(launches):
     made = profile(*launches)
+    assert made.issue_share is not None
     for mean, of in ((made.occupancy, "occupancy"), (made.issue_share, "issue_share")):
         values = [getattr(one, of) for one in launches]
         assert min(values) - 1e-9 <= mean <= max(values) + 1e-9

@@ -1,4 +1,5 @@
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,7 @@ class Use:
 
 
 def _counts(opcodes):
-    by_class = {}
+    by_class: dict[str, int] = {}
     for opcode, n in opcodes.items():
         name = CLASSES[opcode.partition(".")[0]]
         by_class[name] = by_class.get(name, 0) + n
@@ -46,7 +47,7 @@ def _mix(hot, *others):
 
 
 def _predict(hot, gpu="H200", *, use=Use(), launch=PLAIN, **changed):
-    facts = {"flops": 2 * 4096**3, "bytes_moved": 4 * 3 * 4096**2, "dtype": "float32"}
+    facts: dict[str, Any] = {"flops": 2 * 4096**3, "bytes_moved": 4 * 3 * 4096**2, "dtype": "float32"}
     mix = hot if isinstance(hot, KernelMix) else _mix(hot)
     return predict(gpu_for(gpu), mix, use, launch, **(facts | changed))
 

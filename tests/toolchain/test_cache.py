@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -77,7 +78,8 @@ def test_keys_are_equal_when_everything_is(one, two):
 
 @given(st.sampled_from([f.name for f in fields(CompileRequest)]), words)
 def test_any_change_of_a_request_changes_the_key(field, text):
-    changed = replace(REQUEST, **{field: (text,) if field == "options" else text})
+    value: Any = (text,) if field == "options" else text
+    changed = replace(REQUEST, **{field: value})
     assert (cache.cache_key(FakeToolchain(), changed, "1") != cache.cache_key(FakeToolchain(), REQUEST, "1")) == (
         changed != REQUEST
     )

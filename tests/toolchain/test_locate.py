@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
+from cuda import pathfinder
 
 from lab.toolchain import locate
 
@@ -16,7 +19,8 @@ def test_the_order_in_which_nvcc_is_sought(tmp_path, monkeypatch):
     wheel = tmp_path / "wheel" / "nvcc"
     monkeypatch.setattr(locate, "_in_wheels", lambda name: iter([wheel]))
     default = tmp_path / "default"
-    home, path = {"CUDA_PATH": str(tmp_path / "b")}, {}
+    home = {"CUDA_PATH": str(tmp_path / "b")}
+    path: dict[str, str] = {}
     assert locate.nvccs(path, default) == (wheel,)
     older = script(tmp_path / "default-11.8" / "bin" / "nvcc")
     standard = script(default / "bin" / "nvcc")
@@ -45,8 +49,8 @@ def library(folder, major, *releases):
 
 def test_every_nvrtc_is_found_the_environments_first_and_the_newest_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(locate, "_DEFAULT_TOOLKIT", tmp_path / "cuda")
-    monkeypatch.setattr(locate.sys, "path", [str(tmp_path / "site")])
-    monkeypatch.setattr(locate.sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(locate, "_DEBIAN", tmp_path / "debian")
     monkeypatch.setenv("LAB_COMPILERS", str(tmp_path / "beside"))
     for name in ("CUDA_HOME", "CUDA_PATH"):
@@ -78,7 +82,7 @@ def headers_of(folder, number, *, crt=False):
 
 def test_a_compiler_gets_headers_of_its_own_major_version(tmp_path, monkeypatch):
     wheel = headers_of(tmp_path / "site" / "include", 13050, crt=True)
-    monkeypatch.setattr(locate.pathfinder, "find_nvidia_header_directory", lambda _: str(wheel))
+    monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda _: str(wheel))
     monkeypatch.setattr(locate, "toolkits", lambda: (tmp_path / "toolkit",))
     beside = tmp_path / "12.4" / "nvidia" / "cuda_nvrtc" / "lib" / "libnvrtc.so.12"
     assert locate.headers() == locate.headers("13.5.37") == locate.headers("13.0.1") == wheel

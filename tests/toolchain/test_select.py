@@ -130,7 +130,7 @@ def test_names_that_are_none(machine, name, suggestion):
     with pytest.raises(UserError) as caught:
         toolchain(name)
     assert caught.value.found == name
-    assert "nvrtc" in caught.value.accepted
+    assert "nvrtc" in (caught.value.accepted or ())
     if suggestion:
         assert caught.value.suggestion == suggestion
 
@@ -139,7 +139,7 @@ def test_an_architecture_that_the_compiler_does_not_know():
     with pytest.raises(UserError) as caught:
         build(toolchain("nvrtc"), replace(REQUEST, arch="sm_91"))
     assert caught.value.found == "sm_91"
-    assert "sm_90" in caught.value.accepted
+    assert "sm_90" in (caught.value.accepted or ())
     assert caught.value.suggestion is not None
 
 

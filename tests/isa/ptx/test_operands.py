@@ -88,15 +88,21 @@ def test_integers(text: str, value: int) -> None:
     assert integer(text) == value
 
 
+def number(text: str) -> float:
+    operand = parse_operand(text)
+    assert isinstance(operand, Immediate)
+    return operand.value
+
+
 def test_float_bits_are_exact() -> None:
     assert parse_operand("0f3F800000") == Immediate("f32", 0x3F800000)
     assert parse_operand("0F7fc00001") == Immediate("f32", 0x7FC00001)
     assert parse_operand("-0f00000000") == Immediate("f32", 0x80000000)
     assert parse_operand("0d7FF0000000000001") == Immediate("f64", 0x7FF0000000000001)
-    assert parse_operand("1.5").value == 1.5
-    assert parse_operand("-2.5e-3").value == -2.5e-3
-    assert parse_operand("1e10").value == 1e10
-    assert math.copysign(1, parse_operand("-0.0").value) == -1
+    assert number("1.5") == 1.5
+    assert number("-2.5e-3") == -2.5e-3
+    assert number("1e10") == 1e10
+    assert math.copysign(1, number("-0.0")) == -1
 
 
 @given(st.integers(0, 2**32 - 1))

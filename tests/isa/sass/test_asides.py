@@ -40,6 +40,7 @@ def test_the_hot_loop_knows_what_is_beside_its_path():
     code = function("sm_90_bulk")
     (spin,) = (loop for loop in kernel_mix("sass", code).loops if not loop.hot and loop.counts.instructions == 2)
     hot = kernel_mix("sass", code).hot_loop
+    assert hot is not None
     assert hot.counts.fma == 8
     assert spin.parent == hot.label
     loop = [i.index for i in code.instructions if i.line in hot.numbers]

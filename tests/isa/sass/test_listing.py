@@ -23,8 +23,8 @@ def test_an_instruction_in_full() -> None:
     title = "          // | GPR   | PRED  |"
     line = "        /*0010*/   @!UP0 LDS.128 R4, [R2+0x10] ; // |  12   |   1   |"
     (found,) = function(f"{title}\n{line}").instructions
-    assert found == (16, 4, "UP0", True, "LDS.128", "R4, [R2+0x10] ", 12)
     assert found.table == ()
+    assert found == (16, 4, "UP0", True, "LDS.128", "R4, [R2+0x10] ", 12)
 
 
 def test_an_instruction_alone() -> None:

@@ -1,15 +1,16 @@
 """The scheduler on loops whose cycles can be counted by hand."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from lab.hardware.latencies import latencies_of
+from lab.hardware.latencies import SmLatencies, latencies_of
 from lab.isa.sass.control import Control
 from lab.predict.schedulers.loop import Slot, Traffic, Unit, passes
 from lab.predict.schedulers.simulate import Cause, simulate
 
-MACHINE = latencies_of("sm_90")
+MACHINE = cast("SmLatencies", latencies_of("sm_90"))
 
 
 def control(stall=1, write=None, read=None, waits=()):

@@ -84,7 +84,12 @@ def two():
 def calls(monkeypatch):
     """The options of every call of the disassembler."""
     made, run = [], disassembler._run
-    monkeypatch.setattr(disassembler, "_run", lambda *arguments: made.append(arguments[1]) or run(*arguments))
+
+    def noted(*arguments):
+        made.append(arguments[1])
+        return run(*arguments)
+
+    monkeypatch.setattr(disassembler, "_run", noted)
     return made
 
 

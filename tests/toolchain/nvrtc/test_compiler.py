@@ -11,6 +11,7 @@ import pytest
 
 from lab.base.errors import CompileError, MissingToolError
 from lab.isa.sass.module import read_sass
+from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.locate import NvrtcFile
@@ -143,7 +144,7 @@ def test_without_headers_an_include_is_a_compile_error_that_says_what_to_install
 
 
 def test_without_the_library(compiler, monkeypatch, tmp_path):
-    monkeypatch.setattr(nvrtc.locate, "nvrtcs", tuple)
+    monkeypatch.setattr(locate, "nvrtcs", tuple)
     assert nvrtc.find_nvrtc() is None
     with pytest.raises(MissingToolError, match=r"cannot load NVRTC from .*libnvrtc\.so\.13"):
         replace(compiler, library=tmp_path / "libnvrtc.so.13").compile(CompileRequest(AXPY, "k.cu", "sm_90"))
@@ -153,7 +154,7 @@ def test_a_file_that_is_no_library_is_passed_over(compiler, monkeypatch, tmp_pat
     wrong = NvrtcFile(tmp_path / "libnvrtc.so.99", "99.0")
     wrong.path.write_bytes(b"not ELF")
     right = NvrtcFile(compiler.library, "")
-    monkeypatch.setattr(nvrtc.locate, "nvrtcs", lambda: (wrong, right))
+    monkeypatch.setattr(locate, "nvrtcs", lambda: (wrong, right))
     assert nvrtc.find_nvrtc() == compiler
     assert nvrtc.find_nvrtc("99") is None
 
