@@ -1,19 +1,17 @@
 """Tensor contractions of two operands, ``C ← α Σ A B + β C``.
 
-A problem names the indices of the three tensors, shortest stride first, in one of two ways,
-
-::
+A problem names the indices of the three tensors, shortest stride first, in one of two ways::
 
     {einsum: "ilk,jlk->ijk", i: 512, j: 512, k: 8, l: 512}
     {IndexAssignmentsA: "0,3,2", IndexAssignmentsB: "1,3,2", NumIndicesC: 3, i: 512, j: 512, k: 8, l: 512}
 
-and the size of every index under its letter; Tensile's number 0 is `i`, 1 is `j` and so on. Assignments are text, for a
-list in a problem is swept. Both are the batched product of a matrix with a transposed one (the
-words are in `lab.operators.einsum`).
+and gives the size of every index under its letter. Tensile's number 0 is `i`, 1 is `j` and so on; assignments are text,
+since a list in a problem is swept. Both examples are the batched product of a matrix with a transposed one;
+`lab.operators.einsum` defines the terms.
 
 Tensors have no gaps unless `strides_A` or `strides_B` gives an operand's strides in elements, in the order of its
 indices: ``"1,66,1,66"``. Such an operand may overlap itself, as the windows of a convolution do, and may repeat itself
-with stride 0. Its indices are best listed by stride all the same: templates copy along the first one.
+with stride 0. List its indices by stride nevertheless: templates copy along the first one.
 """
 
 from __future__ import annotations
@@ -50,9 +48,9 @@ class ContractionProblem(Problem):
         alpha: α.
         beta: β; where it is 0, C is not read.
         einsum: The indices of A, B and C.
-        IndexAssignmentsA: The same indices as Tensile writes them, those of A; None where the file gives an einsum.
-        IndexAssignmentsB: Those of B.
-        NumIndicesC: How many C has.
+        IndexAssignmentsA: The indices of A as Tensile numbers them; None where the file gives an einsum.
+        IndexAssignmentsB: The indices of B, likewise.
+        NumIndicesC: The number of C's indices, likewise.
         strides_A: Strides of A in elements where it has gaps or overlaps itself; None where it has none.
         strides_B: Strides of B, likewise.
     """

@@ -1,16 +1,16 @@
 """Tensor contractions of two operands as an einsum: ``ilk,jlk->ijk`` is C[i,j,k] = Σ_l A[i,l,k] B[j,l,k].
 
-Indices stand in the order in which memory holds them: *the first index of a tensor has the shortest stride*, as in
-BLAS and Tensile. (NumPy and PyTorch number dimensions the other way round unless an array has `order="F"`.)
+Indices are written in the order in which memory holds them: *the first index of a tensor has the shortest stride*, as
+in BLAS and Tensile. (NumPy and PyTorch number dimensions the other way round unless an array has `order="F"`.)
 
-By the tensors that hold it, an index is a *batch* index (all three), a *free* index of A or of B (C and that one) or a
-*summation* index (A and B). Summation indices are in alphabetical order, which is Tensile's order of their numbers when
-numbers become letters from `i` on. Three of the indices are special (D. E. Tanner, Tensile: Auto-Tuning GEMM GPU
-Assembly for All Problem Sizes, 2018): *d0* and *d1*, the free index of either operand with the shortest stride in C,
-d0 being the one with the shorter; and *dU*, the last summation index.
+An index is a *batch* index if all three tensors hold it, a *free* index of A or of B if C and that operand hold it,
+and a *summation* index if A and B hold it. Summation indices are in alphabetical order, which is Tensile's order of
+their numbers when numbers become letters from `i` on. Three of the indices are special (D. E. Tanner, Tensile:
+Auto-Tuning GEMM GPU Assembly for All Problem Sizes, 2018): *d0* and *d1*, the free index of either operand with the
+shortest stride in C, d0 being the one with the shorter; and *dU*, the last summation index.
 
-Indices that lie next to each other in every tensor that holds them are one index to a kernel: `Einsum.folded` writes
-them as ``(on)``.
+A kernel treats indices that are neighbours in every tensor that holds them as one index: `Einsum.folded` writes them
+as ``(on)``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Kernel templates: Jinja over CUDA, with a declaration of their own at the top.
 
 A template begins with one Jinja comment that holds YAML, its front matter (`FrontMatter`): parameters with
-type, default, allowed values and meaning; what they must satisfy; the launch geometry; the arguments. To add a
+type, default, allowed values and meaning; what they must satisfy; the launch geometry; and the arguments. To add a
 kernel, write that one file and no Python.
 
 Names known while a template is rendered: its parameters, its `derived` values, the problem's fields that are
 words or booleans (`dtype`, `layout`), `T` (the C type of `dtype`) and `element_bytes`. Numbers of the problem
 are launch arguments, so that one machine code serves every size; the geometry and the choice of the entry
-point may use them (`lab.templates.launches`). A word may be an object in the template: a parameter of type
-`mapping`, and a field of the problem that `fields` declares, as the indices of a contraction.
+point may use them (`lab.templates.instance`). A word may be an object in the template: a parameter of type
+`mapping`, or a field of the problem that `fields` declares, such as the indices of a contraction.
 """
 
 from __future__ import annotations

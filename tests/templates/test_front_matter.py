@@ -179,7 +179,7 @@ def test_template_errors_name_their_line(tmp_path, body, line, words):
         ("A: T*", "A: T32*", 7, "unknown argument type"),
         ("grid: [1]", "grid: [1, 1, 1, 1]", 5, "at most 3"),
         ("grid: [1]", "grid: one", 5, "wrong value"),
-        ("entry: k", "entry: k\nparameters: {p: {type: int, default: x, help: h}}", 5, "contradicts"),
+        ("entry: k", "entry: k\nparameters: {p: {type: int, default: x, help: h}}", 5, "does not accept a value"),
         ("entry: k", "entry: k\nparameters: {a-b: {type: int, default: 1, help: h}}", 5, "identifier"),
         ("entry: k", "entry: k\nrequires: [{that: '1 +', because: b}]", 5, "not a Jinja expression"),
         ("{#---", "{#-- ", None, "no front matter"),
@@ -256,7 +256,7 @@ def test_wrong_mappings_are_refused_where_they_stand(tmp_path):
     assert declared.refuses("[3] | [4] => [i0, t0]") is None
     assert declared.refuses(4) == "mapping"
     assert declared.refuses("[3] | [4] => [i0, x]") == (
-        "t0 (the mapping is wrong at column 19: no such dimension, which has 'x')"
+        "t0 (the mapping is wrong at column 19: no such dimension, found 'x')"
     )
     with pytest.raises(UserError, match="does not accept a value of its own"):
         written(tmp_path, MAPPED.replace("cyclic(width=2)", "'[3]'"))

@@ -122,8 +122,8 @@ def test_a_buffer_of_no_elements_does_not_exist_and_nobody_is_handed_it(tmp_path
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("launches:\n", "grid: [1]\nlaunches:\n", "own geometry"),
-        ("launches:\n", "entry: k\nlaunches:\n", "own geometry"),
+        ("launches:\n", "grid: [1]\nlaunches:\n", "cannot stand beside launches"),
+        ("launches:\n", "entry: k\nlaunches:\n", "cannot stand beside launches"),
         ("type: T,", "type: T*,", "unknown element type"),
         ("half: T*}", "half: half*}", "unknown argument type"),
         ("zero: true", "zeroed: true", "did you mean 'zero'"),
