@@ -5,7 +5,7 @@
     reports/<experiment>/
         run.sqlite            records and the run's own facts; the only source of the report
         variants/<id>/        kernel.cu, kernel.ptx, kernel.sass, kernel.cubin, build.log, provenance.json
-        run.lock              locked by the process that writes here
+        run.lock              locked by the process that writes here, which run.holder names
 
 A record is written in one transaction once its variant is finished; whatever ends the process, every finished record
 is there afterwards. SQLite serves better than a file that grows: it recovers by itself from a write that was cut short

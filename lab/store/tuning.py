@@ -5,7 +5,7 @@
     reports/<tuning>/
         tuning.sqlite      kernels, times, steps and the run's facts; the only source of the report
         <library>/         one library for each problem type
-        run.lock           locked by the process that writes here
+        run.lock           locked by the process that writes here, which run.holder names
 
 A time belongs to a size and to a kernel, which is known by a hash of what decides its machine code. Steps that ask for
 the same time again, and a run that is resumed, find it here.

@@ -25,7 +25,7 @@ _AHEAD = 2
 
 
 @dataclass(frozen=True)
-class Task:
+class TimingTask:
     """Kernels to time at one size.
 
     Attributes:
@@ -78,7 +78,7 @@ class Bench(Protocol):
         """Name and version of the baseline's library; empty until it was timed."""
 
     def run(
-        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
         """Write the times that the ledger lacks.
 
@@ -92,7 +92,7 @@ class Bench(Protocol):
         """
 
 
-def _missing(ledger: Ledger, stage: TimingStage, task: Task) -> tuple[Kernel, ...]:
+def _missing(ledger: Ledger, stage: TimingStage, task: TimingTask) -> tuple[Kernel, ...]:
     return tuple(one for one in task.kernels if ledger.of(stage, one.facts.id, task.size) is None)
 
 
@@ -117,7 +117,7 @@ class PredictedBench:
     library: str = ""
 
     def run(
-        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
         """See `Bench.run`. There is nothing to drop, and cuBLAS has no prediction."""
         del of, drop, baseline
@@ -160,7 +160,7 @@ class MeasuredBench:
     kind: Kind = Kind.MEASURED
 
     def run(
-        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
         """See `Bench.run`. The GPU gets one size after another."""
         policy = SurveyPolicy(
@@ -208,7 +208,7 @@ class MeasuredBench:
         self.done(size, len(found))
 
 
-def ground_of(of: ProblemType, tasks: Sequence[Task], seed: int) -> Ground:
+def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:
     """Return buffers that are large enough for every size of the tasks.
 
     Workspaces are computed at a few extreme sizes alone: they are taken to grow with k or with one of the matrices.

@@ -18,7 +18,7 @@ from lab.library.package import Library, LibraryKernel, TimesKind
 from lab.library.tree import Logic, build, evaluate
 from lab.measured.timing import Kind
 from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage
-from lab.tuning.bench import Task
+from lab.tuning.bench import TimingTask
 from lab.tuning.choose import halving
 from lab.tuning.file.load import Tuning
 from lab.tuning.kernels import Kernel
@@ -97,7 +97,7 @@ def _time_held_out(
     """Time the library's kernels at sizes that it is not grown over."""
     # the time of the picked kernel decides what is lost, so it is never that of a first sample alone
     ids = [frozenset({picked[logic.kernels[logic.select(*size)]].facts.id}) for size in held]
-    tasks = [Task(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
+    tasks = [TimingTask(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
     context.bench.run(TimingStage.HELD_OUT, final.type, tasks, drop=context.drop, baseline=False)
 
 
@@ -222,7 +222,7 @@ def _refine(context: TuningContext, final: FinalStep, between: Sequence[Size]) -
             known[name][size] = ms
     by_name = {one.facts.name: one for one in final.kernels}
     tasks = [
-        Task(size, tuple(by_name[name] for name in sorted(good)))
+        TimingTask(size, tuple(by_name[name] for name in sorted(good)))
         for size in between
         if (good := halving.survivors(size, known, ranges.sizes, nearest=_REFINE_NEAREST, keep=REFINE_KEEP))
     ]

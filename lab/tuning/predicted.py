@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.base.sizes import Size
+from lab.base.warp import SECTOR_BYTES
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import ResourceUse, occupancy
@@ -35,7 +36,8 @@ from lab.predict.bounds import LaunchFacts, predict
 from lab.templates.launches import Launch
 
 OVERHEAD_MS = 2e-3
-L2_BYTES_PER_CYCLE = 32
+L2_BYTES_PER_CYCLE = SECTOR_BYTES
+"""Of one SM: a sector."""
 _FMA_CLASS = "fma"
 _USUAL = "sm_90"
 """The architecture whose latencies stand in for those of architectures without a model."""

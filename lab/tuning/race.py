@@ -9,7 +9,7 @@ from lab.base.sizes import Size
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind
 from lab.store.tuning_model import Cut, CutKind, ProblemType, ProtocolStep, StepRow, TimingStage
-from lab.tuning.bench import Bench, Ledger, Task
+from lab.tuning.bench import Bench, Ledger, TimingTask
 from lab.tuning.choose import halving
 from lab.tuning.choose.protocol import TITLES
 from lab.tuning.file.load import Tuning
@@ -114,7 +114,7 @@ def race(context: TuningContext, final: FinalStep) -> tuple[Cut, ...]:
 
 def _time(context: TuningContext, final: FinalStep, entrants: Entrants) -> None:
     """Time kernels at their sizes, and the baseline beside them where the file asks for it."""
-    tasks = [Task(size, kernels, final.singles) for size, kernels in entrants.items()]
+    tasks = [TimingTask(size, kernels, final.singles) for size, kernels in entrants.items()]
     baseline = bool(context.tuning.baselines)
     context.bench.run(TimingStage.FINAL, final.type, tasks, drop=context.drop, baseline=baseline)
 

@@ -12,7 +12,7 @@ from lab.base.version import VERSION
 from lab.measured.timing import Kind
 from lab.store.tuning_model import Cut, LibraryFacts, ProblemType, ProtocolStep, TimingStage, TuningFacts
 from lab.tuning import grow, race
-from lab.tuning.bench import Task
+from lab.tuning.bench import TimingTask
 from lab.tuning.choose.protocol import Candidate, Times, candidate, select
 from lab.tuning.file.load import Group
 from lab.tuning.kernels import Kernel, Workshop
@@ -105,7 +105,7 @@ class Work:
     def _times(self, group: Group, candidates: Sequence[Candidate], sizes: Sequence[Size]) -> Times:
         """The times that steps 2 to 6 ask for."""
         made, context = self.shop.make(candidates), self.context
-        tasks = [Task(size, tuple(made.values())) for size in sizes]
+        tasks = [TimingTask(size, tuple(made.values())) for size in sizes]
         context.bench.run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=False)
         return {
             name: {

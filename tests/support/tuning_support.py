@@ -12,7 +12,7 @@ from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning_model import KernelFacts, ProblemType, Timed, TimingStage
 from lab.templates.instance import Instance
-from lab.tuning.bench import Ledger, Task
+from lab.tuning.bench import Ledger, TimingTask
 from lab.tuning.choose.protocol import Candidate, Times, candidate
 from lab.tuning.file.load import Group, Tuning, load
 from lab.tuning.kernels import Kernel
@@ -93,11 +93,11 @@ class TableBench:
     ms: Callable[[str, Size], float | None]
     kind: Kind = Kind.MEASURED
     library: str = ""
-    tasks: dict[TimingStage, list[Task]] = field(default_factory=dict)
+    tasks: dict[TimingStage, list[TimingTask]] = field(default_factory=dict)
     asked: list[tuple[float | None, bool]] = field(default_factory=list)
 
     def run(
-        self, stage: TimingStage, of: ProblemType, tasks: Iterable[Task], *, drop: float | None, baseline: bool
+        self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
         self.asked.append((drop, baseline))
         for task in tasks:

@@ -14,7 +14,7 @@ from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Timed, TimingStage, baseline_id
-from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, Task, ground_of
+from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, TimingTask, ground_of
 from lab.tuning.file.load import Group
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
@@ -66,7 +66,7 @@ def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> N
     line, done = Line(), list[tuple[Size, int]]()
     bench, made = measured(ledger, line, done), kernels(group)
     for _ in range(2):
-        bench.run(TimingStage.FINAL, group.type, [Task(SIZE, made)], drop=0.1, baseline=True)
+        bench.run(TimingStage.FINAL, group.type, [TimingTask(SIZE, made)], drop=0.1, baseline=True)
     (order,) = line.orders
     assert [one.kernel for one in order.entrants] == [made[0].facts.id, made[1].facts.id]
     assert line.cubins == [{made[0].facts.id: b"\x7fELF", made[1].facts.id: b"\x7fELF"}]
@@ -81,14 +81,16 @@ def test_a_new_stage_asks_for_times_of_its_own(ledger: Ledger, group: Group) -> 
     line, done = Line(), list[tuple[Size, int]]()
     bench = measured(ledger, line, done)
     for stage in (TimingStage.STEPS, TimingStage.FINAL):
-        bench.run(stage, group.type, [Task(SIZE, (kernel(group),))], drop=None, baseline=False)
+        bench.run(stage, group.type, [TimingTask(SIZE, (kernel(group),))], drop=None, baseline=False)
     assert len(line.orders) == 2
 
 
 def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger, group: Group) -> None:
     line, done = Line(), list[tuple[Size, int]]()
     broken = kernels(group)[2]
-    measured(ledger, line, done).run(TimingStage.FINAL, group.type, [Task(SIZE, (broken,))], drop=None, baseline=False)
+    measured(ledger, line, done).run(
+        TimingStage.FINAL, group.type, [TimingTask(SIZE, (broken,))], drop=None, baseline=False
+    )
     assert line.orders == []
     assert ledger.of(TimingStage.FINAL, broken.facts.id, SIZE) == Timed(
         None, Kind.MEASURED, failure="it did not compile"
@@ -99,7 +101,9 @@ def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
     line, done = Line(), list[tuple[Size, int]]()
     bench = measured(ledger, line, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0)
     one = kernel(group)
-    bench.run(TimingStage.FINAL, group.type, [Task(SIZE, (one,), frozenset({one.facts.id}))], drop=0.1, baseline=False)
+    bench.run(
+        TimingStage.FINAL, group.type, [TimingTask(SIZE, (one,), frozenset({one.facts.id}))], drop=0.1, baseline=False
+    )
     (order,) = line.orders
     policy = order.policy
     assert (policy.samples, policy.enough_ms, policy.drop, policy.verify, policy.warmup_ms) == (2, 5.0, 0.1, False, 1.0)
@@ -123,7 +127,7 @@ def test_without_a_gpu_times_are_predicted_and_the_baseline_is_not(ledger: Ledge
     good, _, broken = kernels(group)
     blind = kernel(group, loop=None, thread_tile_0=4)
     bench = PredictedBench(ledger, H200, lambda size, points: done.append((size, points)))
-    bench.run(TimingStage.FINAL, group.type, [Task(SIZE, (good, blind, broken))], drop=0.1, baseline=True)
+    bench.run(TimingStage.FINAL, group.type, [TimingTask(SIZE, (good, blind, broken))], drop=0.1, baseline=True)
     assert done == [(SIZE, 3)]
     found = {name: own[SIZE] for name, own in ledger.times[TimingStage.FINAL].items()}
     assert found[good.facts.id].ms == good.predicted_ms(SIZE, H200)
@@ -136,7 +140,7 @@ def test_without_a_gpu_times_are_predicted_and_the_baseline_is_not(ledger: Ledge
 
 def test_the_buffers_hold_every_size(group: Group) -> None:
     sizes: list[Size] = [(1000, 3, 5), (2, 2000, 7), (4, 6, 3000)]
-    tasks = [Task(size, (kernel(group),)) for size in sizes]
+    tasks = [TimingTask(size, (kernel(group),)) for size in sizes]
     ground = ground_of(group.type, tasks, 3)
     assert ground.elements == (4 * 3000, 3000 * 6, 2 * 2000)
     assert (ground.dtype, ground.seed) == ("float32", 3)
@@ -146,9 +150,9 @@ def test_the_workspace_is_the_largest_of_any_kernel(group: Group) -> None:
     size: Size = (128, 128, 4096)
     split = kernel(group, global_split_u=8, global_split_u_algorithm="workspace")
     broken = kernel(group, global_split_u=16, global_split_u_algorithm="workspace", failure="no")
-    needed = ground_of(group.type, [Task(size, (split,))], 0).workspace_bytes
+    needed = ground_of(group.type, [TimingTask(size, (split,))], 0).workspace_bytes
     assert needed >= 4 * 128 * 128 * 8
-    assert ground_of(group.type, [Task(size, (kernel(group), split, broken))], 0).workspace_bytes == needed
+    assert ground_of(group.type, [TimingTask(size, (kernel(group), split, broken))], 0).workspace_bytes == needed
 
 
 def test_no_task_needs_hardly_any_memory(group: Group) -> None:
