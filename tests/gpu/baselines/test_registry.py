@@ -53,19 +53,19 @@ def test_an_operator_that_a_baseline_does_not_compute_is_named(registry, cuda, n
 
 
 @pytest.mark.parametrize(
-    ("name", "of", "words"),
+    ("name", "of", "fields", "words"),
     [
-        ("cublas", "gemm", "libcublas was not found"),
-        ("copy", "anything", "the baseline copy needs an operator with one input"),
-        ("torch", "softmax", "torch cannot be imported"),
-        ("torch", "contraction", "torch cannot be imported"),
-        ("triton", "softmax", "torch cannot be imported"),
+        ("cublas", "gemm", {"m": 2, "n": 3, "k": 4}, "libcublas was not found"),
+        ("copy", "transpose", {"m": 2, "n": 3}, "the baseline copy needs an operator with one input"),
+        ("torch", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("torch", "contraction", {"einsum": "ik,kj->ij", "i": 2, "j": 3, "k": 4}, "torch cannot be imported"),
+        ("triton", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
     ],
 )
-def test_each_name_leads_to_its_maker(registry, cuda, monkeypatch, name, of, words):
+def test_each_name_leads_to_its_maker(registry, cuda, monkeypatch, name, of, fields, words):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BaselineMissingError, match=words):
-        registry.make(name, of, {}, site(registry, cuda))
+        registry.make(name, of, operator(of).problem(fields), site(registry, cuda))
 
 
 def test_a_maker_gets_the_problem_the_addresses_and_the_stream(registry, cuda, monkeypatch):
