@@ -230,7 +230,7 @@ def _profile(orders: Sequence[ProfileOrder], fields: Mapping[str, str], profiler
 
 
 def matched(
-    orders: Iterable[ProfileOrder], said: Iterable[Mapping[str, object]], rows: Sequence[ncu.MetricRow]
+    orders: Iterable[ProfileOrder], said: Sequence[Mapping[str, object]], rows: Sequence[ncu.MetricRow]
 ) -> dict[str, tuple[ncu.MetricRow, ...]]:
     """Assign rows to variants: the profiler lists launches in order, and the program logs the variant of each.
 
@@ -258,5 +258,6 @@ def matched(
                 raise ncu.ProfilerError(f"Nsight Compute saw other launches than the program made for {variant}")
             found[variant] = mine
     if place != len(rows):
-        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program made {place}")
+        why = "".join(f"; {line['variant']}: {line['error']}" for line in said if line.get("error"))
+        raise ncu.ProfilerError(f"Nsight Compute saw {len(rows)} launches, the program made {place}{why}")
     return found
