@@ -22,7 +22,8 @@ from typing import Any
 
 from small_page import html, of_run, of_tuning  # the module beside this one
 
-from lab.report.render import Analysis, analyse, load, render
+from lab.report.analysis import Analysis, analyse, load
+from lab.report.render import render
 from lab.report.tuning.data import analyse as analyse_tuning
 from lab.report.tuning.render import render as render_tuning
 from lab.report.variant.listings import published_texts

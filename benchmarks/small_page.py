@@ -14,9 +14,9 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lab.measured.timing import Kind
+from lab.report.analysis import Analysis
 from lab.report.charts.style import KIND_MEANING
 from lab.report.facts.winners import telling_columns
-from lab.report.render import Analysis
 from lab.report.tuning.data import TuningAnalysis
 from lab.report.tuning.render import ends
 from lab.store import figures, published

@@ -97,10 +97,11 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
     import numpy as np  # noqa: PLC0415 - see above
     from kernel_tuner import tune_kernel  # noqa: PLC0415 - an extra of its own
 
-    from lab.operators.gemm import Gemm  # noqa: PLC0415
+    from lab.operators.gemm import Gemm, GemmProblem  # noqa: PLC0415
     from lab.templates.instance import Instance  # noqa: PLC0415
 
     gemm, problem = Gemm(), experiment.problems[0].values
+    assert isinstance(problem, GemmProblem)  # noqa: S101 - the experiment above is of gemm
     inputs = gemm.inputs(problem, 0)
     expected = gemm.reference(problem, inputs)["C"].values
     steps = [Instance(p.kernel.template, p.parameters, problem).launches.steps[0] for p in points]

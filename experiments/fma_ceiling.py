@@ -64,7 +64,7 @@ class RepeatedOuterProduct(Operator[OuterProductProblem]):
     ) -> tuple[float, float, str]:
         """Equality: the tolerance is 0."""
         got, expected = outputs["C"], reference["C"].values
-        error = np.abs(got - expected)
+        error = np.abs(got.astype(np.float64) - expected)
         worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
         if error[worst] == 0:
             return 0.0, 0.0, ""

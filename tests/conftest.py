@@ -64,6 +64,7 @@ def counting_bytes() -> Callable[[Store], Store]:
     def counting(store: Store) -> Store:
         for position, record in enumerate(store.records()):
             bounds = (Bound("DRAM", 410.0, "201 MB at 4800 GB/s", 4800.0),)
+            assert record.prediction is not None
             prediction = replace(record.prediction, bounds=bounds, peak_gb_s=4800.0)
             store.write(replace(record, merit=Merit.BANDWIDTH, prediction=prediction), position)
         return store

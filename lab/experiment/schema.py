@@ -63,7 +63,7 @@ class PruneModel(Strict):
 
     spills: bool = Field(default=True, description="Leave out variants whose registers spill to local memory")
     below_prediction: float = Field(
-        0.5,
+        default=0.5,
         ge=0,
         le=1,
         description="Leave out variants with a predicted ceiling below this share of the best so far; 0 keeps all",

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lab.report.render import analyse, load
+from lab.report.analysis import analyse, load
 
 
 @pytest.fixture

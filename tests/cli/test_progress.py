@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import Console
 
 from lab.cli.progress import RunProgress, TuneProgress
+from lab.experiment.variants import Planned
+from lab.stages.build import BuildFailure
 from lab.store.model import Status
+from lab.store.tuning_model import KernelFacts, ProtocolStep
+from lab.tuning.file.load import Tuning
 
 
 @pytest.fixture
@@ -47,7 +52,7 @@ def test_bars_grow_with_a_search_and_end_with_the_profiler(console):
         planned(progress, 2)
         progress.more(3)
         for _ in range(5):
-            progress.built(None, None)
+            progress.built(cast("Planned", None), BuildFailure("refused"))
         progress.counting(2)
         progress.counted(1)
     text = console.file.getvalue()
@@ -58,12 +63,13 @@ def test_bars_grow_with_a_search_and_end_with_the_profiler(console):
 
 def test_a_tuning_run_counts_kernels_sizes_and_points(console):
     with TuneProgress(console) as progress:
-        progress.began(SimpleNamespace(question="Which?"), "NVIDIA H200")
-        progress.built(SimpleNamespace(name="good", failure=""))
-        progress.built(SimpleNamespace(name="bad", failure="it spills"))
+        progress.began(cast("Tuning", SimpleNamespace(question="Which?")), "NVIDIA H200")
+        progress.built(cast("KernelFacts", SimpleNamespace(name="good", failure="")))
+        progress.built(cast("KernelFacts", SimpleNamespace(name="bad", failure="it spills")))
         progress.timed((64, 64, 64), 7)
         progress.timed((96, 64, 64), 5)
-        progress.stepped(SimpleNamespace(group="g", number=2, title="tiles", text="3 of 9 are kept"))
+        step = SimpleNamespace(group="g", number=2, title="tiles", text="3 of 9 are kept")
+        progress.stepped(cast("ProtocolStep", step))
     text = console.file.getvalue()
     assert "Which?" in text
     assert "bad: it spills" in text

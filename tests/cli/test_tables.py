@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from lab.cli.tables import print_findings, print_mapping, print_outcome, print_t
 from lab.runs.pipeline import RunOutcome
 from lab.templates.mapping.facts import facts
 from lab.templates.mapping.text import parse
+from lab.tuning.run import TuningOutcome
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def test_only_the_first_failures_of_a_tuning_run_are_printed(console, tmp_path):
         libraries=(tmp_path / "sgemm",),
         pages=(tmp_path / "index.html", tmp_path / "map.png"),
     )
-    print_tuned(console, outcome)
+    print_tuned(console, cast("TuningOutcome", outcome))
     text = printed(console).replace("\n", "")
     assert "kernel 9: it spills" in text
     assert "kernel 10" not in text

@@ -61,14 +61,6 @@ def test_a_copy_by_warps_has_a_row_for_each():
     assert copy.width == 4
 
 
-def test_values_of_some_threads_are_spread_over_all():
-    values = np.array([5, 6], np.uint16)
-    assert traffic.spread(values, None, 2) is values
-    found = traffic.spread(values, np.array([3, 0]), 4)
-    assert found.tolist() == [6, 0, 0, 5]
-    assert found.dtype == np.uint16
-
-
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 def test_no_request_takes_fewer_passes_than_without_conflicts(width):
     rng = np.random.default_rng(7)

@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+from lab.base.expressions import Scalar
 from lab.isa.mix import kernel_mix
 from lab.isa.sass.module import read_sass
 from lab.library.specialise import kernel as library_kernel
@@ -18,7 +19,7 @@ from lab.toolchain.cubin.image import code
 from lab.toolchain.select import build, toolchain
 
 TEMPLATE = kernels.load("gemm/sgemm.cu.j2", kernels.search_path())
-SMALL = {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "copies": "bulk"}
+SMALL: dict[str, Scalar] = {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "copies": "bulk"}
 REUSED = {**SMALL, "pack": "both", "workers": 1, "epilogue": "shared"}
 
 
@@ -64,8 +65,8 @@ def test_bulk_copies_where_columns_are_aligned(given, of, entry):
 
 
 def test_operands_along_k_must_be_packed():
-    for layout, given in (("nn", {}), ("tt", {}), ("tn", {})):
-        unmet = Instance(TEMPLATE, TEMPLATE.completed({**SMALL, **given}), problem(layout=layout)).unmet()
+    for layout in ("nn", "tt", "tn"):
+        unmet = Instance(TEMPLATE, TEMPLATE.completed(SMALL), problem(layout=layout)).unmet()
         assert "cannot transpose" in unmet.because
         packed = TEMPLATE.completed({**SMALL, "pack": "transposed"})
         assert Instance(TEMPLATE, packed, problem(layout=layout)).unmet() is None

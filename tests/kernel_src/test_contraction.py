@@ -9,6 +9,7 @@ import pytest
 from contraction_cases import TILES, by_numpy, parameters, problems
 from hypothesis import HealthCheck, given, settings
 
+from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
@@ -20,7 +21,7 @@ ROOTS = kernels.search_path()
 CONTRACTION = operator("contraction")
 TILED = kernels.load("contraction/tiled.cu.j2", ROOTS)
 SIZES = {"i": 5, "j": 4, "k": 3, "l": 2, "m": 7, "n": 3, "o": 3}
-KNOWN = {
+KNOWN: dict[str, dict[str, Scalar]] = {
     "batched NT": {"einsum": "ilk,jlk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},
     "batched NN": {"einsum": "ilk,ljk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},
     "batched TN": {"einsum": "lik,ljk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},

@@ -6,6 +6,7 @@ import functools
 
 import pytest
 
+from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
@@ -15,7 +16,7 @@ from lab.toolchain.select import toolchain
 
 ROOTS = kernels.search_path()
 SOFTMAX = operator("softmax")
-VARIANTS = {
+VARIANTS: dict[str, tuple[str, dict[str, Scalar]]] = {
     "naive": ("naive", {"threads": 64}),
     "naive expf": ("naive", {"threads": 128, "exponential": "expf"}),
     "part of a warp": ("fused", {"threads": 8, "rows_per_block": 16, "items": 16, "vector_width": 2}),
@@ -38,7 +39,7 @@ VARIANTS = {
     ),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
 }
-SIZES = [
+SIZES: list[dict[str, Scalar]] = [
     {"m": 1, "n": 1},
     {"m": 23, "n": 7, "values": "special"},
     {"m": 21, "n": 129, "ldx": 130, "ldy": 133, "values": "special"},

@@ -6,17 +6,20 @@ import functools
 import itertools
 
 import pytest
+from narrowing import as_
 
+from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
+from lab.templates.mapping.model import ThreadMapping
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
 ROOTS = kernels.search_path()
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
-TILES = {
+TILES: dict[str, dict[str, Scalar]] = {
     "v5": {
         "block_m": 32,
         "block_n": 32,
@@ -31,7 +34,7 @@ TILES = {
     "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
     "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
 }
-SGEMM = {
+SGEMM: dict[str, dict[str, Scalar]] = {
     "sgemm 32x32": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "stages": 4},
     "sgemm loop": {
         "block_m": 64,
@@ -125,7 +128,7 @@ SGEMM = {
         "epilogue": "shared",
     },
 }
-TENSILE = {
+TENSILE: dict[str, dict[str, Scalar]] = {
     "tensile LSU": {"work_group_0": 8, "work_group_1": 8, "local_split_u": 4, "thread_tile_0": 4, "thread_tile_1": 4,
                     "loop_unroll": 2, "global_split_u": 3, "work_group_mapping": 2},
     "tensile workspace": {"work_group_1": 8, "local_split_u": 2, "thread_tile_0": 2, "thread_tile_1": 4,
@@ -148,12 +151,12 @@ TRANSPOSED = {
 """How an operand that is transposed on its way is read; each holds for the layouts that transpose it."""
 
 VECTOR = "gemm/vector.cu.j2"
-VARIANTS = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
+VARIANTS: list[tuple[str, dict[str, Scalar]]] = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
 VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
 IDS += SGEMM
-VECTORS = {
+VECTORS: dict[str, dict[str, Scalar]] = {
     "vector": {},
     "vector, one element a block": {"threads": 64, "elements": 1, "unroll": 2},
     "vector, many elements a block": {"threads": 128, "elements": 64, "unroll": 1},
@@ -260,8 +263,8 @@ def test_every_move_is_right_and_clean(name, given, dtype):
 def test_whole_tiles_cost_what_the_template_says(name, given):
     template = kernels.load(name, ROOTS)
     parameters = Instance(template, template.completed(given), {}).parameter_values
-    tile = parameters.get("mapping", parameters.get("load"))
-    rows = parameters.get("tile_m", tile.size)
+    tile = as_(ThreadMapping, parameters.get("mapping", parameters.get("load")))
+    rows = as_(int, parameters.get("tile_m", tile.size))
     move = operator(name.partition("/")[0])
     # leading dimensions keep columns apart and aligned to a sector
     m, n = 2 * rows, 3 * tile.size // rows

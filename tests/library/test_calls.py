@@ -63,10 +63,10 @@ def test_c_must_be_writable_and_small_enough():
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_sizes_follow_the_layout(layout):
     a, b = ((3, 5) if layout[0] == "n" else (5, 3)), ((5, 4) if layout[1] == "n" else (4, 5))
-    shaped = [matrix("A", OnGpu(fortran(*shape)), "float32") for shape in (a, b, (3, 4), (4, 3))]
-    assert sizes(*shaped[:3], layout) == (3, 4, 5)
+    left, right, fits, other = (matrix("A", OnGpu(fortran(*shape)), "float32") for shape in (a, b, (3, 4), (4, 3)))
+    assert sizes(left, right, fits, layout) == (3, 4, 5)
     with pytest.raises(UserError, match="do not fit together"):
-        sizes(*shaped[:2], shaped[3], layout)
+        sizes(left, right, other, layout)
 
 
 ARGUMENTS = (("m", "int32"), ("alpha", "float32"), ("A", "float32*"), ("part", "float32*"), ("C", "float32*"))

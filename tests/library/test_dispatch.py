@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from library_support import ADDRESS, OnGpu, fortran, small_library
+from narrowing import known
 
 from lab.base.errors import MissingToolError, UserError
 from lab.library import calls, dispatch
@@ -114,7 +116,7 @@ class FakeFunction:
 @pytest.fixture
 def driver(monkeypatch):
     fake = FakeDriver()
-    monkeypatch.setattr(dispatch.importlib, "import_module", lambda name: fake)
+    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
     return fake
 
 
@@ -145,9 +147,11 @@ def test_gemm_queues_the_launches_of_the_selected_kernel(folder, driver):
 def test_contents_of_another_stream_are_waited_for(folder, driver):
     shapes = [(300, 8), (8, 50), (300, 50)]
     loaded = dispatch.load(folder)
-    loaded.gemm(1.0, *(OnGpu(fortran(*s), stream=1) for s in shapes[:2]), 0.0, OnGpu(fortran(*shapes[2])))
+    a, b = (OnGpu(fortran(*s), stream=1) for s in shapes[:2])
+    loaded.gemm(1.0, a, b, 0.0, OnGpu(fortran(*shapes[2])))
     assert "synchronize" not in driver.log
-    loaded.gemm(1.0, *(OnGpu(fortran(*s), stream=77) for s in shapes[:2]), 0.0, OnGpu(fortran(*shapes[2])))
+    a, b = (OnGpu(fortran(*s), stream=77) for s in shapes[:2])
+    loaded.gemm(1.0, a, b, 0.0, OnGpu(fortran(*shapes[2])))
     assert "synchronize" in driver.log
 
 
@@ -232,8 +236,8 @@ def test_c_launches_what_python_launches(folder):
     headers = locate.headers()
     assert headers is not None
     sources = [folder / "main.c", folder / "sgemm.c"]
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", headers]
-    subprocess.run([GCC, *flags, "-o", folder / "main", *sources], check=True)
+    flags: list[str | Path] = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", headers]
+    subprocess.run([known(GCC), *flags, "-o", folder / "main", *sources], check=True)
     good = [
         (300, 50, 8, 300, 8, 304),
         (1, 1, 1, 1, 1, 1),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import known
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import evaluate
+from lab.base.expressions import Scalar, evaluate
 from lab.library.emit import to_c
 from lab.library.package import SIZES
 from lab.library.specialise import kernel
@@ -20,7 +21,7 @@ from lab.templates.instance import Instance
 
 GCC = shutil.which("gcc")
 HERE = Location("test")
-PROBLEM = {"dtype": "float32", "alpha": 1.0, "beta": 0.5}
+PROBLEM: dict[str, Scalar] = {"dtype": "float32", "alpha": 1.0, "beta": 0.5}
 
 
 def at(point, expression):
@@ -136,7 +137,7 @@ def test_expressions_mean_the_same_in_c(tmp_path_factory, texts, values):
         f"#include <stdint.h>\n#include <stdio.h>\nstruct problem {{ int64_t {', '.join(SIZES)}; }};\n{helpers}\n"
         f"int main(void) {{ const struct problem it = {{ {members} }}, *p = &it;\n{lines}\nreturn p == 0; }}\n"
     )
-    subprocess.run([GCC, "-std=c11", "-o", folder / "x", folder / "x.c"], check=True)
+    subprocess.run([known(GCC), "-std=c11", "-o", folder / "x", folder / "x.c"], check=True)
     answers = subprocess.run([folder / "x"], capture_output=True, text=True, check=True).stdout.split()
     point = dict(zip(SIZES, values, strict=True))
     assert [int(answer) for answer in answers] == [at(point, text) for text in texts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from run_support import H200
@@ -12,7 +13,7 @@ from lab.base.executor import WorkerLostError
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
-from lab.gpu.process.job import Flush
+from lab.gpu.timing.cache import Flush
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
 from lab.runs import flow
@@ -21,7 +22,7 @@ from lab.stages.build import BuildFailure
 from lab.stages.emulate import EmulationTask, not_executed
 from lab.store.model import Status, VariantRecord
 from lab.templates.launches import Launches
-from lab.toolchain.base import CompileRequest
+from lab.toolchain.base import CompileRequest, Toolchain
 
 TEMPLATE = """{#---
 summary: s
@@ -63,7 +64,7 @@ def context(tmp_path):
 
 @pytest.fixture
 def planned(context):
-    return plan(context.experiment, expand(context.experiment).points, [Compiler()], ["sm_90"])
+    return plan(context.experiment, expand(context.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
     ],
 )
 def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, why):
-    future = Future()
+    future: Future[Any] = Future()
     future.set_exception(error)
     record, pace = flow.emulation_outcome(TASK, future)
     assert (record.unsupported, pace) == (why, None)
@@ -129,14 +130,15 @@ def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, w
 
 
 def test_a_mistake_in_an_emulation_is_no_record():
-    future = Future()
+    future: Future[Any] = Future()
     future.set_exception(KeyError("x"))
     with pytest.raises(KeyError):
         flow.emulation_outcome(TASK, future)
 
 
 def test_an_emulation_that_ends_well_is_handed_on():
-    future, done = Future(), (not_executed(TASK, "unknown instruction"), None)
+    future: Future[Any] = Future()
+    done = (not_executed(TASK, "unknown instruction"), None)
     future.set_result(done)
     assert flow.emulation_outcome(TASK, future) == done
 

@@ -83,7 +83,10 @@ class Line:
     """A serial resource whose jobs the test finishes."""
 
     def __init__(self, ahead=2, refused=()):
-        self.started, self.futures, self.ended, self.refused = [], [], [], refused
+        self.started: list[str] = []
+        self.futures: list[Future[None]] = []
+        self.ended: list[str] = []
+        self.refused = refused
         self.lane = SerialLane(self.start, lambda item, future: self.ended.append(item), ahead)
 
     def start(self, item):
@@ -186,7 +189,7 @@ def test_lanes_are_fed_from_the_last_step_to_the_first_and_drained_from_the_firs
         def feed(self):
             fed.append(self.name)
             if len(fed) <= 2:
-                future = Future()
+                future: Future[None] = Future()
                 future.set_result(None)
                 self.running.append(future)
 
@@ -203,14 +206,14 @@ def test_lanes_are_fed_from_the_last_step_to_the_first_and_drained_from_the_firs
 
 
 def test_a_gate_holds_back_what_is_not_next():
-    gate = OrderGate(ordered=True)
+    gate: OrderGate[str] = OrderGate(ordered=True)
     for position, released in ((2, []), (1, []), (0, ["0", "1", "2"]), (4, []), (3, ["3", "4"])):
         gate.hold(position, str(position))
         assert gate.release() == released
 
 
 def test_an_open_gate_lets_everything_through_in_order():
-    gate = OrderGate(ordered=False)
+    gate: OrderGate[int] = OrderGate(ordered=False)
     for position in (7, 3, 5):
         gate.hold(position, position)
     assert gate.release() == [3, 5, 7]

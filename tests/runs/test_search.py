@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
+from narrowing import known
 
 from lab.experiment.schema import PruneModel
 from lab.measured.timing import CardState, Measurement, Samples
@@ -52,7 +54,7 @@ def test_what_is_pruned_and_why(one, why):
 def test_rules_can_be_switched_off():
     pruner = Pruner(PruneModel(spills=False, below_prediction=0, below_measured=False))
     pruner.judge(record(40))
-    pruner.learn(score(record(40, tflops=39), 0))
+    pruner.learn(known(score(record(40, tflops=39), 0)))
     assert pruner.judge(record(1, spills=8)) is None
     assert pruner.overtaken(record(1)) is None
 
@@ -60,7 +62,7 @@ def test_rules_can_be_switched_off():
 def test_a_ceiling_below_what_was_measured_is_overtaken():
     pruner = Pruner(RULES)
     assert pruner.overtaken(record(30)) is None
-    pruner.learn(score(record(40, tflops=35), 0))
+    pruner.learn(known(score(record(40, tflops=35), 0)))
     found = pruner.overtaken(record(30))
     assert found == Pruning(PruneRule.MEASUREMENT, "a ceiling of 30.00 TFLOP/s is below the 35.00 of another one")
     assert pruner.overtaken(record(36)) is None
@@ -70,7 +72,7 @@ def test_a_ceiling_below_what_was_measured_is_overtaken():
 def test_failed_and_pruned_variants_have_no_score():
     assert score(record(30, status=Status.COMPILE_FAILED), 0) is None
     assert score(record(30, status=Status.PRUNED), 0) is None
-    assert score(record(30, tflops=20), 3) == Score((("m", 64),), 3, 30, pytest.approx(20))
+    assert score(record(30, tflops=20), 3) == Score((("m", 64),), 3, 30, cast("float", pytest.approx(20)))
 
 
 def test_leaders_are_the_measured_ones_where_anything_was_measured():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from run_support import H200, DecidedSession, InProcess, Later
@@ -13,6 +14,7 @@ from lab.base.errors import MissingToolError
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
+from lab.gpu.process.line import GpuLine
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.observer import SilentObserver
@@ -21,6 +23,7 @@ from lab.runs.sweep import Sweep
 from lab.stages.build import BuildFailure
 from lab.store.database import Store
 from lab.store.model import Status
+from lab.toolchain.base import Toolchain
 
 TEMPLATE = """{#---
 summary: s
@@ -62,7 +65,7 @@ def context(tmp_path):
 
 @pytest.fixture
 def planned(context):
-    return plan(context.experiment, expand(context.experiment).points, [Compiler()], ["sm_90"])
+    return plan(context.experiment, expand(context.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
 
 
 @pytest.fixture
@@ -134,7 +137,7 @@ class PlayedLine:
 
     def submit(self, job, policy):
         self.jobs.append(job)
-        future = Future()
+        future: Future[Any] = Future()
         if self.error:
             future.set_exception(self.error)
         else:
@@ -157,7 +160,8 @@ def test_the_gpu_takes_one_problem_after_another(context, planned, store, monkey
     inspected_only(monkeypatch)
     line = PlayedLine()
     with Recorder(store, SilentObserver()) as recorder:
-        Sweep(replace(context, gpu=H200), recorder, InProcess(), line, function=refuse).work(planned, {})
+        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("GpuLine", line), function=refuse)
+        sweep.work(planned, {})
     assert [record.status for record in store.records()] == [Status.VERIFIED] * 6
     order = [job.problem["m"] for job in line.jobs]
     assert sorted(order) == [64, 64, 64, 96, 96, 96]
@@ -169,7 +173,7 @@ def test_a_gpu_worker_that_cannot_start_leaves_inspected_records(context, planne
     inspected_only(monkeypatch)
     line = PlayedLine(MissingToolError("PyCUDA is broken"))
     with Recorder(store, SilentObserver()) as recorder:
-        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), line, function=refuse)
+        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("GpuLine", line), function=refuse)
         sweep.work(planned, {})
     assert sweep.not_measured == "Nothing was measured: PyCUDA is broken"
     assert [record.status for record in store.records()] == [Status.INSPECTED] * 6

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from run_support import InProcess, Later
 
 from lab.base.errors import MissingToolError
 from lab.base.executor import WorkerLostError
+from lab.isa.sass.lines import LineTable
 from lab.stages.batches import BATCH_TIMEOUT_S, BUILD_TIMEOUT_S, BatchSizes, BuildQueue, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built
-from lab.toolchain.base import Build, CompileRequest
+from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
+
+DISASSEMBLY = Disassembly("", LineTable(), "")
 
 
 def made(seconds, *, cached=False):
-    return Built(Build("", b"", {}, "", "", "nvrtc", "13", "sm_90", seconds), None, cached, {}, {}, "", {})
+    return Built(Build("", b"", {}, "", "", "nvrtc", "13", "sm_90", seconds), DISASSEMBLY, cached, {}, {}, "", {})
 
 
 class Compiler:
@@ -21,7 +26,7 @@ class Compiler:
 
 
 def task(source):
-    return BuildTask(Compiler(), CompileRequest(source, "kernel.cu", "sm_90"), ("k",))
+    return BuildTask(cast("Toolchain", Compiler()), CompileRequest(source, "kernel.cu", "sm_90"), ("k",))
 
 
 FATES = {
@@ -61,7 +66,7 @@ def test_a_batch_that_fails_is_built_one_by_one_and_costs_one_variant(fate, reas
 
 
 def test_a_build_whose_worker_was_killed_is_made_once_more():
-    executor, found = Later(), []
+    executor, found = Later(), list[Built | BuildFailure]()
     queue = BuildQueue(executor)
     queue.add(task("fine"), found.append)
     queue.feed()
@@ -74,7 +79,7 @@ def test_a_build_whose_worker_was_killed_is_made_once_more():
 
 
 def test_equal_tasks_under_way_are_built_once():
-    executor, found = Later(), []
+    executor, found = Later(), list[Built | BuildFailure]()
     queue = BuildQueue(executor)
     for source in ("same", "same", "other"):
         queue.add(task(source), found.append)

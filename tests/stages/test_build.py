@@ -81,6 +81,7 @@ def test_a_second_build_comes_from_the_cache_and_is_the_same(outcomes):
 def test_a_compiler_that_refuses_is_a_value_and_no_error():
     class Refusing:
         name, version, identity = "refusing", "1", "refusing 1"
+        architectures = ("sm_90",)
 
         def supports(self, arch):
             return True

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from narrowing import known
 
 from lab.emulator.results import MemoryCount
 from lab.hardware.gpus import gpu_for
@@ -81,7 +82,7 @@ def test_traffic_is_that_of_the_loop_which_fetches():
 
 
 FLOPS = 2 * 8192**3
-PACE = Pace(GPU, latencies_of("sm_90"), {1: 400.0, 2: 440.0}, 8, Edges(), 1000.0, {"fma": 1.0})
+PACE = Pace(GPU, known(latencies_of("sm_90")), {1: 400.0, 2: 440.0}, 8, Edges(), 1000.0, {"fma": 1.0})
 FIXED = PACE.machine.launch_s
 CYCLE = 1 / (GPU.clock_mhz * 1e6)
 
@@ -99,7 +100,7 @@ def test_launches_before_the_main_one_cost_their_time():
 def test_blocks_run_in_rounds_and_the_last_one_at_the_pace_of_what_is_left_for_an_sm():
     each = FLOPS / 264
     latency = PACE.machine.global_latency
-    full, more = PACE.on(FLOPS, 264), PACE.on(each * 265, 265)
+    full, more = PACE.on(FLOPS, 264), PACE.on(round(each * 265), 265)
     assert seconds(full) == pytest.approx(FIXED + (2 * each / 440 + latency) * CYCLE)
     # 2 on every SM, then one on one of them
     assert seconds(more, each * 265) == pytest.approx(FIXED + (2 * each / 440 + each / 400 + latency) * CYCLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from lab.measured.timing import GpuDescription
 from lab.stages.build import BuildFailure
 from lab.stages.provenance import baseline_files, conditions_of, files_of
 from lab.stages.record import inspected
+from lab.toolchain.base import Toolchain
 
 H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 TEMPLATE = """{#---
@@ -55,7 +57,7 @@ def experiment(tmp_path):
 
 
 def test_a_variant_that_failed_keeps_its_source_its_log_and_the_command(experiment):
-    one, _ = plan(experiment, expand(experiment).points, [Compiler()], ["sm_90"])
+    one, _ = plan(experiment, expand(experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
     outcome = BuildFailure("error: no such thing", "line 1\nline 2\n", "nvcc k.cu")
     files = files_of(one, outcome, inspected(experiment, one, outcome, None))
     assert list(files) == ["kernel.cu", "build.log", "provenance.json"]  # provenance is written last
@@ -68,7 +70,7 @@ def test_a_variant_that_failed_keeps_its_source_its_log_and_the_command(experime
 
 
 def test_a_failure_without_a_log_keeps_its_reason_as_the_log(experiment):
-    one, _ = plan(experiment, expand(experiment).points, [Compiler()], ["sm_90"])
+    one, _ = plan(experiment, expand(experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
     outcome = BuildFailure("the build took longer than 300 s")
     assert files_of(one, outcome, inspected(experiment, one, outcome, None))["build.log"] == outcome.reason
 

@@ -83,4 +83,5 @@ def test_a_job_that_failed_has_the_status_of_its_stage(stage, status):
 def test_a_job_that_went_well_is_verified_and_keeps_its_times():
     timed = Measurement(Samples((1.0,)), None, None, "cold", CardState(), CardState())
     made = records.measured(record(reason="old"), JobResult("v", PASSED, timed))
-    assert (made.status, made.reason, made.throughput) == (Status.VERIFIED, "", pytest.approx(1.0))
+    assert (made.status, made.reason) == (Status.VERIFIED, "")
+    assert made.throughput == pytest.approx(1.0)

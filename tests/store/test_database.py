@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from narrowing import known
 
 from lab.base.errors import StoreError
 from lab.isa.mix import Counts, KernelMix, LoopMix
@@ -95,7 +96,7 @@ def test_json_is_plain():
 @given(st.lists(st.floats(min_value=1e-6, max_value=1e6), min_size=1, max_size=20))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
 def test_raw_samples_survive_exactly(tmp_path, values):
-    measurement = dataclasses.replace(RECORD.measurement, samples=Samples(tuple(values)))
+    measurement = dataclasses.replace(known(RECORD.measurement), samples=Samples(tuple(values)))
     record = dataclasses.replace(RECORD, measurement=measurement)
     with Store(tmp_path / "s", create=True) as store:
         store.write(record, 0)

@@ -44,7 +44,8 @@ def test_the_hot_loops_counts_stand_for_the_kernel_where_it_has_one() -> None:
     assert figures.hot_counts(looped) == HOT
     assert figures.hot_counts(straight) == WHOLE
     assert figures.fma_share(looped) == 0.8
-    assert figures.hot_counts(None) is figures.fma_share(None) is None
+    assert figures.hot_counts(None) is None
+    assert figures.fma_share(None) is None
 
 
 def test_the_ceiling_is_the_lowest_bound_in_the_merits_unit() -> None:

@@ -61,7 +61,7 @@ def test_the_first_fault_is_named_and_the_others_are_counted() -> None:
     assert replace(clean, verification=judged(passed=True, worst="")).fault == ""
     wrong = replace(clean, verification=judged(passed=False, worst="C[0]: got 1, expected 2"))
     assert wrong.fault == "emulator: C[0]: got 1, expected 2"
-    kind = next(iter(FindingKind))
+    kind: FindingKind = "shared-race"
     found = [Finding(kind, line, "st.shared", None, None, None, None, "two threads write it") for line in (4, 5, 9)]
     assert replace(wrong, findings=tuple(found[:1])).fault == f"emulator: {kind} at PTX line 4: two threads write it"
     assert replace(wrong, findings=tuple(found)).fault.endswith("two threads write it (and 2 more)")

@@ -11,12 +11,20 @@ from lab.store.writer import MOST_PENDING, Writer
 
 
 def test_work_is_done_in_order_on_another_thread_and_all_of_it_before_the_end():
-    done = []
+    done: list[tuple[int, int]] = []
+
+    def note(number):
+        done.append((number, threading.get_ident()))
+
     with Writer() as writer:
         for number in range(3 * MOST_PENDING):
-            writer.do(lambda number=number: done.append((number, threading.get_ident())))
+            writer.do(note, number)
     assert [number for number, _ in done] == list(range(3 * MOST_PENDING))
     assert threading.get_ident() not in {thread for _, thread in done}
+
+
+def wait(event):
+    event.wait()
 
 
 def fail():
@@ -24,7 +32,7 @@ def fail():
 
 
 def test_what_fails_is_told_and_nothing_behind_it_is_done():
-    done = []
+    done: list[int] = []
 
     def go_on():
         with Writer() as writer:
@@ -43,14 +51,23 @@ def test_the_last_piece_is_heard_of_too():
 
 
 def test_an_interruption_waits_for_what_was_given():
-    done, leaving = [], threading.Event()
+    done, leaving = list[int](), threading.Event()
+
+    def let_go(**how):
+        leaving.set()
+        end(**how)
+
     writer = Writer().__enter__()
-    writer.do(leaving.wait)
+    writer.do(wait, leaving)
     writer.do(done.append, 1)
     end = writer._thread.shutdown
-    with mock.patch.object(writer._thread, "shutdown", lambda **how: (leaving.set(), end(**how))):
+    with mock.patch.object(writer._thread, "shutdown", let_go):
         writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert done == [1]
+
+
+def nothing():
+    pass
 
 
 def signalled(event, call):
@@ -61,12 +78,12 @@ def signalled(event, call):
 def test_a_queue_that_is_full_waits():
     free, waits = threading.Event(), threading.Event()
     with Writer() as writer:
-        writer.do(free.wait)
+        writer.do(wait, free)
         for _ in range(MOST_PENDING - 1):
-            writer.do(int)
+            writer.do(nothing)
         oldest = writer._pending[0]
         with mock.patch.object(oldest, "result", side_effect=partial(signalled, waits, oldest.result)):
-            blocked = threading.Thread(target=writer.do, args=(int,))
+            blocked = threading.Thread(target=writer.do, args=(nothing,))
             blocked.start()
             assert waits.wait(60)  # for room in the queue
             assert len(writer._pending) == MOST_PENDING - 1  # and adds nothing before there is some

@@ -69,6 +69,6 @@ def compile_with_nvcc(name: str, *options: str) -> str:
     assert compiler is not None
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "kernel.ptx"
-        command = [compiler, "-ptx", "-arch=sm_90", *options, "-o", target, KERNELS / f"{name}.cu"]
+        command: list[str | Path] = [compiler, "-ptx", "-arch=sm_90", *options, "-o", target, KERNELS / f"{name}.cu"]
         subprocess.run(command, check=True, capture_output=True)
         return target.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -15,7 +16,8 @@ SIZES = st.sampled_from([1, 2, 2, 3, 4, 4, 5, 8])
 @st.composite
 def mappings(draw):
     dimensions = []
-    for kind, most in (("i", 40), ("t", 160)):
+    mosts: tuple[tuple[Literal["i", "t"], int], ...] = (("i", 40), ("t", 160))
+    for kind, most in mosts:
         total = 1
         for number in range(draw(st.integers(1, 3))):
             size = draw(SIZES)

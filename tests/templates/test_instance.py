@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UserError
+from lab.base.expressions import Scalar
 from lab.hardware.tensormaps import TensorMap
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
@@ -47,7 +48,7 @@ extern "C" __global__ void add(int n, const {{ T }}* half, {{ T }}* sum, {{ T }}
     }
 }
 """
-PROBLEM = {"n": 100, "dtype": "float64"}
+PROBLEM: dict[str, Scalar] = {"n": 100, "dtype": "float64"}
 
 
 def written(tmp_path, text):
@@ -237,7 +238,7 @@ extern "C" __global__ void twice(int n, const __grid_constant__ Map map, {{ T }}
 
 
 def test_a_tensor_map_is_an_argument(tmp_path):
-    problem = {"n": 77, "dtype": "float64"}
+    problem: dict[str, Scalar] = {"n": 77, "dtype": "float64"}
     source, made = sequence(tmp_path, MAPPED, problem)
     assert made.tensor_maps == (TensorMap("map", "x", "float64", (77, 1), 80, (32, 1)),)
     assert made.steps[0].arguments[1] == ("map", "tensor_map")

@@ -5,6 +5,8 @@ import compiling
 import numpy as np
 import pytest
 
+from lab.emulator.api import launch
+
 IDS = [case.__name__ for _, case in cases.CASES]
 
 
@@ -53,7 +55,7 @@ def test_double_precision():
 def test_double_precision_fused_exactly():
     m = n = 1
     a, b, c = np.array([1 + 2.0**-30]), np.array([1 - 2.0**-30]), np.array([-1.0])
-    cases.launch(compiling.ptx("gemm_naive"), "dgemm", 1, 1, [m, n, 1, 1.0, a, 1, b, 1, 1.0, c, 1])
+    launch(compiling.ptx("gemm_naive"), "dgemm", 1, 1, [m, n, 1, 1.0, a, 1, b, 1, 1.0, c, 1])
     assert c[0] == 0.0  # the sum is rounded to 1 when it is fused with 0; a second fma adds beta * c
 
 

@@ -117,7 +117,7 @@ def test_an_interrupt_kills_the_profiler_and_its_program(tmp_path, monkeypatch):
                 raise KeyboardInterrupt
             return super().communicate(*arguments, **named)
 
-    monkeypatch.setattr(ncu.subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         ncu.collect(script, METRICS, launching("a"), flush=False)
     assert started == ["started\n"]

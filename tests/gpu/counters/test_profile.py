@@ -12,6 +12,7 @@ from lab.gpu.counters.profile import ProfileOrder, counters, matched, profiles
 from lab.gpu.process.job import Job
 from lab.measured.counters import LaunchCounters, Profile
 from lab.templates.launches import Launch, Launches
+from lab.toolchain import locate
 
 HERE = Path(__file__).parents[2] / "support"
 TARGET = (sys.executable, str(HERE / "fake_profiled.py"))
@@ -117,7 +118,7 @@ def test_a_part_that_fails_takes_nothing_from_the_others(count, monkeypatch):
 
 
 def test_no_profiler_is_one_note(monkeypatch):
-    monkeypatch.setattr(profile.locate, "tool", lambda name: None)
+    monkeypatch.setattr(locate, "tool", lambda name: None)
     (found,) = profiles([order("v1", "double")], seconds=60.0)
     assert not found.profiles
     assert "Nsight Compute was not found" in found.notes[0]

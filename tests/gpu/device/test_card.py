@@ -1,5 +1,7 @@
 """NVML's answers, with an NVML that is played."""
 
+import importlib
+
 from lab.gpu.device import card as cards
 from lab.measured.timing import CardState
 
@@ -14,7 +16,7 @@ def test_without_nvml_a_cards_state_is_unknown(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(cards.importlib, "import_module", absent)
+    monkeypatch.setattr(importlib, "import_module", absent)
     assert cards.Card("0000:00:00.0").state() == CardState()
 
 
@@ -50,7 +52,7 @@ class FakeNvml:
 
 
 def test_nvmls_answers_are_in_the_records_units(monkeypatch):
-    monkeypatch.setattr(cards.importlib, "import_module", lambda name: FakeNvml())
+    monkeypatch.setattr(importlib, "import_module", lambda name: FakeNvml())
     card = cards.Card("0000:1b:00.0")
     assert card.state() == CardState(1980, 3201, 612.345, None, ("SwPowerCap",))
     assert card.driver_version() == "580.159.04"

@@ -1,3 +1,4 @@
+import importlib.util
 import subprocess
 import sys
 
@@ -32,7 +33,7 @@ def test_a_machine_without_a_driver_says_so(monkeypatch):
 def test_a_gpu_without_pycuda_names_the_command(monkeypatch):
     gpu = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 1, 1, "", "13.0")
     monkeypatch.setattr(describe, "describe_device", lambda ordinal: gpu)
-    monkeypatch.setattr(describe.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     words = str(describe.probe())
     assert "NVIDIA H200" in words
     assert "pip install pycuda" in words

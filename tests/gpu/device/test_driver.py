@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from enum import IntEnum
 from types import SimpleNamespace
 
 import pytest
 
-from lab.gpu.device import driver
 from lab.gpu.device.driver import call, driver_api, kernel_names
 
 
@@ -42,7 +42,7 @@ def bindings(status=Result.CUDA_SUCCESS, nodes=()):
 @pytest.fixture
 def play(monkeypatch):
     def play(found):
-        monkeypatch.setattr(driver.importlib, "import_module", lambda name: found)
+        monkeypatch.setattr(importlib, "import_module", lambda name: found)
         return found
 
     return play

@@ -64,7 +64,8 @@ def killed():
 def test_a_worker_is_started_once_and_stopped_in_the_end():
     worker = Worker()
     with scripted(worker) as session:
-        assert session.process_id is None
+        before = session.process_id
+        assert before is None
         assert session.start() == session.start() == GPU
         assert (session.workers, session.process_id) == (1, 1)
     assert worker.ends == ["stopped"]

@@ -12,7 +12,7 @@ from lab.report.charts.charts import curve_chart
 from lab.report.charts.definition import Lines, Ticks
 from lab.report.charts.explain import explain_charts, explained_rows
 from lab.report.facts.curves import Curve, curve
-from lab.report.facts.explain import FIGURES, Explained, Explanation
+from lab.report.facts.explain import FIGURES, CurveExplanation, ExplanatoryPoint
 from lab.store.figures import Response, response_of
 
 PREDICTED, MEASURED = Kind.PREDICTED, Kind.MEASURED
@@ -25,16 +25,16 @@ def found(along_n) -> tuple[Curve, Response]:
     return known(curve(run, records, response)), response
 
 
-def explanation(found: Curve, figures: Sequence[str]) -> Explanation:
+def explanation(found: Curve, figures: Sequence[str]) -> CurveExplanation:
     """Each figure predicted and measured at every point of a kernel."""
     points = tuple(
-        Explained(point.x, point.name, figure, kind, value, point.variant)
+        ExplanatoryPoint(point.x, point.name, figure, kind, value, point.variant)
         for point in found.points
         if point.variant
         for figure in figures
         for kind, value in ((PREDICTED, 0.5), (MEASURED, 0.25))
     )
-    return Explanation(tuple(figure for figure in FIGURES if figure.id in figures), {}, points, ())
+    return CurveExplanation(tuple(figure for figure in FIGURES if figure.id in figures), {}, points, ())
 
 
 def test_there_is_a_chart_for_each_figure_with_the_curves_choices_and_colours(found):

@@ -16,7 +16,7 @@ from lab.report.charts import charts, png
 from lab.report.charts.definition import Axis, Colours, Data, Lines, Picture, Row, Scale, Scatter, Shade
 from lab.report.charts.explain import explain_charts
 from lab.report.facts.curves import curve
-from lab.report.facts.explain import FIGURES, Explained, Explanation
+from lab.report.facts.explain import FIGURES, CurveExplanation, ExplanatoryPoint
 from lab.report.gallery import chart_list, pictures
 from lab.store.figures import response_of
 
@@ -90,12 +90,12 @@ def test_lines_can_be_drawn_over_categories_and_with_dots(analysed, along_n, dra
     run, records = along_n
     found = known(curve(run, records, response_of(records)))
     points = tuple(
-        Explained(p.x, p.name, "occupancy", kind, 0.5, p.variant)
+        ExplanatoryPoint(p.x, p.name, "occupancy", kind, 0.5, p.variant)
         for p in found.points
         if p.variant
         for kind in (Kind.PREDICTED, Kind.MEASURED)
     )
-    explanation = Explanation(tuple(f for f in FIGURES if f.id == "occupancy"), {}, points, ())
+    explanation = CurveExplanation(tuple(f for f in FIGURES if f.id == "occupancy"), {}, points, ())
     figure, _ = drawn(explain_charts(explanation, found)[0].choices[0].drawing)
     assert len(figure.axes[0].lines) == len(figure.axes[0].collections) == 2
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from narrowing import as_
 
 from lab.measured.timing import Kind, Samples
 from lab.predict.schedulers.estimate import Estimate
@@ -52,7 +53,7 @@ def test_the_page_says_it(measured):
     assert files["model.png"].read_bytes().startswith(b"\x89PNG")
     assert "How accurate the predictions are" in text
     record = next(record for record in measured.records() if record.estimate)
-    sections = {heading: dict(rows) for heading, _, rows in variant_detail(record)["sections"]}
+    sections = {heading: dict(rows) for heading, _, rows in as_(list, variant_detail(record)["sections"])}
     assert sections["Where the cycles go"]["register banks"] == "20.0%"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from narrowing import known
 from scipy import stats
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
@@ -53,7 +54,9 @@ def test_correlation_is_spearmans_over_the_verified_variants(make):
     pairs = [(fma_share(r.sass), r.tflops) for r in records if not r.status.failed]
     expected = stats.spearmanr(*zip(*pairs, strict=True))
     found = correlate(records, response_of(records))
-    assert (found.n, found.rho, found.p) == (20, pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
+    assert found.n == 20
+    assert found.rho == pytest.approx(expected.statistic)
+    assert found.p == pytest.approx(expected.pvalue)
     assert f"ρ = {expected.statistic:+.2f} over n = 20 verified variants" in opening(store).text
 
 
@@ -140,7 +143,7 @@ def test_a_constant_share_is_not_correlated(make):
 def test_without_a_gpu_the_answer_is_a_ceiling_and_says_why(make):
     store = make("no_gpu")
     ceilings = [record.prediction.ceiling.tflops for record in store.records()]
-    shares = [fma_share(record.sass) for record in store.records()]
+    shares = [known(fma_share(record.sass)) for record in store.records()]
     text = opening(store).text
     assert f"The best predicted ceiling on NVIDIA H200 is {max(ceilings):.2f} TFLOP/s" in text
     assert f"{ceilings.count(max(ceilings))} of 24 variants share it" in text

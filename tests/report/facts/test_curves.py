@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from narrowing import known
 
 from lab.measured.timing import Samples
 from lab.report.facts.curves import curve
@@ -61,7 +62,7 @@ def two_types(axis_run):
 def test_words_beside_the_number_make_a_curve_each(two_types):
     run, records = two_types
     response = response_of(records)
-    found = curve(run, records, response)
+    found = known(curve(run, records, response))
     assert found.parts == ("dtype=float16", "dtype=bfloat16")
     best = [(p.x, p.name) for p in found.only("dtype=float16").points if p.best]
     assert best == [(256.0, "a"), (512.0, "b"), (1024.0, "b")]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from narrowing import as_
 
 from lab.measured.counters import STALLS, LaunchCounters, Profile
 from lab.predict.schedulers.estimate import Estimate
@@ -121,7 +122,7 @@ def test_the_page_shows_them_and_the_winner_has_a_sentence(run):
 
 def test_a_variant_shows_all_of_its_counters(run):
     record = next(record for record in run.records() if record.profile)
-    sections = {heading: dict(rows) for heading, _, rows in variant_detail(record)["sections"]}
+    sections = {heading: dict(rows) for heading, _, rows in as_(list, variant_detail(record)["sections"])}
     shown = sections["Hardware counters"]
     assert shown["DRAM traffic"].startswith("4.00 MB")
     assert shown["occupancy"] == "25.0% achieved"

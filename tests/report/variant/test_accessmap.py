@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from narrowing import as_, known
 
 from lab.report.charts import style
 from lab.report.variant.accessmap import COLUMNS, ROWS, access_maps, svg
@@ -20,9 +21,9 @@ def owners_drawn(picture):
     root = ET.fromstring(picture)  # noqa: S314 - our own
     drawn, (rects, texts) = {}, ([e for e in root if e.tag == kind] for kind in ("rect", "text"))
     for rect, text in zip(rects, texts, strict=True):
-        row, first = int(rect.get("y")) // CELL, int(rect.get("x")) // CELL
-        for column in range(first, first + (int(rect.get("width")) + 2) // CELL):
-            drawn[row * COLUMNS + column] = int(text.text), rect.get("fill")
+        row, first = int(rect.attrib["y"]) // CELL, int(rect.attrib["x"]) // CELL
+        for column in range(first, first + (int(rect.attrib["width"]) + 2) // CELL):
+            drawn[row * COLUMNS + column] = int(known(text.text)), rect.get("fill")
     return drawn
 
 
@@ -66,6 +67,7 @@ def test_nothing_of_a_users_reaches_the_picture(make):
 
 def test_predicted_accesses_stand_beside_the_bounds(make):
     record = replace(make("sweep").records()[0], accesses={"global.load": 4.0, "shared.store": 1.5})
-    rows = next(rows for heading, _, rows in variant_detail(record)["sections"] if heading == "Occupancy and bounds")
+    sections = as_(list, variant_detail(record)["sections"])
+    rows = next(rows for heading, _, rows in sections if heading == "Occupancy and bounds")
     assert ("global load", "4.00 sectors per request") in rows
     assert ("shared store", "1.50 bank conflicts per request") in rows

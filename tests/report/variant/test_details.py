@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from narrowing import as_
 
 from lab.measured.timing import Samples
 from lab.report.variant.details import variant_detail
@@ -19,7 +20,7 @@ def record(make):
 
 
 def sections(record):
-    return {heading: (kind, dict(rows)) for heading, kind, rows in variant_detail(record)["sections"]}
+    return {heading: (kind, dict(rows)) for heading, kind, rows in as_(list, variant_detail(record)["sections"])}
 
 
 def test_every_detail_is_json(record):

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from narrowing import as_, known
 
 from lab.emulator.results import LineCount, MemoryCount
 from lab.report.charts import rows as chartdata
@@ -52,7 +53,7 @@ def test_the_lines_of_a_record_add_up_to_its_counts(records):
     for record in records.values():
         done = record.emulation
         assert sum(group.warps * len(group.lines) for group in done.lines) == done.executed.warps
-        by_class = Counter()
+        by_class = Counter[str]()
         for group in done.lines:
             by_class[group.cls] += group.threads * len(group.lines)
         assert by_class == done.executed.threads_by_class
@@ -88,7 +89,7 @@ def test_lines_are_not_looked_at_where_the_hot_loop_surely_is_the_hot_one(record
 
 def test_a_loop_counts_what_is_executed_outside_the_loops_within(records):
     record = records["two_loops"]
-    inner = hot_by_execution(record)
+    inner = known(hot_by_execution(record))
     around = replace(inner, label="around", depth=1, hot=False, lines=((1, 10_000),))
     nested = replace(record, ptx=replace(record.ptx, loops=(around, replace(inner, depth=2, hot=True))))
     own, total = executed_loops(nested), record.emulation.executed.warps
@@ -100,7 +101,7 @@ def test_a_loop_counts_what_is_executed_outside_the_loops_within(records):
 def test_the_tables_set_the_text_beside_what_a_thread_executed(records):
     record = records["two_loops"]
     (loop,) = (table for table in mix_tables(record) if "by execution" in table["title"])
-    rows = {cls: rest for cls, *rest in loop["rows"]}
+    rows = {cls: rest for cls, *rest in as_(list, loop["rows"])}
     static, share, executed, executed_share = rows["st.local"]
     trips = 64 // hot_by_execution(record).counts.by_class["st.local"]
     assert executed == 64 == static * trips
@@ -108,7 +109,10 @@ def test_the_tables_set_the_text_beside_what_a_thread_executed(records):
     assert executed_share == pytest.approx(executed / loop["executed"], abs=1e-4)
     for table in mix_tables(record):
         for column in (2, 4):
-            assert sum(row[column] for row in table["rows"]) == pytest.approx(1, abs=1e-3) or not table["executed"]
+            assert (
+                sum(row[column] for row in as_(list, table["rows"])) == pytest.approx(1, abs=1e-3)
+                or not table["executed"]
+            )
 
 
 def test_the_executed_mix_stands_among_the_slices(planted, records):
@@ -123,7 +127,7 @@ def test_the_executed_mix_stands_among_the_slices(planted, records):
     assert mine["st.global"].count == 63 / 64  # one thread stands beyond m
     assert sum(part.share for part in mine.values()) / 1 == pytest.approx(1)
     packed = chartdata.pack_slices(slices)
-    for part, (variant, cls, mix, hot, count, share) in zip(slices, packed["parts"], strict=True):
+    for part, (variant, cls, mix, hot, count, share) in zip(slices, as_(list, packed["parts"]), strict=True):
         assert packed["variants"][variant] == (part.name, part.variant)
         assert (packed["classes"][cls], packed["mixes"][mix], bool(hot)) == (part.cls, part.mix, part.hot)
         assert (count, share) == (pytest.approx(part.count, rel=1e-4), pytest.approx(part.share, abs=1e-5))
@@ -141,7 +145,7 @@ def test_another_entry_point_has_no_executed_mix_beside_the_launched_one(records
 def test_the_listing_says_which_access_conflicts(records, planted):
     record = records["conflicts"]
     text = ptx_of(planted, record)
-    notes = {line: note for note in line_notes(record) for line in note["lines"]}
+    notes = {line: note for note in line_notes(record) for line in as_(tuple, note["lines"])}
     shared = {line: note for line, note in notes.items() if ".shared" in text[line - 1]}
     assert len(shared) == 2
     assert all(note["per"] == "8w" and note["conflict"] for note in shared.values())
@@ -155,7 +159,7 @@ def test_the_listing_says_which_access_conflicts(records, planted):
 def test_executions_are_those_of_a_warp(records, planted):
     record = records["two_loops"]
     text = ptx_of(planted, record)
-    notes = {line: note for note in line_notes(record) for line in note["lines"]}
+    notes = {line: note for note in line_notes(record) for line in as_(tuple, note["lines"])}
     loop = hot_by_execution(record)
     trips = 64 // loop.counts.by_class["st.local"]
     inside = [line for first, last in loop.lines for line in range(first, last + 1) if line in notes]

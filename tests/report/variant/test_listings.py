@@ -37,7 +37,7 @@ extern "C" __global__ void third(float* x) { x[0] = 3; }
 
 def test_a_listing_is_cut_to_its_kernel_and_keeps_its_line_numbers():
     built = build(toolchain("nvrtc"), CompileRequest(SOURCE, "kernel.cu", "sm_90"))
-    sass = read_sass(built.disassembly.json, built.disassembly.text)
+    sass = read_sass(built.disassembly.text, built.disassembly.lines)
     for module, text, head in (
         (read_ptx(built.build.ptx), built.build.ptx, ".entry {}("),
         (sass, built.disassembly.text, ".text.{},"),

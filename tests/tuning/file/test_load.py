@@ -16,7 +16,8 @@ def test_a_minimal_file(tmp_path):
     (group,) = tuning(tmp_path).groups
     assert group.type == ProblemType("float32", "nn")
     assert len(group.fork) == 1
-    assert group.common is group.fork_benchmark is group.join is group.join_benchmark is group.single is None
+    left_out = (group.common, group.fork_benchmark, group.join, group.join_benchmark, group.single)
+    assert all(part is None for part in left_out)
     assert group.final.exact == ((64, 64, 64),)
 
 
