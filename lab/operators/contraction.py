@@ -89,6 +89,13 @@ class ContractionProblem(Problem):
         self.shape.check()
         return self
 
+    @classmethod
+    def restored(cls, values: Mapping[str, Scalar]) -> Self:
+        """Return the problem whose plain form is `values`; an einsum beside index assignments was derived from them."""
+        if not isinstance(values, cls) and any(name in values for name in _ASSIGNMENTS):
+            values = {name: value for name, value in values.items() if name != "einsum"}
+        return super().restored(values)
+
     @cached_property
     def shape(self) -> TensorShapes:
         """Indices, sizes and strides."""

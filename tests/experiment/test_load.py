@@ -72,6 +72,14 @@ def test_the_shipped_experiments_expand(file):
     assert experiment.text.startswith("# ")
 
 
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda f: f.stem)
+def test_a_worker_restores_the_problems_of_the_shipped_experiments(file):
+    experiment = load(file)
+    for case in experiment.problems:
+        for plain in filter(None, (dict(case.values), dict(case.emulate) if case.emulate else None)):
+            assert dict(experiment.operator.restored(plain)) == plain
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "key", "words"),
     [

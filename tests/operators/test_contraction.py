@@ -209,3 +209,15 @@ def test_equal_products_may_err_by_more():
     apart = CONTRACTION.problem({**fields, "strides_B": "1,11,770"})  # products differ
     reference = CONTRACTION.reference(apart, CONTRACTION.inputs(apart, 1))
     assert CONTRACTION.verify(apart, reference, {"C": np.array([total])})[1] < 1e-6
+
+
+ASSIGNED = {"IndexAssignmentsA": "0,3,2", "IndexAssignmentsB": "1,3,2", "NumIndicesC": 3, "i": 4, "j": 3, "k": 2, "l": 5}
+
+
+@pytest.mark.parametrize("fields", [BATCHED, ASSIGNED], ids=["einsum", "assignments"])
+def test_either_spelling_is_restored_from_its_plain_form(fields):
+    problem = CONTRACTION.problem(fields)
+    assert problem["einsum"] == "ilk,jlk->ijk"
+    again = CONTRACTION.restored(dict(problem))
+    assert again == problem
+    assert dict(again) == dict(problem)
