@@ -32,7 +32,7 @@ def test_loading_leaves_the_counts_of_lines_in_the_store(planted):
     assert not any(record.emulation.lines for record in records if record.emulation)
     assert [replace(record, emulation=None) for record in records] == [replace(r, emulation=None) for r in kept]
     (two_loops,) = (record.variant for record in kept if record.kernel == "two_loops")
-    assert "By execution the hot loop is" in different[two_loops]
+    assert "The loop that executes most is" in different[two_loops]
 
 
 def test_the_strongest_factor_colours_a_sweep_but_no_ladder(make, tmp_path):
