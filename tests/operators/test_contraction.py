@@ -211,7 +211,15 @@ def test_equal_products_may_err_by_more():
     assert CONTRACTION.verify(apart, reference, {"C": np.array([total])})[1] < 1e-6
 
 
-ASSIGNED = {"IndexAssignmentsA": "0,3,2", "IndexAssignmentsB": "1,3,2", "NumIndicesC": 3, "i": 4, "j": 3, "k": 2, "l": 5}
+ASSIGNED = {
+    "IndexAssignmentsA": "0,3,2",
+    "IndexAssignmentsB": "1,3,2",
+    "NumIndicesC": 3,
+    "i": 4,
+    "j": 3,
+    "k": 2,
+    "l": 5,
+}
 
 
 @pytest.mark.parametrize("fields", [BATCHED, ASSIGNED], ids=["einsum", "assignments"])
