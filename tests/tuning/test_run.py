@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import itertools
 import os
 import signal
@@ -31,8 +32,13 @@ TENSILE = "gemm/tensile.cu.j2"
 
 
 def invented(facts, size):
-    template, problem = kernels.load(TENSILE, kernels.search_path()), product(TYPE, size)
-    return invented_ms(Instance(template, facts.parameters, problem).launches, problem)
+    problem = product(TYPE, size)
+    return invented_ms(Instance(template(), facts.parameters, problem).launches, problem)
+
+
+@functools.cache
+def template():
+    return kernels.load(TENSILE, kernels.search_path())
 
 
 def final_sizes(file):
