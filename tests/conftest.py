@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from lab.base import yamlfile
 from lab.measured.timing import Merit
 from lab.predict.bounds import Bound
 from lab.store.database import Store
@@ -51,22 +48,6 @@ def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds are cached for one test session, and never among the user's."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _shipped_templates_are_parsed_once(root: Path) -> Iterator[None]:
-    """The front matter of a shipped template takes up to half a second to parse, and most rooms load some."""
-    parse, known = yamlfile.parse, functools.lru_cache(maxsize=128)(yamlfile.parse)
-
-    def parsed(text: str, file: Path | str, *, first_line: int = 1) -> yamlfile.Document:
-        if root / "kernel_src" not in Path(file).parents:
-            return parse(text, file, first_line=first_line)
-        document = known(text, file, first_line=first_line)
-        return replace(document, data=copy.deepcopy(document.data))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yamlfile, "parse", parsed)
-        yield
 
 
 @pytest.fixture

@@ -192,19 +192,15 @@ FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 def executed(name, given, problem):
     """The record of one launch, and what the template says of its accesses."""
-    template = loaded(name)
+    template = kernels.load(name, ROOTS)
+    parameters = template.completed(given)
     if template.unsupported(problem):
         pytest.skip("the template is not made for this type")
-    instance = Instance(template, template.completed(given), problem)
-    if instance.unmet():
+    if Instance(template, parameters, problem).unmet():
         pytest.skip("this point is outside the template's space for this type")
-    task = EmulationTask(instance.launches, template.declares.operator, problem, 0, {})
-    return emulate(task, ptx_of(instance.source)), instance.predictions
-
-
-@functools.cache
-def loaded(name):
-    return kernels.load(name, ROOTS)
+    source = Instance(template, parameters, problem).source
+    task = EmulationTask(Instance(template, parameters, problem).launches, template.declares.operator, problem, 0, {})
+    return emulate(task, ptx_of(source)), Instance(template, parameters, problem).predictions
 
 
 @functools.lru_cache(maxsize=4)
@@ -265,7 +261,7 @@ def test_every_move_is_right_and_clean(name, given, dtype):
 
 @pytest.mark.parametrize(("name", "given"), MOVES)
 def test_whole_tiles_cost_what_the_template_says(name, given):
-    template = loaded(name)
+    template = kernels.load(name, ROOTS)
     parameters = Instance(template, template.completed(given), {}).parameter_values
     tile = as_(ThreadMapping, parameters.get("mapping", parameters.get("load")))
     rows = as_(int, parameters.get("tile_m", tile.size))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from narrowing import known
-from run_support import H200, InProcess, no_report, with_a_gpu, without_a_gpu
+from run_support import H200, InProcess, with_a_gpu, without_a_gpu
 
 from lab.base.errors import MissingToolError, UserError
 from lab.gpu.counters.profile import Counted
@@ -87,11 +87,6 @@ def no_gpu():
     return without_a_gpu()
 
 
-def unread(services):
-    """The same surroundings, for a test of several runs that reads none of their reports."""
-    return replace(services, render=no_report)
-
-
 def test_without_a_gpu_everything_but_times(experiment, tmp_path, no_gpu):
     watcher = Watcher()
     outcome = run(experiment, RunOptions(output=tmp_path / "out", jobs=2), watcher, no_gpu)
@@ -118,8 +113,8 @@ def test_without_a_gpu_everything_but_times(experiment, tmp_path, no_gpu):
 
 
 def test_a_second_run_takes_every_build_from_the_cache(experiment, tmp_path, no_gpu):
-    first = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), unread(no_gpu))
-    second = run(experiment, RunOptions(output=tmp_path / "b"), Watcher(), unread(no_gpu))
+    first = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), no_gpu)
+    second = run(experiment, RunOptions(output=tmp_path / "b"), Watcher(), no_gpu)
     assert [r.variant for r in first.records] == [r.variant for r in second.records]
     assert all(r.build.cached for r in second.records if r.build)
     assert [r.build and r.build.sass_sha256 for r in first.records] == [
@@ -144,10 +139,10 @@ def test_compilers_side_by_side(experiment, tmp_path, no_gpu):
 
 
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):
-    first = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), unread(no_gpu))
+    first = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), no_gpu)
     template = experiment.parent / "mine.cu.j2"
     template.write_text(TEMPLATE.replace("sum * A[p]", "sum * sum"))
-    second = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), unread(no_gpu))
+    second = run(experiment, RunOptions(output=tmp_path / "a"), Watcher(), no_gpu)
     assert not {r.variant for r in first.records} & {r.variant for r in second.records}
     assert len(second.records) == 4
 
@@ -277,18 +272,21 @@ def test_counters_of_the_winner_are_read_when_the_experiment_says_so(experiment,
 
 
 def test_counters_are_read_only_where_they_are_asked_for_and_once(experiment, tmp_path, counters):
-    services = unread(counters.services)
-    run(experiment, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), services)
+    run(experiment, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), counters.services)
     assert counters.asked == []
-    first = run(experiment, RunOptions(output=tmp_path / "out", jobs=1, profile=True, resume=True), Watcher(), services)
+    first = run(
+        experiment, RunOptions(output=tmp_path / "out", jobs=1, profile=True, resume=True), Watcher(), counters.services
+    )
     measured = [r.variant for r in first.records if r.profile]
     assert counters.asked == ["closed", *measured]
     assert len(measured) == 2  # the winner, and the one that is furthest from its ceiling
-    again = run(experiment, RunOptions(output=tmp_path / "out", jobs=1, profile=True, resume=True), Watcher(), services)
+    again = run(
+        experiment, RunOptions(output=tmp_path / "out", jobs=1, profile=True, resume=True), Watcher(), counters.services
+    )
     assert counters.asked == ["closed", *measured]
     assert again.records == first.records
     experiment.write_text(EXPERIMENT + "profile: {}\n")
-    run(experiment, RunOptions(output=tmp_path / "other", jobs=1, profile=False), Watcher(), services)
+    run(experiment, RunOptions(output=tmp_path / "other", jobs=1, profile=False), Watcher(), counters.services)
     assert counters.asked == ["closed", *measured]
 
 

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from run_support import no_report
 
 from lab.base.errors import StoreError, UserError
 from lab.cli.progress import run_progress
@@ -18,7 +17,6 @@ from lab.measured.timing import CardState, Kind, Measurement, Samples
 from lab.runs.observer import SilentObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.runs.repeat import FOLDER, repeated, run_in_a_process, run_twice
-from lab.runs.services import Services
 from lab.store.database import Store
 from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
@@ -126,7 +124,7 @@ def test_in_two_processes_without_a_gpu(experiment, tmp_path):
 def here(file, options, watch):
     """The second run in this process, which tests can watch."""
     with watch() as observer:
-        return run(file, options, observer, Services(render=no_report)).interrupted
+        return run(file, options, observer).interrupted
 
 
 class Impatient(SilentObserver):
@@ -166,14 +164,13 @@ def test_what_was_interrupted_goes_on_and_is_not_repeated(experiment, tmp_path):
 
 def test_a_new_run_has_a_new_repetition(experiment, tmp_path):
     options = RunOptions(output=tmp_path / "out", jobs=1, measure=False)
-    unread = Services(render=no_report)
-    run_twice(experiment, options, lambda: nullcontext(SilentObserver()), services=unread, again=here)
+    run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=here)
     experiment.write_text(experiment.read_text() + "seed: 3\n")
-    outcome = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), services=unread, again=here)
+    outcome = run_twice(experiment, options, lambda: nullcontext(SilentObserver()), again=here)
     with Store(outcome.folder / FOLDER) as store:
         assert store.noted("state")["conditions"]["seed"] == 3
         assert store.count() == 3
-    run(experiment, options, None, unread)
+    run(experiment, options)
     with Store(outcome.folder) as store:
         assert store.repeat() is None  # of a run that is no more
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import functools
 import itertools
 import os
 import signal
@@ -32,13 +31,8 @@ TENSILE = "gemm/tensile.cu.j2"
 
 
 def invented(facts, size):
-    problem = product(TYPE, size)
-    return invented_ms(Instance(template(), facts.parameters, problem).launches, problem)
-
-
-@functools.cache
-def template():
-    return kernels.load(TENSILE, kernels.search_path())
+    template, problem = kernels.load(TENSILE, kernels.search_path()), product(TYPE, size)
+    return invented_ms(Instance(template, facts.parameters, problem).launches, problem)
 
 
 def final_sizes(file):
