@@ -46,8 +46,10 @@ def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds are cached for one test session, and never among the user's."""
-    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+    """Builds are cached for one test session, by all of its processes together, and never among the user's."""
+    base = tmp_path_factory.getbasetemp()
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    monkeypatch.setenv("LAB_CACHE_DIR", str(session / "cache"))
 
 
 @pytest.fixture

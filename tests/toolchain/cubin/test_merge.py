@@ -16,7 +16,7 @@ from lab.toolchain.disassembly.check import is_listing_of
 from lab.toolchain.disassembly.nvdisasm import disassemble, disassemble_all
 from lab.toolchain.select import toolchain
 
-ARCHS = ("sm_80", "sm_90", "sm_90a", "sm_100")
+ARCHS = ("sm_80", "sm_90a", "sm_100")
 MERGED = {
     "plain": "KERNEL k(float* a) { a[threadIdx.x] = a[1] * 2.0f; }",
     "loop": "KERNEL k(float* a, int n) { float s = 0; for (int i = 0; i < n; ++i) s += a[i] * a[i + 1]; a[0] = s; }",
