@@ -21,7 +21,8 @@ from pathlib import Path
 
 from lab.base import environment, workers
 from lab.base.version import VERSION
-from lab.experiment.load import Experiment, from_text
+from lab.experiment.load import from_text
+from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
 from lab.predict.schedulers.estimate import Pace

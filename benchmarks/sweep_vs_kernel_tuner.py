@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lab.experiment.load import Experiment
+    from lab.experiment.model import Experiment
     from lab.experiment.space import Point
 
 SPACE = """question: How fast is a sweep?

@@ -13,7 +13,7 @@ from lab.store.model import VariantRecord
 
 if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to import
     from lab.base.sizes import Size
-    from lab.experiment.load import Experiment
+    from lab.experiment.model import Experiment
     from lab.experiment.space import Expansion
     from lab.experiment.variants import Planned
     from lab.stages.build import BuildFailure, Built

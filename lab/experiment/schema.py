@@ -39,6 +39,7 @@ _PROBLEMS_SCHEMA: dict[str, Any] = {
 Swept = Annotated[Any, WithJsonSchema(_SWEEP_SCHEMA)]
 Value = Annotated[Any, WithJsonSchema(_SCALAR_SCHEMA)]
 Problems = Annotated[Any, WithJsonSchema(_PROBLEMS_SCHEMA)]  # judged by the operator; see `lab.experiment.problems`
+Sizes = str | int | Annotated[list[str | int], Field(min_length=1, max_length=3)]
 Arch = Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 
@@ -107,20 +108,9 @@ class ProfileModel(Strict):
     seconds: float = Field(300.0, gt=0, description="Time in seconds after which no further variant is started")
 
 
-class ExperimentFile(Strict):
-    """An experiment: one question, the problem, and the kernels that answer it."""
+class MeasuringFile(Strict):
+    """What every experiment file may say, whatever kernels it has."""
 
-    question: Text = Field(description="What the experiment asks; the report opens with it")
-    operator: Text = Field(
-        description="What is computed: gemm, contraction, softmax, copy, transpose, or ./file.py:Class of your "
-        "own (this runs that file)"
-    )
-    problem: Problems = Field(
-        description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
-        "stop, step]}, instead of a value is swept; a list of mappings is for sizes that vary together, and each may "
-        "have a name and an emulate of its own"
-    )
-    kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
     emulate: dict[str, Value] | None = Field(
         None,
         description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}. A size "
@@ -149,7 +139,11 @@ class ExperimentFile(Strict):
         min_length=1,
         description="GPU architectures: sm_90; native is this machine's GPU. Every variant is built for each",
     )
-    options: list[str] = Field(default_factory=list, description="Further compiler options: [--use_fast_math]")
+    options: list[str] | list[list[str]] = Field(
+        default_factory=list,
+        description="Further compiler options: [--use_fast_math]. A list of lists is swept: every variant is built "
+        "with each",
+    )
     gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
     seed: int = Field(0, ge=0, description="Seed of the random inputs")
     search: SearchModel | None = Field(
@@ -160,9 +154,95 @@ class ExperimentFile(Strict):
     )
 
 
+class ExperimentFile(MeasuringFile):
+    """An experiment: one question, the problem, and the kernels that answer it."""
+
+    question: Text = Field(description="What the experiment asks; the report opens with it")
+    operator: Text = Field(
+        description="What is computed: gemm, contraction, softmax, copy, transpose, or ./file.py:Class of your "
+        "own (this runs that file)"
+    )
+    problem: Problems = Field(
+        description="The operator's problem: {m: 4096, n: 4096, k: 4096, dtype: float32}. A list, or {range: [start, "
+        "stop, step]}, instead of a value is swept; a list of mappings is for sizes that vary together, and each may "
+        "have a name and an emulate of its own"
+    )
+    kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
+
+
+class PlainLaunch(Strict):
+    """One of several launches of a plain kernel file."""
+
+    kernel: Text = Field(description="The kernel: add, or an instantiation of a template: add<float, {block_size_x}>")
+    grid: Sizes = Field(description="Blocks in x, y and z: an expression, or a list of up to three")
+    block: Sizes = Field(description="Threads of a block in x, y and z, likewise")
+    arguments: list[str] = Field(description="Names of the file's arguments, in this kernel's order")
+    shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
+    when: str | None = Field(None, description="The launch takes place where this expression is true")
+
+
+class PlainFile(MeasuringFile):
+    """An experiment on a kernel that its user already has: a CUDA file, a PTX file or a Triton function."""
+
+    source: Text = Field(
+        description="The kernel: vector_add.cu, whose parameters are macros; kernel.ptx; or softmax.py:kernel, a "
+        "Triton function (this runs that file)"
+    )
+    question: Text | None = Field(None, description="What the experiment asks; the report opens with it")
+    kernel: Text | None = Field(
+        None,
+        description="The kernel of the file, where it has several; add<float, {block_size_x}> instantiates a template",
+    )
+    problem: Problems = Field(
+        default_factory=dict,
+        description="Sizes and other values that arguments, grid and references mention: {n: 10_000_000}. A list "
+        "instead of a value is swept",
+    )
+    arguments: dict[str, str] = Field(
+        description="The kernel's arguments in its order. An array is `[out|inout] DTYPE[SHAPE] [normal | uniform LOW "
+        "HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by = and an expression"
+    )
+    parameters: dict[str, Swept] = Field(
+        default_factory=dict,
+        description="Macros of the source: a value, a list of values to sweep, or {range: [start, stop, step]}",
+    )
+    constraints: list[str] = Field(
+        default_factory=list,
+        description="Expressions over parameters and problem; points where one is false are left out",
+    )
+    grid: Sizes | None = Field(None, description="Blocks in x, y and z: an expression, or a list of up to three")
+    block: Sizes | None = Field(None, description="Threads of a block in x, y and z, likewise")
+    shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes: an expression")
+    launches: list[PlainLaunch] | None = Field(
+        None, min_length=1, description="Several launches in order, in place of kernel, grid, block and shared_bytes"
+    )
+    reference: dict[str, str] | str | None = Field(
+        None,
+        description="What each output must hold: {c: a + b}, with NumPy's functions by name; or ./ref.py:function "
+        "(this runs that file)",
+    )
+    tolerance: float | dict[str, float] | None = Field(
+        None, description="The largest relative error of an output, in place of the one that its type implies"
+    )
+    metrics: dict[str, str] = Field(
+        default_factory=dict,
+        description="What throughput is: {GB/s: 12 * n / time}, with the time in seconds; by default the bytes that "
+        "the arguments hold",
+    )
+    baseline: dict[str, Value] | None = Field(
+        None, description="The setting of the parameters that others are compared with: {block_size_x: 256}"
+    )
+
+
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of an experiment file."""
-    schema = ExperimentFile.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "lab experiment"
-    return schema
+    """Return the JSON Schema (2020-12) of an experiment file; a file with the key `source` is a `PlainFile`."""
+    plain, whole = PlainFile.model_json_schema(), ExperimentFile.model_json_schema()
+    definitions = {**plain.pop("$defs", {}), **whole.pop("$defs", {})}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "lab experiment",
+        "if": {"required": ["source"]},
+        "then": plain,
+        "else": whole,
+        "$defs": definitions,
+    }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
-from lab.experiment.load import Experiment, KernelEntry
+from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.problems import ProblemCase, show
 from lab.templates.instance import Instance
 
@@ -76,12 +76,12 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
     """
     expansion = _sample(experiment) if experiment.search else _everything(experiment)
     points = len(expansion.points)
-    variants = points * len(experiment.toolchains) * len(experiment.archs)
+    variants = points * len(experiment.toolchains) * len(experiment.archs) * len(experiment.options)
     limit = DEFAULT_MAX_VARIANTS if max_variants is None else max_variants
     if variants > limit:
         raise UserError(
             f"the sweep has {variants} variants ({points} points, {len(experiment.toolchains)} toolchains, "
-            f"{len(experiment.archs)} architectures)",
+            f"{len(experiment.archs)} architectures, {len(experiment.options)} sets of options)",
             at=Location(experiment.file),
             key="kernels",
             accepted=f"at most {limit}",

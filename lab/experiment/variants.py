@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.templates.instance import Instance
 from lab.templates.launches import Launches
@@ -62,7 +63,7 @@ def plan(
     *,
     first: int = 0,
 ) -> tuple[Planned, ...]:
-    """Render every point for every toolchain and architecture.
+    """Render every point for every toolchain, architecture and set of compiler options.
 
     Args:
         experiment: The experiment.
@@ -95,24 +96,24 @@ def plan(
         if key not in sources:
             sources[key] = instance.source
         source = sources[key]
-        for tool in toolchains:
-            for arch in archs:
-                request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
-                label = [point.label] if point.label else []
-                label += [title(tool)] if len(toolchains) > 1 else []
-                label += [arch] if len(archs) > 1 else []
-                planned.append(
-                    Planned(
-                        variant=variant_id(point, request, tool),
-                        position=first + len(planned),
-                        point=point,
-                        label=" ".join(label),
-                        toolchain=tool,
-                        request=request,
-                        instance=instance,
-                        launches=launches,
-                    )
+        for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
+            request = CompileRequest(source, SOURCE_NAME, arch, options)
+            label = [point.label] if point.label else []
+            label += [title(tool)] if len(toolchains) > 1 else []
+            label += [arch] if len(archs) > 1 else []
+            label += [" ".join(options) or "no options"] if len(experiment.options) > 1 else []
+            planned.append(
+                Planned(
+                    variant=variant_id(point, request, tool),
+                    position=first + len(planned),
+                    point=point,
+                    label=" ".join(label),
+                    toolchain=tool,
+                    request=request,
+                    instance=instance,
+                    launches=launches,
                 )
+            )
     return tuple(planned)
 
 

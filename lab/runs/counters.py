@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.variants import Planned
 from lab.gpu.counters.profile import ProfileOrder

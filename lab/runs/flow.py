@@ -15,7 +15,7 @@ from typing import Any
 
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.timing.cache import Flush

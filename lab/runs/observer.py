@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.space import Expansion
 from lab.experiment.variants import Planned
 from lab.stages.build import BuildFailure, Built

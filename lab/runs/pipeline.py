@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from lab.base import workers
-from lab.experiment.load import Experiment, load
+from lab.experiment.load import load
+from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.space import Expansion, expand, neighbours
 from lab.experiment.variants import Planned, plan, toolchains

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from lab.base import environment
 from lab.base.expressions import Scalar
 from lab.base.version import VERSION
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.space import Expansion
 from lab.gpu.process.job import BaselineResult, JobResult
 from lab.measured.timing import GpuDescription

@@ -11,7 +11,7 @@ from pathlib import Path
 from lab.base import environment
 from lab.base.errors import ReaderError
 from lab.base.version import VERSION
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult
 from lab.isa.mix import module_mix, to_json

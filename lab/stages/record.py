@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from lab.base.errors import UserError
 from lab.base.warp import WARP_SIZE
-from lab.experiment.load import Experiment
+from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.gpus import Gpu, from_description, gpu_for

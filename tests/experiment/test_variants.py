@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UserError
-from lab.experiment.load import Experiment, from_text
+from lab.experiment.load import from_text
+from lab.experiment.model import Experiment
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, short_hash, toolchains
 from lab.toolchain.select import toolchain

@@ -1,0 +1,90 @@
+"""A checked experiment: every name, type and value in it is known to be good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import Location
+from lab.base.expressions import Scalar
+from lab.experiment.problems import ProblemCase
+from lab.experiment.schema import ProfileModel, SearchModel
+from lab.operators.base import Operator
+from lab.templates import front_matter
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One kernel of an experiment.
+
+    Attributes:
+        name: Its name in the report.
+        template: The template.
+        axes: Every parameter of the template, in the file's order and then the template's, with the values it
+            takes; one value means fixed.
+        constraints: Expressions with the line where each stands.
+    """
+
+    name: str
+    template: front_matter.Template
+    axes: Mapping[str, tuple[Scalar, ...]]
+    constraints: tuple[tuple[str, Location], ...]
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Parameters with more than one value."""
+        return tuple(name for name, values in self.axes.items() if len(values) > 1)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment.
+
+    Attributes:
+        name: The file's stem.
+        file: The file.
+        text: Its text.
+        question: What it asks.
+        operator: What is computed.
+        operator_reference: The operator as the file names it, a path made absolute.
+        problems: The problems, each complete and with its size on the CPU.
+        problem_axes: Fields by which the problems differ; empty for a single one.
+        kernels: In file order.
+        baselines: Names; ratios refer to the first.
+        cache: State of the L2 cache before a launch: `auto`, `cold` or `warm`.
+        toolchains: Names, `auto` unresolved.
+        archs: Architectures, `native` unresolved.
+        options: Sets of compiler options; every variant is built with each.
+        gpu: The GPU to predict for, or None.
+        seed: Seed of the inputs.
+        search: How the space is searched; None where every point is run.
+        emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
+        profile: Which variants' hardware counters are read; None for none.
+    """
+
+    name: str
+    file: Path
+    text: str
+    question: str
+    operator: Operator[Any]
+    operator_reference: str
+    problems: tuple[ProblemCase, ...]
+    problem_axes: tuple[str, ...]
+    kernels: tuple[KernelEntry, ...]
+    baselines: tuple[str, ...]
+    cache: str
+    toolchains: tuple[str, ...]
+    archs: tuple[str, ...]
+    options: tuple[tuple[str, ...], ...]
+    gpu: str | None
+    seed: int
+    search: SearchModel | None = None
+    emulate_at_most: int | None = None
+    profile: ProfileModel | None = None
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Parameters that take more than one value in some kernel, in file order."""
+        return tuple(dict.fromkeys(name for kernel in self.kernels for name in kernel.swept))
