@@ -1,0 +1,365 @@
+"""From the file of a kernel that its user already has to a checked `Experiment`.
+
+The file names a source and says how it is launched; there is no template with a front matter and no operator. Both are
+made here: the template's declaration from the keys of the file, and the operator from its arguments and references. All
+else is as for any experiment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import Location, UserError, did_you_mean, together
+from lab.base.expressions import Scalar, names_in
+from lab.base.files import read_regular, within
+from lab.base.yamlfile import Document, Key, dotted
+from lab.experiment.model import KernelEntry
+from lab.experiment.problems import values_of
+from lab.experiment.schema import PlainFile, PlainLaunch, Sizes
+from lab.isa.cuda.kernels import SourceKernel, kernels_in
+from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.specification import Argument, parse_all
+from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
+from lab.templates.plain import PlainTemplate
+
+MOST_SOURCE_BYTES = 4 << 20
+"""Size of the largest source that is read."""
+
+_SUFFIXES = (".cu", ".cuh", ".ptx")
+_INSTANTIATION = re.compile(r"\{([^{}]*)\}")
+_TYPES: Mapping[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+@dataclass(frozen=True)
+class PlainKernel:
+    """What a plain kernel's file says besides what every experiment file says.
+
+    Attributes:
+        entry: The kernel with its template and its space.
+        declaration: What it computes.
+        baseline: The setting of the parameters that the others are compared with; empty for none.
+    """
+
+    entry: KernelEntry
+    declaration: Declaration
+    baseline: Mapping[str, Scalar]
+
+
+@dataclass
+class _Reading:
+    """One file under examination, with the mistakes that were found so far: all of them are reported at once."""
+
+    raw: PlainFile
+    document: Document
+    mistakes: list[UserError] = field(default_factory=list)
+
+    @contextmanager
+    def noting(self) -> Any:  # noqa: ANN401 - a context manager
+        """Keep a mistake and go on."""
+        try:
+            yield
+        except UserError as error:
+            self.mistakes.append(error)
+
+    def refuse(self, message: str, path: Key, **details: Any) -> None:  # noqa: ANN401 - those of UserError
+        self.mistakes.append(UserError(message, at=self.document.at(*path), key=dotted(path), **details))
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.document.file).parent
+
+
+def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
+    """Check everything in a plain kernel's file that does not depend on its problems.
+
+    Raises:
+        UserError: Every mistake that was found, together.
+    """
+    reading = _Reading(raw, document)
+    arguments, refused = parse_all(document.data.get("arguments"), lambda name: document.at("arguments", name))
+    reading.mistakes += refused
+    axes = _axes(reading)
+    known = {*axes, *_problem_names(raw.problem)}
+    text = _source(reading)
+    found = kernels_in(text) if text is not None and not raw.source.endswith(".ptx") else ()
+    if text is not None:
+        _check_kernels(reading, found, arguments)
+    _check_sizes(reading, known)
+    _check_expressions(reading, arguments, known)
+    baseline = _baseline(reading, axes)
+    if reading.mistakes:
+        raise together(reading.mistakes)
+    assert text is not None  # noqa: S101 - else there is a mistake
+    declares = _declares(raw, arguments, axes, found)
+    template = PlainTemplate(Path(raw.source).name, reading.folder / raw.source, declares, document, (), text)
+    name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else template.stem
+    constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
+    declaration = Declaration(arguments, raw.reference, raw.tolerance, raw.metrics, str(reading.folder.resolve()))
+    return PlainKernel(KernelEntry(name, template, axes, constraints), declaration, baseline)
+
+
+def _source(reading: _Reading) -> str | None:
+    """The source's text; None where it cannot be had."""
+    given, document = reading.raw.source, reading.document
+    if not given.endswith(_SUFFIXES):
+        reading.refuse("not a source", ("source",), found=given, accepted=f"a file ending in {', '.join(_SUFFIXES)}")
+        return None
+    with reading.noting():
+        path = within(given, reading.folder, at=document.at("source"), key="source")
+        try:
+            content = read_regular(path, MOST_SOURCE_BYTES, "the source")
+        except UserError as error:
+            raise error.placed(document.at("source"), "source") from None
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            reading.refuse("the source is not UTF-8 text", ("source",), found=given)
+    return None
+
+
+def _axes(reading: _Reading) -> dict[str, tuple[Scalar, ...]]:
+    axes: dict[str, tuple[Scalar, ...]] = {}
+    fields = _problem_names(reading.raw.problem)
+    for name, given in reading.raw.parameters.items():
+        path: Key = ("parameters", name)
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            reading.refuse("not the name of a macro", path, found=name, accepted="letters, digits and _")
+        elif name in fields:
+            reading.refuse("a parameter and a field of the problem have one name", path, found=name)
+        with reading.noting():
+            values: list[Any] = values_of(given, reading.document, path)
+            for value in values:
+                if type(value) not in _TYPES:
+                    reading.refuse("wrong type", path, found=value, accepted="a number, true or false, or text")
+            if {isinstance(value, bool | str) for value in values} == {True, False}:
+                reading.refuse("the values are of several types", path, found=values, accepted="values of one type")
+            # Python says that 1 equals true and 1.0; types are those of the file
+            axes[name] = tuple({repr(value): value for value in values}.values())
+    return axes
+
+
+def _problem_names(problem: object) -> set[str]:
+    """Fields of the problem or of any problem in a list."""
+    entries = problem if isinstance(problem, list) else [problem]
+    return {str(name) for entry in entries if isinstance(entry, dict) for name in entry} - {"emulate"}
+
+
+def _launches(raw: PlainFile) -> list[tuple[Key, PlainLaunch]]:
+    """The launches of the short form and of the list, with the place where each stands."""
+    if raw.launches is not None:
+        return [(("launches", i), one) for i, one in enumerate(raw.launches)]
+    if raw.grid is None or raw.block is None:
+        return []
+    one = PlainLaunch(
+        kernel=raw.kernel or "?",
+        grid=raw.grid,
+        block=raw.block,
+        arguments=list(raw.arguments),
+        shared_bytes=raw.shared_bytes,
+    )
+    return [((), one)]
+
+
+def _check_sizes(reading: _Reading, known: set[str]) -> None:
+    """Check that there is one launch or a list of launches, and that their sizes name what is known."""
+    raw = reading.raw
+    if raw.launches is None:
+        for key in ("grid", "block"):
+            if getattr(raw, key) is None:
+                accepted = "an expression such as ceil_div(n, block_size_x), or a list of up to three"
+                reading.refuse("a key is missing", (key,), accepted=accepted)
+    else:
+        for key in ("kernel", "grid", "block"):
+            if getattr(raw, key) is not None:
+                reading.refuse(f"the key {key} cannot stand beside launches", (key,), accepted="launches alone")
+    for path, launch in _launches(raw):
+        for key in ("grid", "block"):
+            for i, size in enumerate(_listed(getattr(launch, key))):
+                place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
+                _check_names(reading, size, place, known, f"the {key}")
+        _check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
+        _check_names(reading, launch.when, (*path, "when"), known, "the condition")
+        for inner in _INSTANTIATION.findall(launch.kernel):
+            _check_names(reading, inner, (*path, "kernel"), known, "the kernel")
+        for i, name in enumerate(launch.arguments if path else ()):
+            if name not in raw.arguments:
+                suggestion = did_you_mean(name, raw.arguments)
+                accepted = list(raw.arguments)
+                place = (*path, "arguments", i)
+                reading.refuse("no such argument", place, found=name, accepted=accepted, suggestion=suggestion)
+
+
+def _check_expressions(reading: _Reading, arguments: Iterable[Argument], known: set[str]) -> None:
+    for i, constraint in enumerate(reading.raw.constraints):
+        _check_names(reading, constraint, ("constraints", i), known, "a constraint")
+    for argument in arguments:
+        place: Key = ("arguments", argument.name)
+        if argument.shape is None and argument.value is None and argument.name not in known:
+            reading.refuse(
+                "the scalar has no value",
+                place,
+                found=argument.name,
+                accepted=f"a field of the problem or a parameter of this name, or `{argument.dtype} = EXPRESSION`",
+                suggestion=did_you_mean(argument.name, known),
+            )
+        for expression in argument.expressions:
+            _check_names(reading, expression, place, known, "an argument")
+    for unit, expression in reading.raw.metrics.items():
+        _check_names(reading, expression, ("metrics", unit), {*known, "time"}, "a metric")
+    for name in reading.raw.emulate or {}:
+        fields = _problem_names(reading.raw.problem)
+        if name not in fields:
+            reading.refuse(
+                "the problem has no such field",
+                ("emulate", name),
+                found=name,
+                accepted=sorted(fields),
+                suggestion=did_you_mean(name, fields),
+            )
+
+
+def _check_names(reading: _Reading, expression: str | float | None, path: Key, known: set[str], what: str) -> None:
+    if not isinstance(expression, str):
+        return
+    at, key = reading.document.at(*path), dotted(path)
+    with reading.noting():
+        for name in sorted(names_in(expression, at=at, key=key) - known):
+            reading.refuse(
+                f"unknown name {name!r} in {what}",
+                path,
+                found=expression,
+                accepted=sorted(known),
+                suggestion=did_you_mean(name, known),
+            )
+
+
+def _check_kernels(reading: _Reading, found: tuple[SourceKernel, ...], arguments: tuple[Argument, ...]) -> None:
+    """Check names of kernels, and each kernel's parameters against the arguments, as far as the source tells."""
+    raw = reading.raw
+    if raw.launches is None and raw.kernel is None and not raw.source.endswith(".ptx"):
+        if len(found) != 1:
+            listed = [kernel.qualified_name for kernel in found]
+            message = "the source has several kernels" if found else "the source has no kernel"
+            reading.refuse(message, ("kernel",), accepted=listed or "a source with a __global__ function")
+        else:
+            _check_arguments(reading, found[0], arguments, ("arguments",))
+        return
+    named = {argument.name: argument for argument in arguments}
+    for path, launch in _launches(raw) or ([((), None)] if raw.kernel else []):
+        wanted = launch.kernel if launch else raw.kernel or ""
+        fits = [kernel for kernel in found if _base_name(wanted) in (kernel.name, kernel.qualified_name)]
+        if not fits and found:
+            names = [kernel.qualified_name for kernel in found]
+            suggestion = did_you_mean(_base_name(wanted), names)
+            reading.refuse(
+                "no such kernel", (*path, "kernel"), found=wanted, accepted=names, suggestion=suggestion
+            )
+        elif len(fits) == 1:
+            given = tuple(named[name] for name in launch.arguments if name in named) if path and launch else arguments
+            _check_arguments(reading, fits[0], given, (*path, "arguments"))
+
+
+def _check_arguments(reading: _Reading, kernel: SourceKernel, given: tuple[Argument, ...], path: Key) -> None:
+    """Compare the kernel's parameters with the file's arguments; a mismatch shows both lists, one below the other."""
+    for mistake in mismatches(kernel, given):
+        reading.refuse(mistake, path, found=_spelled(given), accepted=f"{kernel.name}{kernel.signature}")
+        break
+
+
+def _spelled(given: tuple[Argument, ...]) -> str:
+    return ", ".join(f"{argument.name}: {argument}" for argument in given)
+
+
+def mismatches(kernel: SourceKernel, given: tuple[Argument, ...]) -> list[str]:
+    """Say how arguments differ from a kernel's parameters; empty where nothing is known to differ.
+
+    A type that the source spells in its own words (a template's, a typedef's) is not compared.
+    """
+    wanted = kernel.parameters
+    if len(wanted) != len(given):
+        return [f"the kernel takes {len(wanted)} arguments, and {len(given)} are given"]
+    names = [one.name for one in wanted]
+    if all(names) and [one.name for one in given] != names:
+        same = sorted(one.name for one in given) == sorted(names)
+        return ["the arguments are in another order" if same else "the arguments have other names than the kernel's"]
+    found: list[str] = []
+    for place, (parameter, argument) in enumerate(zip(wanted, given, strict=True), 1):
+        if parameter.is_pointer != argument.is_array:
+            kinds = ("a pointer", "a scalar") if parameter.is_pointer else ("a scalar", "an array")
+            found.append(f"argument {place}, {argument.name}, is {kinds[0]} in the kernel and {kinds[1]} in the file")
+        elif parameter.dtype is not None and parameter.dtype != argument.dtype:
+            found.append(f"argument {place}, {argument.name}, is {parameter.c_type} in the kernel")
+        elif parameter.is_pointer and parameter.is_const and argument.is_written:
+            found.append(f"argument {place}, {argument.name}, is const in the kernel, which cannot write it")
+    return found
+
+
+def _baseline(reading: _Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:
+    chosen: dict[str, Scalar] = {}
+    for name, value in (reading.raw.baseline or {}).items():
+        if name not in axes:
+            suggestion = did_you_mean(name, axes)
+            path: Key = ("baseline", name)
+            reading.refuse("no such parameter", path, found=name, accepted=list(axes), suggestion=suggestion)
+        elif value not in axes[name]:
+            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
+        else:
+            chosen[name] = value
+    return chosen
+
+
+def _declares(
+    raw: PlainFile,
+    arguments: tuple[Argument, ...],
+    axes: Mapping[str, tuple[Scalar, ...]],
+    found: tuple[SourceKernel, ...],
+) -> FrontMatter:
+    """The declaration that a template with this source would have."""
+    types = {one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in arguments}
+    parameters = {
+        name: Parameter(type=_type_of(values), default=values[0], help=f"a macro of {raw.source}")
+        for name, values in axes.items()
+    }
+    summary = raw.question or f"The kernels of {raw.source}."
+    if raw.launches is not None:
+        steps = [
+            LaunchDeclaration(
+                entry=one.kernel,
+                grid=_listed(one.grid),
+                block=_listed(one.block),
+                arguments={name: types[name] for name in one.arguments},
+                shared_bytes=one.shared_bytes,
+                when=one.when,
+            )
+            for one in raw.launches
+        ]
+        return FrontMatter(summary=summary, operator="declared", launches=steps, parameters=parameters)
+    return FrontMatter(
+        summary=summary,
+        operator="declared",
+        entry=raw.kernel or (found[0].qualified_name if found else ""),
+        grid=_listed(raw.grid or 1),
+        block=_listed(raw.block or 1),
+        arguments=types,
+        shared_bytes=raw.shared_bytes,
+        parameters=parameters,
+    )
+
+
+def _type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the words of `Parameter.type`
+    kinds = {type(value) for value in values}
+    return "float" if kinds == {int, float} else _TYPES[kinds.pop()]
+
+
+def _listed(sizes: Sizes) -> list[str | int]:
+    return list(sizes) if isinstance(sizes, list) else [sizes]
+
+
+def _base_name(kernel: str) -> str:
+    """``ns::add`` of ``ns::add<float, {block}>``."""
+    return kernel.partition("<")[0].strip()
