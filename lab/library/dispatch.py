@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,8 @@ class Dispatcher(Picker):
     ) -> None:
         """Queue ``C ← α op(A) op(B) + β C`` on a stream of the current context.
 
-        Without a current PyCUDA context, the primary context of the first GPU is used, which other libraries share.
+        Without a current PyCUDA context, the primary context of the first GPU is used, which other libraries share. It
+        is current during the call alone: PyCUDA's stack of contexts is then as it was.
 
         Args:
             alpha: α.
@@ -93,8 +95,9 @@ class Dispatcher(Picker):
         m, n, k = sizes(a, b, c, layout)
         made = self._plan(m, n, k, a.leading, b.leading, c.leading, float(alpha), float(beta))
         device = self._device
-        device.wait((a, b, c), stream)
-        device.run(made, {"A": a.pointer, "B": b.pointer, "C": c.pointer}, stream)
+        with device.current():
+            device.wait((a, b, c), stream)
+            device.run(made, {"A": a.pointer, "B": b.pointer, "C": c.pointer}, stream)
 
     @cached_property
     def _device(self) -> _Device:
@@ -141,8 +144,7 @@ class _Device:
         try:
             cuda: Any = importlib.import_module("pycuda.driver")
             cuda.init()
-            if cuda.Context.get_current() is None:
-                cuda.Device(0).retain_primary_context().push()
+            self._context: Any = cuda.Context.get_current() or cuda.Device(0).retain_primary_context()
         except ImportError as error:
             raise MissingToolError("gemm needs PyCUDA: python -m pip install 'lab[gpu]'") from error
         except cuda.Error as error:
@@ -152,6 +154,21 @@ class _Device:
         self._functions: dict[tuple[int, str, str], Any] = {}
         self._workspace: Any = None
         self._room = 0
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make a context current where none is, and take it off PyCUDA's stack again.
+
+        PyCUDA aborts the process that ends with a context on its stack.
+        """
+        if self._cuda.Context.get_current() is not None:
+            yield
+            return
+        self._context.push()
+        try:
+            yield
+        finally:
+            self._cuda.Context.pop()
 
     def wait(self, matrices: Iterable[Matrix], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
         """Wait for contents that are still being written on another stream, as the interface demands."""

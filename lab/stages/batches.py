@@ -5,12 +5,14 @@ A variant on which the compiler hangs or dies costs no other variant: the rest o
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any
 
+from lab.base.errors import LabError
 from lab.base.executor import Executor, WorkerLostError
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 
@@ -144,7 +146,9 @@ class BuildQueue:
         batch = self._running.pop(future)
         try:
             outcomes: Sequence[Built | BuildFailure] = future.result()
-        except (TimeoutError, MemoryError, WorkerLostError) as error:
+        except Exception as error:
+            if isinstance(error, LabError) and not isinstance(error, WorkerLostError):
+                raise  # nothing can be built at all
             if len(batch) > 1:
                 for wanted in batch:
                     self._start([wanted])
@@ -209,10 +213,14 @@ def _key(task: BuildTask) -> tuple[object, ...]:
     return (task.toolchain.name, task.toolchain.version, task.request, task.entries)
 
 
-def _failure(error: TimeoutError | MemoryError | WorkerLostError) -> BuildFailure:
+def _failure(error: Exception) -> BuildFailure:
     """What stopped the build of a single variant."""
     if isinstance(error, TimeoutError):
         return BuildFailure(f"the build took longer than {BUILD_TIMEOUT_S:.0f} s")
     if isinstance(error, MemoryError):
         return BuildFailure("the build needs more memory than its share")
-    return BuildFailure(f"the build process ended by itself: {error}")
+    if isinstance(error, WorkerLostError):
+        return BuildFailure(f"the build process ended by itself: {error}")
+    # a mistake of our own, which costs this variant alone; its log says where
+    log = "".join(traceback.format_exception(error))
+    return BuildFailure(f"lab itself failed on this variant: {type(error).__name__}: {error}", log)

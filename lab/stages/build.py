@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lab.base.errors import CompileError, ReaderError
+from lab.base.errors import CompileError, ReaderError, did_you_mean
 from lab.experiment.variants import Planned
 from lab.hardware.latencies import latencies_of
 from lab.isa.mix import KernelMix, kernel_mix
@@ -84,27 +84,75 @@ def build(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
     Raises:
         MissingToolError: the compiler or the disassembler cannot run here, so that no variant can be built.
     """
-    made = build_all([(task.toolchain, task.request) for task in tasks])
-    return [_read(task, result) for task, result in zip(tasks, made, strict=True)]
+    refused = [_not_text(task.request) for task in tasks]
+    sound = [task for task, reason in zip(tasks, refused, strict=True) if not reason]
+    made = iter(build_all([(task.toolchain, task.request) for task in sound]))
+    return [
+        BuildFailure(reason) if reason else _read(task, next(made)) for task, reason in zip(tasks, refused, strict=True)
+    ]
+
+
+def _not_text(request: CompileRequest) -> str:
+    """Say why a compiler would not see the whole source; empty where it does."""
+    before, nul, _ = request.source.partition("\0")
+    if nul:
+        line = before.count("\n") + 1
+        return f"the source has a NUL byte in line {line}, where compilers stop to read: remove it"
+    try:
+        request.source.encode()
+    except UnicodeEncodeError as error:
+        line = request.source.count("\n", 0, error.start) + 1
+        character = f"U+{ord(request.source[error.start]):04X}"
+        return f"the source cannot be written as UTF-8: line {line} has {character}, half of a surrogate pair"
+    return ""
 
 
 def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFailure:
     if isinstance(result, CompileError):
         return BuildFailure(str(result), result.log, result.command)
     try:
+        ptx = read_ptx(result.build.ptx, "kernel.ptx")
         sass = read_sass(result.disassembly.text, result.disassembly.lines, "kernel.sass")
+        if missing := missing_entries(task.entries, (ptx, sass)):
+            return BuildFailure(missing, result.build.log, result.build.command)
         mixes = _mixes(sass, task.entries)
         return Built(
             build=result.build,
             disassembly=result.disassembly,
             cached=result.cached,
-            ptx=_mixes(read_ptx(result.build.ptx, "kernel.ptx"), task.entries),
+            ptx=_mixes(ptx, task.entries),
             sass=mixes,
             sass_sha256=_code_hash(sass, task.entries),
             loops=_loops(result.build, _functions(sass, task.entries), mixes),
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)
+
+
+def missing_entries(entries: Sequence[str], listings: Sequence[Module]) -> str:
+    """Say which entry points are not in the machine code, what is, and what to do; empty where all are there.
+
+    Args:
+        entries: Symbols of the kernels that are launched.
+        listings: PTX and SASS of one build.
+    """
+    for listing in listings:
+        there = [kernel.name for kernel in listing.kernels]
+        missing = next((entry for entry in entries if entry not in there), None)
+        if missing is None:
+            continue
+        if not there:
+            return (
+                f"the source has no kernel `{missing}`: its {listing.isa.upper()} has no entry point at all; "
+                "is the kernel left out by the preprocessor, or not `__global__`?"
+            )
+        known = f"the source has no kernel `{missing}`; it has {', '.join(f'`{name}`' for name in there)}"
+        mangled = f"{len(missing)}{missing}"  # Itanium C++ ABI: a name stands behind its length
+        if any(name.startswith("_Z") and mangled in name for name in there):
+            return f'{known}: write extern "C" before its `__global__`, or name the mangled symbol as the entry'
+        meant = did_you_mean(missing, there)
+        return f"{known}: {meant or 'name one of them as the entry, or rename the kernel'}"
+    return ""
 
 
 def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, KernelMix]) -> dict[str, MainLoop]:

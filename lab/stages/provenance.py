@@ -56,7 +56,8 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
             "sass_sha256": outcome.sass_sha256,
             "cached": outcome.cached,
         }
-    files: dict[str, str | bytes] = {"kernel.cu": planned.request.source, **texts}
+    source = planned.request.source.encode("utf-8", "backslashreplace")  # it may be no text, which its build.log says
+    files: dict[str, str | bytes] = {"kernel.cu": source, **texts}
     provenance["sizes"] = {name: len(c if isinstance(c, bytes) else c.encode()) for name, c in files.items()}
     return {**files, PROVENANCE: json.dumps(provenance, indent=1) + "\n"}
 

@@ -74,12 +74,26 @@ class FakeDriver:
     def __init__(self):
         self.log, self.Context = [], self
         self.loaded = []
+        self.stack = ["the caller's"]
 
     def init(self):
         pass
 
-    def get_current(self):
+    def Device(self, ordinal):  # noqa: N802 - PyCUDA's name
+        assert ordinal == 0
         return self
+
+    def retain_primary_context(self):
+        return self
+
+    def get_current(self):
+        return self if self.stack else None
+
+    def push(self):
+        self.stack.append("primary")
+
+    def pop(self):
+        self.stack.pop()
 
     def synchronize(self):
         self.log.append("synchronize")
@@ -96,12 +110,12 @@ class FakeDriver:
         return self
 
     def get_function(self, entry):
-        return FakeFunction(entry, self.log)
+        return FakeFunction(entry, self.log, self)
 
 
 class FakeFunction:
-    def __init__(self, entry, log):
-        self.entry, self.log = entry, log
+    def __init__(self, entry, log, driver):
+        self.entry, self.log, self.driver = entry, log, driver
 
     def prepare(self, codes):
         self.codes = codes
@@ -110,6 +124,7 @@ class FakeFunction:
         self.log.append(("shared", value))
 
     def prepared_async_call(self, grid, block, stream, *values, shared_size):
+        assert self.driver.stack  # a launch needs a context
         self.log.append((self.entry, grid, block, shared_size, self.codes, values))
 
 
@@ -142,6 +157,21 @@ def test_gemm_queues_the_launches_of_the_selected_kernel(folder, driver):
     rounded = -(-partial // 256) * 256
     assert driver.log == [("alloc", rounded + 256), *first, *first]
     assert driver.loaded == [f"{loaded.select(300, 50, 8)}.cubin"]
+
+
+def test_the_stack_of_contexts_is_left_as_it_was(folder, driver):
+    loaded = dispatch.load(folder)
+    operands = [OnGpu(fortran(*shape)) for shape in [(300, 8), (8, 50), (300, 50)]]
+    for stack in ([], ["the caller's"], []):  # PyCUDA aborts a program that ends with a context on the stack
+        driver.stack[:] = stack
+        loaded.gemm(1.0, operands[0], operands[1], 0.0, operands[2])
+        assert driver.stack == stack
+    assert len(driver.loaded) == 1
+    for file in folder.glob("*.cubin"):
+        file.unlink()
+    with pytest.raises(UserError, match="lacks a cubin"):
+        dispatch.load(folder).gemm(1.0, operands[0], operands[1], 0.0, operands[2])
+    assert driver.stack == []
 
 
 def test_contents_of_another_stream_are_waited_for(folder, driver):

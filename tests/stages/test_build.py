@@ -91,3 +91,26 @@ def test_a_compiler_that_refuses_is_a_value_and_no_error():
 
     (found,) = build([BuildTask(Refusing(), CompileRequest("x", "kernel.cu", "sm_90"), ("k",))])
     assert (found.reason, found.log, found.command) == ("error: no", "the log", "the command")
+
+
+NO_KERNEL = "the source has no kernel `add`"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("__global__ void add(float* a) { a[0] = 1; }", f'{NO_KERNEL}; it has `_Z3addPf`: write extern "C"'),
+        ('extern "C" __global__ void addd() {}', f"{NO_KERNEL}; it has `addd`: did you mean 'addd'?"),
+        ('extern "C" __global__ void k(float* a) { a[0] = 1; }', f"{NO_KERNEL}; it has `k`: name one of them"),
+        ('#if 0\nextern "C" __global__ void add() {}\n#endif\n', f"{NO_KERNEL}: its PTX has no entry point at all"),
+        ('extern "C" __global__ void add() {}\n// \0 \n', "the source has a NUL byte in line 2"),
+        ('extern "C" __global__ void add() {}\n\n// \ud800', "line 3 has U+D800, half of a surrogate pair"),
+    ],
+)
+def test_a_source_without_its_kernel_costs_one_variant_and_says_what_is_there(source, words):
+    fine = task('extern "C" __global__ void add(float* a) { a[0] = 1; }', "add")
+    before, failed, after = build([fine, task(source, "add"), fine])
+    assert isinstance(before, Built)
+    assert isinstance(after, Built)
+    assert isinstance(failed, BuildFailure)
+    assert words in failed.reason

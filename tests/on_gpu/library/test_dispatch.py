@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import shutil
 import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,35 @@ def test_tensors_of_torch_are_taken_where_they_are(library, driver):
     dispatch.load(folder).gemm(1.0, ours[0], ours[1], 0.0, ours[2])
     torch.cuda.synchronize()
     check(layout, a, b, (1.0, 0.0), before, ours[2].cpu().numpy())
+
+
+PROGRAM = """
+import sys
+
+import numpy as np
+import lab
+from pycuda import driver, gpuarray
+
+driver.init()
+a = np.asfortranarray(np.ones((64, 64), np.float32))
+primary = driver.Device(0).retain_primary_context()
+primary.push()
+arrays = [gpuarray.to_gpu(a) for _ in range(3)]
+primary.pop()
+lab.dispatch.load(sys.argv[1]).gemm(1.0, arrays[0], arrays[1], 0.0, arrays[2])
+assert driver.Context.get_current() is None
+primary.push()
+assert (arrays[2].get() == 64).all()
+arrays.clear()
+primary.pop()
+"""
+
+
+def test_a_program_without_a_context_of_its_own_exits_with_0(library):
+    """PyCUDA aborts, with exit code 134, a program that ends with a context on its stack."""
+    _, folder, _ = library
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(GCC is None, reason="gcc compiles the library")
