@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from lab.base.errors import Location, UserError
 from lab.experiment.model import Experiment
@@ -33,6 +33,7 @@ class Planned:
         request: What to compile.
         instance: Everything that follows from the point's template, parameters and problem.
         launches: Those of the instance.
+        symbols: Entry points whose symbol in the machine code is another, as C++ names are; known after the build.
     """
 
     variant: str
@@ -43,6 +44,11 @@ class Planned:
     request: CompileRequest
     instance: Instance
     launches: Launches
+    symbols: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, symbols: Mapping[str, str]) -> Planned:
+        """Return the variant as it is launched once the symbols of its entry points are known."""
+        return replace(self, symbols=symbols, launches=self.launches.named(symbols)) if symbols else self
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:

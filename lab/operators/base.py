@@ -174,6 +174,13 @@ class Operator(ABC, Generic[P]):
         """Return the problem whose plain form is `values`; see `Problem.restored`."""
         return self.problem_type.restored(values)
 
+    def for_parameters(self, problem: P, parameters: Mapping[str, Scalar]) -> P:  # noqa: ARG002 - see the docstring
+        """Return the problem with what an operator needs of a variant's parameters, such as sizes of buffers.
+
+        No built-in operator needs any.
+        """
+        return problem
+
     @abstractmethod
     def inputs(self, problem: P, seed: int) -> Inputs:
         """Make random normal inputs. Padding, and outputs that are only written, are filled with NaN."""

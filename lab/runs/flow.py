@@ -91,6 +91,8 @@ def inspect(
         outcome: Its build.
         searched: Round of a search; None in a run of the whole space.
     """
+    if isinstance(outcome, Built):
+        planned = planned.named(outcome.build.symbols)
     record = records.inspected(context.experiment, planned, outcome, context.gpu, searched)
     model = records.estimate_task(context.experiment, planned, record, outcome, context.gpu)
     if isinstance(outcome, BuildFailure):
@@ -126,10 +128,11 @@ def _runs_here(gpu: GpuDescription, variant: InspectedVariant) -> bool:
 
 def emulation_task(context: FlowContext, variant: InspectedVariant) -> EmulationTask:
     """What the emulator is asked to do with a variant whose next step is `NextStep.EMULATE`."""
-    point = variant.planned.point
-    small: Mapping[str, Scalar] = point.problem.emulate or {}
+    point, computed = variant.planned.point, context.experiment.operator
+    given = point.problem.emulate
+    small: Mapping[str, Scalar] = computed.for_parameters(given, point.parameters) if given is not None else {}
     return EmulationTask(
-        launches=Instance(point.kernel.template, point.parameters, small).launches,
+        launches=Instance(point.kernel.template, point.parameters, small).launches.named(variant.planned.symbols),
         operator=context.experiment.operator_reference,
         problem=dict(small),
         seed=context.experiment.seed,
@@ -191,7 +194,7 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
         cubin=cubin,
         launches=planned.launches,
         operator=experiment.operator_reference,
-        problem=dict(planned.point.problem.values),
+        problem=dict(experiment.operator.for_parameters(planned.point.problem.values, planned.point.parameters)),
         seed=experiment.seed,
     )
 

@@ -329,6 +329,7 @@ def _remeasure_winners(work: _Work) -> None:
         record = store.record(one.variant)
         if record.measurement is None or record.measurement.remeasured:
             continue  # an earlier, interrupted run came so far
+        one = one.named(record.build.symbols if record.build else {})
         job = flow.job_of(experiment, one, store.read_file(one.variant, "kernel.cubin"))
         first = JobResult(job.variant, record.verification, record.measurement)
         again = work.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))

@@ -60,20 +60,21 @@ def inspected(
     searched: int | None = None,
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be; `searched` is the round of a search."""
-    steps, main, problem = planned.launches.steps, planned.launches.main, planned.point.problem.values
+    steps, main, point = planned.launches.steps, planned.launches.main, planned.point
+    needed = experiment.operator.for_parameters(point.problem.values, point.parameters)
     record = VariantRecord(
         variant=planned.variant,
         kernel=planned.point.kernel.name,
         label=planned.label,
         template=planned.point.kernel.template.name,
         parameters=dict(planned.point.parameters),
-        problem=dict(problem),
+        problem=dict(point.problem.values),
         arch=planned.request.arch,
         compiler=title(planned.toolchain),
         status=Status.INSPECTED,
         reason="",
-        flops=experiment.operator.flops(problem),
-        bytes_moved=experiment.operator.bytes_moved(problem),
+        flops=experiment.operator.flops(needed),
+        bytes_moved=experiment.operator.bytes_moved(needed),
         merit=experiment.operator.merit,
         launch=_geometry(main) if main else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
@@ -89,6 +90,7 @@ def inspected(
             toolchain=outcome.build.toolchain,
             version=outcome.build.version,
             command=outcome.build.command,
+            symbols=dict(planned.symbols),
             resources=_largest([outcome.build.resources[entry] for entry in planned.launches.entries]),
             sass_sha256=outcome.sass_sha256,
             seconds=outcome.build.seconds,
@@ -166,7 +168,8 @@ def _prediction(
     The main launch does all of the problem's operations. Any other launch does an unknown part of them: only its
     occupancy is known, and the time of the traffic that its template declares.
     """
-    operator, problem = experiment.operator, planned.point.problem.values
+    operator = experiment.operator
+    problem = operator.for_parameters(planned.point.problem.values, planned.point.parameters)
     main = launch is planned.launches.main
     try:
         return predict(
@@ -190,7 +193,8 @@ def _together(
     parts = [step.prediction for step in steps if step.prediction]
     if len(parts) < len(steps):
         return None
-    operator, problem = experiment.operator, planned.point.problem.values
+    operator = experiment.operator
+    problem = operator.for_parameters(planned.point.problem.values, planned.point.parameters)
     main, target = planned.launches.main, _target(experiment, planned.request.arch, gpu)
     if main is not None:
         before = parts[planned.launches.steps.index(main)]

@@ -56,6 +56,8 @@ class BuildRecord:
         seconds: Compile time; from the cache, the time the first build took.
         cached: Taken from the cache in this run.
         disassembler: Version of nvdisasm.
+        symbols: Kernels whose symbol is not the name that the experiment launches, as of C++: `add<float>` to
+            `_Z3addIfEvPT_`.
     """
 
     toolchain: str
@@ -66,6 +68,7 @@ class BuildRecord:
     seconds: float
     cached: bool
     disassembler: str
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

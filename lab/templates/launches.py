@@ -6,7 +6,8 @@ workspace. `lab.templates.sequence` has the rules by which templates and librari
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from lab.hardware.tensormaps import TensorMap
 from lab.templates.front_matter import ELEMENT_BYTES
@@ -77,6 +78,12 @@ class Launches:
     def entries(self) -> tuple[str, ...]:
         """Symbols that are launched, each once, in order."""
         return tuple(dict.fromkeys(step.entry for step in self.steps))
+
+    def named(self, symbols: Mapping[str, str]) -> Launches:
+        """Return the same launches with entry points by their symbols in the machine code, where these differ."""
+        if not symbols:
+            return self
+        return replace(self, steps=tuple(replace(one, entry=symbols.get(one.entry, one.entry)) for one in self.steps))
 
     @property
     def main(self) -> Launch | None:
