@@ -6,8 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lab.base.errors import Location, UserError
+from lab.experiment import identity
 from lab.experiment.load import Experiment
 from lab.experiment.space import Point
 from lab.templates.instance import Instance
@@ -42,6 +44,11 @@ class Planned:
     request: CompileRequest
     instance: Instance
     launches: Launches
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Depends on everything that decides this variant's record, not its machine code alone."""
+        return identity.fingerprint(self)
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:

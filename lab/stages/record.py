@@ -80,6 +80,7 @@ def inspected(
         round=searched,
         mappings=planned.instance.template.mappings,
         accesses=planned.instance.predictions,
+        fingerprint=planned.fingerprint,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
