@@ -7,8 +7,10 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lab.base.errors import Location, UserError
+from lab.experiment import identity
 from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.templates.instance import Instance
@@ -32,7 +34,7 @@ class Planned:
         toolchain: The compiler.
         request: What to compile.
         instance: Everything that follows from the point's template, parameters and problem.
-        launches: Those of the instance.
+        launches: Those of the instance, with the kernels' names as the experiment has them.
         symbols: Entry points whose symbol in the machine code is another, as C++ names are; known after the build.
     """
 
@@ -48,7 +50,17 @@ class Planned:
 
     def named(self, symbols: Mapping[str, str]) -> Planned:
         """Return the variant as it is launched once the symbols of its entry points are known."""
-        return replace(self, symbols=symbols, launches=self.launches.named(symbols)) if symbols else self
+        return replace(self, symbols=symbols) if symbols else self
+
+    @cached_property
+    def launched(self) -> Launches:
+        """The launches with the symbols of their entry points."""
+        return self.launches.named(self.symbols)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Depends on everything that decides this variant's record, not its machine code alone."""
+        return identity.fingerprint(self)
 
 
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:

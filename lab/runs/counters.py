@@ -106,7 +106,11 @@ def count(
     places = {one.variant: one for one in planned}
     orders = [
         ProfileOrder(
-            job_of(experiment, places[variant], store.read_file(variant, "kernel.cubin")),
+            job_of(
+                experiment,
+                places[variant].named(record.build.symbols if record.build else {}),
+                store.read_file(variant, "kernel.cubin"),
+            ),
             record.measurement.cache if record.measurement else "cold",
         )
         for variant, record in missing.items()

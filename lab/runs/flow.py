@@ -192,7 +192,7 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
     return Job(
         variant=planned.variant,
         cubin=cubin,
-        launches=planned.launches,
+        launches=planned.launched,
         operator=experiment.operator_reference,
         problem=dict(experiment.operator.for_parameters(planned.point.problem.values, planned.point.parameters)),
         seed=experiment.seed,

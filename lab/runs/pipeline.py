@@ -115,7 +115,13 @@ def run(
     asked = _read(file, options, services)
     with ExitStack() as stack:
         store = stack.enter_context(Store(options.output or Path("reports") / asked.experiment.name, create=True))
-        conditions = conditions_of(asked.experiment, asked.gpu, emulated=options.emulate, measured=options.measure)
+        conditions = conditions_of(
+            asked.experiment,
+            asked.gpu,
+            emulated=options.emulate,
+            measured=options.measure,
+            variants=[one.variant for one in asked.planned],
+        )
         done, facts = _take_up(store, asked, conditions, options)
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
         line = stack.enter_context(GpuLine(services.session())) if asked.gpu else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -60,8 +61,12 @@ class Recorder:
         self._remember(planned, record)
 
     def take_over(self, planned: Planned, record: VariantRecord) -> None:
-        """Keep the record that an earlier, unfinished run wrote, at its present position."""
-        self.store.place(planned.variant, planned.position)
+        """Keep the record that an earlier, unfinished run wrote, with its present position and label."""
+        if record.label != planned.label:
+            record = replace(record, label=planned.label)
+            self.store.write(record, planned.position)
+        else:
+            self.store.place(planned.variant, planned.position)
         self._remember(planned, record)
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:

@@ -75,7 +75,8 @@ class Sweep:
 
         Args:
             planned: The variants; their positions follow on those of earlier calls.
-            done: Records of an earlier, unfinished run by variant; they are taken as they are.
+            done: Records of an earlier, unfinished run by variant. Those whose fingerprints are still the variants' are
+                taken; the others are made again.
             searched: Round of a search; None in a run of the whole space.
 
         Raises:
@@ -84,9 +85,10 @@ class Sweep:
         """
         self._spare(planned)
         for one in planned:
-            if one.variant in done:
-                self._gate.hold(one.position, done[one.variant])
-                self._recorder.take_over(one, done[one.variant])
+            earlier = done.get(one.variant)
+            if earlier is not None and earlier.fingerprint == one.fingerprint:
+                self._gate.hold(one.position, earlier)
+                self._recorder.take_over(one, earlier)
             else:
                 self._builds.add(build_task(one), partial(self._built, one, searched))
         self._release()

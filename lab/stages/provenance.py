@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from lab.base import environment
 from lab.base.errors import ReaderError
 from lab.base.version import VERSION
+from lab.experiment.identity import fields_of, plain
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult
@@ -20,6 +21,7 @@ from lab.measured.timing import GpuDescription
 from lab.stages.build import BuildFailure, Built
 from lab.store.database import PROVENANCE
 from lab.store.model import VariantRecord
+from lab.toolchain.disassembly.nvdisasm import disassembler_version
 
 
 def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRecord) -> Mapping[str, str | bytes]:
@@ -74,26 +76,66 @@ def baseline_files(result: JobResult) -> Mapping[str, str | bytes]:
     return files
 
 
-def conditions_of(
-    experiment: Experiment, gpu: GpuDescription | None, *, emulated: bool, measured: bool
-) -> dict[str, object]:
-    """What decides a record besides its variant's id.
+NO_CONDITION: Mapping[str, str] = {
+    "name": "it names the run directory and decides no record",
+    "file": "where the text was found",
+    "text": "its meaning is in the other fields; a search adds it below",
+    "question": "prose",
+    "operator": "it counts by its name and, where it is the user's own, by its file",
+    "problems": "each variant's fingerprint has its own",
+    "problem_axes": "they make labels",
+    "kernels": "each variant's fingerprint has its own",
+    "toolchains": "each variant's fingerprint has its own",
+    "archs": "each variant's fingerprint has its own",
+    "options": "each variant's fingerprint has its own",
+    "search": "its text counts, below",
+    "profile": "a profile is added to an existing record and changes nothing else",
+    "emulate_at_most": "it counts where variants are executed on the CPU, below",
+}
+"""Fields of an experiment that are no condition of a run under their own names, each with the reason."""
 
-    A resumed run keeps the records that were made under equal conditions. The choice of profiled variants is no
-    condition: a profile is added to an existing record and changes nothing else.
+
+def conditions_of(
+    experiment: Experiment,
+    gpu: GpuDescription | None,
+    *,
+    emulated: bool,
+    measured: bool,
+    variants: Sequence[str] = (),
+) -> dict[str, object]:
+    """What decides a record and is the same for all variants; `lab.experiment.identity` has the rest.
+
+    A resumed run keeps records that were made under equal conditions. Every field of the experiment is a condition,
+    except those that `NO_CONDITION` names.
+
+    Args:
+        experiment: The experiment.
+        gpu: The GPU that measures, or None.
+        emulated: Variants are executed on the CPU.
+        measured: Variants are measured.
+        variants: Ids of all variants, which decide where only some are executed on the CPU.
     """
-    source = experiment.operator_reference.rpartition(":")[0]
+    source, most = experiment.operator_reference.rpartition(":")[0], experiment.emulate_at_most
+    source = source if source.endswith(".py") else ""
+    own = {
+        _TITLES.get(name, name): plain(getattr(experiment, name))
+        for name in fields_of(Experiment)
+        if name not in NO_CONDITION
+    }
     return {
-        "operator": experiment.operator_reference,
+        **own,
         "operator file": hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else "",
-        "baselines": list(experiment.baselines),
-        "seed": experiment.seed,
-        "cache": experiment.cache,
-        "emulate": [dict(p.emulate) if p.emulate else None for p in experiment.problems] if emulated else None,
-        "number of emulations": experiment.emulate_at_most if emulated else None,
+        "execution on the CPU": emulated,
+        "number of emulations": [most, *variants] if emulated and most is not None else None,
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
-        "GPU of the predictions": experiment.gpu,
         "search": experiment.text if experiment.search else None,
         "lab": VERSION,
         "commit": environment.commit(),
+        "Python": environment.python(),
+        "packages": environment.packages(),
+        "disassembler": disassembler_version(),
     }
+
+
+_TITLES = {"operator_reference": "operator", "gpu": "GPU of the predictions"}
+"""Names of conditions for readers, where the field's is not clear."""

@@ -60,7 +60,7 @@ def inspected(
     searched: int | None = None,
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be; `searched` is the round of a search."""
-    steps, main, point = planned.launches.steps, planned.launches.main, planned.point
+    steps, main, point = planned.launched.steps, planned.launched.main, planned.point
     needed = experiment.operator.for_parameters(point.problem.values, point.parameters)
     record = VariantRecord(
         variant=planned.variant,
@@ -81,6 +81,7 @@ def inspected(
         round=searched,
         mappings=planned.instance.template.mappings,
         accesses=planned.instance.predictions,
+        fingerprint=planned.fingerprint,
     )
     if isinstance(outcome, BuildFailure):
         return replace(record, status=Status.COMPILE_FAILED, reason=outcome.reason)
@@ -91,7 +92,7 @@ def inspected(
             version=outcome.build.version,
             command=outcome.build.command,
             symbols=dict(planned.symbols),
-            resources=_largest([outcome.build.resources[entry] for entry in planned.launches.entries]),
+            resources=_largest([outcome.build.resources[entry] for entry in planned.launched.entries]),
             sass_sha256=outcome.sass_sha256,
             seconds=outcome.build.seconds,
             cached=outcome.cached,
@@ -132,7 +133,7 @@ def estimate_task(
         return None
     warps = -(-math.prod(record.launch.block) // WARP_SIZE)
     target = _target(experiment, record.arch, gpu)
-    return EstimateTask(target, loop, record.ptx, warps, held, _before_seconds(planned.launches, target))
+    return EstimateTask(target, loop, record.ptx, warps, held, _before_seconds(planned.launched, target))
 
 
 def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
@@ -170,7 +171,7 @@ def _prediction(
     """
     operator = experiment.operator
     problem = operator.for_parameters(planned.point.problem.values, planned.point.parameters)
-    main = launch is planned.launches.main
+    main = launch is planned.launched.main
     try:
         return predict(
             _target(experiment, planned.request.arch, gpu),
@@ -195,16 +196,16 @@ def _together(
         return None
     operator = experiment.operator
     problem = operator.for_parameters(planned.point.problem.values, planned.point.parameters)
-    main, target = planned.launches.main, _target(experiment, planned.request.arch, gpu)
+    main, target = planned.launched.main, _target(experiment, planned.request.arch, gpu)
     if main is not None:
-        before = parts[planned.launches.steps.index(main)]
-        return delayed(before, operator.flops(problem), _overhead_seconds(planned.launches, target))
+        before = parts[planned.launched.steps.index(main)]
+        return delayed(before, operator.flops(problem), _overhead_seconds(planned.launched, target))
     return predict_sequence(
         target,
         parts,
         flops=operator.flops(problem),
         bytes_needed=operator.bytes_moved(problem),
-        bytes_moved=planned.launches.bytes_moved,
+        bytes_moved=planned.launched.bytes_moved,
         merit=operator.merit,
     )
 

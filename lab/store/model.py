@@ -228,6 +228,8 @@ class VariantRecord:
             the CPU.
         profile: What hardware counters said; None where they were not read.
         pruned_by: The rule by which a search left it out; `prune_rule` knows it for older records, too.
+        fingerprint: Of everything that decides the record besides the run's conditions; a resumed run keeps the record
+            where it is that of the variant.
     """
 
     variant: str
@@ -258,6 +260,7 @@ class VariantRecord:
     profile: Profile | None = None
     compiler: str = ""
     pruned_by: PruneRule | None = None
+    fingerprint: str = ""
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""

@@ -92,13 +92,13 @@ def test_conditions_are_plain_and_name_what_decides(experiment):
     conditions = conditions_of(experiment, H200, emulated=True, measured=True)
     assert json.loads(json.dumps(conditions)) == conditions
     assert conditions["GPU"] == "NVIDIA H200, driver 580.159"
-    assert conditions["emulate"][0]["m"] == 32
+    assert conditions["execution on the CPU"] is True
     assert conditions["baselines"] == ["cublas"]
 
 
 def test_what_is_not_done_is_no_condition(experiment):
     conditions = conditions_of(experiment, H200, emulated=False, measured=False)
-    assert (conditions["GPU"], conditions["emulate"], conditions["search"]) == (None, None, None)
+    assert (conditions["GPU"], conditions["execution on the CPU"], conditions["search"]) == (None, False, None)
 
 
 def test_an_operator_of_the_users_own_counts_by_its_content(experiment, tmp_path):

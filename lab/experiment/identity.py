@@ -1,0 +1,116 @@
+"""What decides a variant's record: a fingerprint of every fact in it, by construction.
+
+A resumed run keeps a record only where its fingerprint is the one that the variant has now. The fingerprint is taken
+from the fields of `lab.experiment.variants.Planned` and of all values below it, whatever they are called: a field that
+is added to one of these types counts from then on. Only what `IGNORED` names does not count, each with the reason. What
+is the same for all variants of a run is in `lab.stages.provenance.conditions_of`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+from pydantic import BaseModel
+
+IGNORED: Mapping[tuple[str, str], str] = {
+    ("Planned", "position"): "a record that is kept gets its present place",
+    ("Planned", "label"): "a record that is kept gets its present label",
+    ("Planned", "instance"): "it is made of the point's template, parameters and problem, which count",
+    ("Planned", "symbols"): "they follow from the source, and are known after the build alone",
+    ("Point", "label"): "part of the variant's label",
+    ("ProblemCase", "label"): "part of the variant's label",
+    ("KernelEntry", "axes"): "values of other variants; this one's are the point's parameters",
+    ("KernelEntry", "constraints"): "they choose the points and change none",
+    ("Template", "file"): "where the text was found; what it says counts",
+    ("Template", "document"): "the lines of the declaration, for errors; what it says counts",
+    ("Template", "roots"): "where includes are found; the rendered source counts",
+    ("FrontMatter", "summary"): "prose",
+    ("FrontMatter", "idea"): "prose",
+    ("FrontMatter", "requires"): "they choose the points and change none",
+    ("FrontMatter", "problem"): "it chooses the points and changes none",
+    ("FrontMatter", "abbreviate"): "names of kernels in tuning runs",
+    ("Parameter", "default"): "this variant's value is among the point's parameters",
+    ("Parameter", "help"): "prose",
+    ("Parameter", "values"): "which values are allowed; this variant's is among the point's parameters",
+    ("Parameter", "min"): "which values are allowed; this variant's is among the point's parameters",
+    ("Parameter", "max"): "which values are allowed; this variant's is among the point's parameters",
+}
+"""Type and field to the reason why it decides nothing of a record."""
+
+UNORDERED = frozenset({("Point", "parameters"), ("FrontMatter", "parameters")})
+"""Mappings whose order decides nothing. That of all others counts: a kernel takes its arguments in their order."""
+
+_TOOLCHAIN = ("name", "version", "identity")
+"""What decides the work of a compiler, wherever it is installed."""
+
+
+def fingerprint(value: object) -> str:
+    """Return 32 hexadecimal digits that depend on every fact in a value that `IGNORED` does not name.
+
+    Raises:
+        TypeError: There is a value in it of a type that has no plain form.
+    """
+    return hashlib.sha256(json.dumps(plain(value)).encode()).hexdigest()[:32]
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    """Return a value as JSON can hold it, with all of its facts that count, in one way only.
+
+    Raises:
+        TypeError: There is a value in it of a type that has no plain form.
+    """
+    found: Any
+    match value:
+        case None | bool() | int() | float() | str():
+            found = value
+        case Enum():
+            found = plain(value.value)
+        case bytes() | PurePath():
+            found = repr(value)
+        case Mapping():  # a problem, too
+            found = [[plain(key), plain(one)] for key, one in value.items()]
+        case list() | tuple():
+            found = [plain(one) for one in value]
+        case set() | frozenset():
+            found = sorted((plain(one) for one in value), key=json.dumps)
+        case _:
+            found = dict(facts(value))
+    return found
+
+
+def facts(value: object) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the plain form of every field of a value that counts.
+
+    Raises:
+        TypeError: The value has no fields.
+    """
+    if hasattr(value, "supports"):  # a toolchain
+        yield from ((name, getattr(value, name, "")) for name in _TOOLCHAIN)
+        return
+    kind = type(value).__name__
+    for name in fields_of(type(value)):
+        if (kind, name) not in IGNORED:
+            one = getattr(value, name)
+            ordered = dict(sorted(one.items())) if (kind, name) in UNORDERED and one else one
+            yield name, plain(ordered)
+
+
+def fields_of(kind: type) -> tuple[str, ...]:
+    """Return the names of a type's fields.
+
+    Raises:
+        TypeError: It is neither a dataclass nor a pydantic model.
+    """
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    if issubclass(kind, BaseModel):
+        return tuple(kind.model_fields)
+    raise TypeError(
+        f"{kind.__name__} has no plain form: make it a dataclass, or teach lab.experiment.identity about it"
+    )
