@@ -96,6 +96,26 @@ class UserError(LabError):
         return "\n".join(lines)
 
 
+class UserErrors(UserError):
+    """Several mistakes in the user's input, reported at once."""
+
+    def __init__(self, errors: Sequence[UserError]) -> None:
+        """Collect at least one mistake; each stands below the one before it."""
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        super().__init__(first.message, at=first.at, key=first.key)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
+
+
+def together(errors: Sequence[UserError]) -> UserError:
+    """Return one error that reports all mistakes, each once, in the order of their lines."""
+    distinct = {str(error): error for error in errors}
+    ordered = sorted(distinct.values(), key=lambda error: (error.at.line or 0) if error.at else 0)
+    return ordered[0] if len(ordered) == 1 else UserErrors(ordered)
+
+
 class MissingToolError(LabError):
     """A tool that the command needs is missing on this machine; the message ends with how to install it."""
 

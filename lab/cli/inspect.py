@@ -15,6 +15,7 @@ from lab.emulator.results import Emulation
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import Planned, plan, toolchains
+from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.mix import KernelMix, module_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
@@ -24,7 +25,6 @@ from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.select import build, toolchain
 
 SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
-DEFAULT_ARCH = "sm_90"
 """Target of a bare `.cu` file where none is named."""
 
 
@@ -205,7 +205,7 @@ def _title(planned: Planned) -> str:
 
 
 def variants(file: Path, max_variants: int | None = None) -> tuple[Planned, ...]:
-    """Every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` where it names only `native`.
+    """Every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` where it names none.
 
     Raises:
         UserError: the experiment is wrong, or has more than `max_variants` variants, by default
@@ -213,7 +213,7 @@ def variants(file: Path, max_variants: int | None = None) -> tuple[Planned, ...]
     """
     experiment = load(file)
     tools = toolchains(experiment)
-    archs = [arch for arch in experiment.archs if arch != "native"] or [DEFAULT_ARCH]
+    archs = [arch for arch in experiment.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
     return plan(experiment, expand(experiment, max_variants=max_variants).points, tools, archs)
 
 

@@ -11,8 +11,9 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
 from lab.experiment.model import Experiment, KernelEntry
+from lab.experiment.plain import plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
-from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile
+from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator
 from lab.templates import front_matter
@@ -30,9 +31,45 @@ def load(file: Path) -> Experiment:
 def from_text(text: str, file: Path) -> Experiment:
     """Check the text of an experiment; `file` names it, and relative paths start from its folder."""
     document = yamlfile.parse(text, file)
+    if isinstance(document.data, dict) and "source" in document.data:
+        return _of_plain_kernel(text, file, document)
     raw = validate(ExperimentFile, document)
     computed = operator(raw.operator, file.parent, at=document.at("operator"))
     wanted, problem_axes = problems(computed, raw, document)
+    return Experiment(
+        question=raw.question.strip(),
+        operator=computed,
+        operator_reference=_absolute(raw.operator, file),
+        problems=wanted,
+        problem_axes=problem_axes,
+        kernels=_kernels(raw, wanted, document),
+        **_common(raw, text, file, document),
+    )
+
+
+def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Experiment:
+    """The experiment of a kernel without a template: see `lab.experiment.plain`."""
+    raw = validate(PlainFile, document)
+    given = plain_kernel(raw, document)
+    reference = given.declaration.reference_text()
+    computed = operator(reference)
+    wanted, problem_axes = problems(computed, raw, document)
+    swept = " and ".join(given.entry.swept)
+    question = raw.question or (f"Which {swept} is fastest?" if swept else f"What does {given.entry.name} do?")
+    return Experiment(
+        question=question.strip(),
+        operator=computed,
+        operator_reference=reference,
+        problems=wanted,
+        problem_axes=problem_axes,
+        kernels=(given.entry,),
+        baseline=given.baseline,
+        **_common(raw, text, file, document),
+    )
+
+
+def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Document) -> dict[str, Any]:
+    """What every experiment file may say."""
     for i, name in enumerate(raw.baselines):
         if name not in BASELINES:
             raise UserError(
@@ -43,31 +80,25 @@ def from_text(text: str, file: Path) -> Experiment:
                 accepted=tuple(BASELINES),
                 suggestion=did_you_mean(name, BASELINES),
             )
-    return Experiment(
-        name=file.name.split(".")[0] or "experiment",
-        file=file,
-        text=text,
-        question=raw.question.strip(),
-        operator=computed,
-        operator_reference=_absolute(raw.operator, file),
-        problems=wanted,
-        problem_axes=problem_axes,
-        kernels=_kernels(raw, wanted, document),
-        baselines=tuple(dict.fromkeys(raw.baselines)),
-        cache=raw.cache,
-        toolchains=tuple(dict.fromkeys(raw.toolchains)),
-        archs=tuple(dict.fromkeys(raw.archs)),
-        options=option_sets(raw),
-        gpu=raw.gpu,
-        seed=raw.seed,
-        search=raw.search,
-        emulate_at_most=raw.emulate_at_most,
-        profile=raw.profile,
-    )
+    return {
+        "name": file.name.split(".")[0] or "experiment",
+        "file": file,
+        "text": text,
+        "baselines": tuple(dict.fromkeys(raw.baselines)),
+        "cache": raw.cache,
+        "toolchains": tuple(dict.fromkeys(raw.toolchains)),
+        "archs": tuple(dict.fromkeys(raw.archs)),
+        "options": option_sets(raw),
+        "gpu": raw.gpu,
+        "seed": raw.seed,
+        "search": raw.search,
+        "emulate_at_most": raw.emulate_at_most,
+        "profile": raw.profile,
+    }
 
 
 def option_sets(raw: MeasuringFile) -> tuple[tuple[str, ...], ...]:
-    """Return the sets of compiler options of a file, each once; a plain list is one set, an empty one has no options."""
+    """Return the sets of compiler options of a file, each once; a plain list is one set."""
     swept = [options for options in raw.options if isinstance(options, list)]
     return tuple(dict.fromkeys(map(tuple, swept))) or (tuple(map(str, raw.options)),)
 

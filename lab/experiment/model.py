@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ class Experiment:
         seed: Seed of the inputs.
         search: How the space is searched; None where every point is run.
         emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
+        baseline: Setting of the parameters that other variants are compared with; empty for none.
         profile: Which variants' hardware counters are read; None for none.
     """
 
@@ -83,6 +84,7 @@ class Experiment:
     search: SearchModel | None = None
     emulate_at_most: int | None = None
     profile: ProfileModel | None = None
+    baseline: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def swept(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.problems import values_of
 from lab.experiment.schema import PlainFile, PlainLaunch, Sizes
-from lab.isa.cuda.kernels import SourceKernel, kernels_in
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument, parse_all
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
@@ -86,7 +86,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     axes = _axes(reading)
     known = {*axes, *_problem_names(raw.problem)}
     text = _source(reading)
-    found = kernels_in(text) if text is not None and not raw.source.endswith(".ptx") else ()
+    found = read_kernels(text) if text is not None and not raw.source.endswith(".ptx") else ()
     if text is not None:
         _check_kernels(reading, found, arguments)
     _check_sizes(reading, known)

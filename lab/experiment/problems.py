@@ -16,7 +16,7 @@ from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.yamlfile import Document, Key
-from lab.experiment.schema import ExperimentFile
+from lab.experiment.schema import ExperimentFile, PlainFile
 from lab.operators.base import Operator, Problem
 
 NAMED = ("name", "emulate")
@@ -60,7 +60,7 @@ class _Given:
 
 
 def problems(
-    computed: Operator[Any], raw: ExperimentFile, document: Document
+    computed: Operator[Any], raw: ExperimentFile | PlainFile, document: Document
 ) -> tuple[tuple[ProblemCase, ...], tuple[str, ...]]:
     """List every problem of a file, and the fields by which they differ.
 

@@ -40,7 +40,7 @@ Swept = Annotated[Any, WithJsonSchema(_SWEEP_SCHEMA)]
 Value = Annotated[Any, WithJsonSchema(_SCALAR_SCHEMA)]
 Problems = Annotated[Any, WithJsonSchema(_PROBLEMS_SCHEMA)]  # judged by the operator; see `lab.experiment.problems`
 Sizes = str | int | Annotated[list[str | int], Field(min_length=1, max_length=3)]
-Arch = Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$")]
+Arch = Annotated[str, StringConstraints(pattern=r"^(auto|native|sm_[0-9]{2,3}[af]?)$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -137,7 +137,8 @@ class MeasuringFile(Strict):
     archs: list[Arch] = Field(
         default_factory=lambda: ["native"],
         min_length=1,
-        description="GPU architectures: sm_90; native is this machine's GPU. Every variant is built for each",
+        description="GPU architectures: sm_90; native is this machine's GPU, auto is that or, without one, sm_90. Every "
+        "variant is built for each",
     )
     options: list[str] | list[list[str]] = Field(
         default_factory=list,
@@ -223,6 +224,11 @@ class PlainFile(MeasuringFile):
     )
     tolerance: float | dict[str, float] | None = Field(
         None, description="The largest relative error of an output, in place of the one that its type implies"
+    )
+    archs: list[Arch] = Field(
+        default_factory=lambda: ["auto"],
+        min_length=1,
+        description="GPU architectures: sm_90; auto, the default, is this machine's GPU or, without one, sm_90",
     )
     metrics: dict[str, str] = Field(
         default_factory=dict,

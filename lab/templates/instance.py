@@ -18,6 +18,7 @@ from lab.hardware.tensormaps import TensorMap
 from lab.operators import einsum
 from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import Launches
+from lab.templates.plain import PlainTemplate
 from lab.templates.sequence import Scope, buffers, declared, resolved
 
 _MOST_EXTENT = 2**63
@@ -100,6 +101,8 @@ class Instance:
             UserError: The template fails, with its line.
         """
         template, names = self.template, dict(self.names)
+        if isinstance(template, PlainTemplate):
+            return template.rendered(self.parameters)
         if template.declares.entry:
             names["entry"] = template.declares.entry
         try:

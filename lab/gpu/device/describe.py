@@ -10,6 +10,9 @@ from lab.gpu.device.card import Card
 from lab.gpu.device.driver import call, driver_api
 from lab.measured.timing import GpuDescription
 
+DEFAULT_ARCH: Final = "sm_90"
+"""What is built for where neither the user nor this machine names an architecture."""
+
 INSTALL: Final = "pip install pycuda nvidia-ml-py"
 """Command that installs what measuring needs."""
 
@@ -45,7 +48,7 @@ def find(*, measure: bool) -> tuple[GpuDescription | None, str]:
 
 
 def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> str:
-    """Return an architecture by its name; `native` is the GPU's.
+    """Return an architecture by its name; `native` is the GPU's, and `auto` too where there is one.
 
     Args:
         arch: As a file or the command line gives it.
@@ -56,6 +59,8 @@ def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> s
     Raises:
         UserError: The name is `native`, and there is no GPU.
     """
+    if arch == "auto":
+        return gpu.arch if gpu else DEFAULT_ARCH
     if arch != "native":
         return arch
     if gpu is None:
