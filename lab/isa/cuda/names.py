@@ -1,0 +1,267 @@
+"""Which names a CUDA source uses, defines and leaves to whoever compiles it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.isa.cuda.kernels import live_tokens, read_kernels
+from lab.isa.cuda.tokens import Token, TokenKind
+from lab.isa.cuda.types import TYPE_NAMES
+
+KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+        class compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield
+        decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
+        goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+        protected public register reinterpret_cast requires return short signed sizeof static static_assert
+        static_cast struct switch template this thread_local throw true try typedef typeid typename union
+        unsigned using virtual void volatile wchar_t while xor xor_eq restrict defined
+        """,
+    )
+)
+"""Words of C++ that no macro may be called."""
+
+_BUILTINS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        threadIdx blockIdx blockDim gridDim clusterIdx clusterDim warpSize nullptr NULL assert printf std cuda
+        cub thrust nvcuda cooperative_groups cg main INFINITY NAN FLT_MAX FLT_MIN FLT_EPSILON DBL_MAX DBL_MIN
+        DBL_EPSILON INT_MAX INT_MIN UINT_MAX LONG_MAX LLONG_MAX CHAR_BIT SIZE_MAX M_PI M_PI_F M_E HUGE_VALF
+        CUDART_INF_F CUDART_PI_F CUDART_NAN_F CUDART_INF CUDART_PI final override asm volatile x y z w
+        """,
+    )
+)
+_DEFINE = re.compile(r"#\s*define\s+([^\W\d]\w*)(\([^)]*\)?)?[ \t]*(.*)$")
+_GUARD = re.compile(r"#\s*(?:ifndef\s+(\w+)|if\s+!\s*defined\s*\(?\s*(\w+))")
+_CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
+_READS = re.compile(r"#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef|pragma\s+unroll)\b(.*)$")
+_END = re.compile(r"#\s*endif\b")
+_WORD = re.compile(r"[^\W\d]\w*")
+_DECLARES = ("=", ";", ",", "[", "{", ")", ":", "(")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A macro that a source defines.
+
+    Attributes:
+        name: The macro.
+        value: What it stands for; empty where it stands for nothing.
+        line: Line of the `#define`, from 1.
+        guarded: It is a default, which a macro from outside replaces: it stands in `#ifndef NAME`.
+        function_like: It takes arguments.
+    """
+
+    name: str
+    value: str
+    line: int
+    guarded: bool
+    function_like: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedMacro:
+    """A macro that a source leaves to whoever compiles it.
+
+    Attributes:
+        name: The macro.
+        default: Its value where nobody defines it; None where it then does not compile.
+        line: Line of its first use, or of its default, from 1.
+    """
+
+    name: str
+    default: str | None
+    line: int
+
+
+def used_names(text: str) -> frozenset[str]:
+    """Return every word of a source outside of comments and strings, those of preprocessor lines included."""
+    found: set[str] = set()
+    for token in live_tokens(text):
+        if token.kind is TokenKind.WORD:
+            found.add(token.text)
+        elif token.kind is TokenKind.DIRECTIVE:
+            found.update(_WORD.findall(_uncommented(token.text)))
+    return frozenset(found)
+
+
+def definitions(text: str) -> tuple[Definition, ...]:
+    """Return the macros that a source defines, in order."""
+    found = []
+    guards: list[str] = []
+    for token in live_tokens(text):
+        if token.kind is not TokenKind.DIRECTIVE:
+            continue
+        line = _uncommented(token.text)
+        if _CONDITION.match(line) and not line.lstrip("# \t").startswith("el"):
+            guard = _GUARD.match(line)
+            guards.append((guard[1] or guard[2]) if guard else "")
+        elif _END.match(line) and guards:
+            guards.pop()
+        elif match := _DEFINE.match(line):
+            found.append(Definition(match[1], match[3].strip(), token.line, match[1] in guards, match[2] is not None))
+    return tuple(found)
+
+
+def declared_line(text: str, name: str) -> int | None:
+    """Return the line on which a source declares a constant or a variable of a name, or None.
+
+    Parameters of functions and of templates are not meant: a macro of their name is another matter.
+    """
+    stream = [token for token in live_tokens(text) if token.kind is not TokenKind.DIRECTIVE]
+    for at in range(1, len(stream) - 1):
+        if stream[at].text != name or not _is_declared(stream, at) or stream[at + 1].text not in ("=", ";", "[", "{"):
+            continue
+        if not _is_parameter(stream, at):
+            return stream[at].line
+    return None
+
+
+def _is_parameter(stream: Sequence[Token], at: int) -> bool:
+    """Return whether a declaration stands among the parameters of a function or of a template."""
+    depth = angles = 0
+    while at > 0:
+        at -= 1
+        text = stream[at].text
+        if text in (")", "("):
+            depth += 1 if text == ")" else -1
+            if depth < 0:
+                return at > 0 and stream[at - 1].text not in ("for", "if", "while", "switch")
+        elif text in ("<", ">"):
+            angles += 1 if text == ">" else -1
+            if angles < 0:
+                return at > 0 and stream[at - 1].text == "template"
+        elif text in (";", "{", "}") and depth == 0:
+            return False
+    return False
+
+
+def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
+    """Return the macros that a source seems to expect, in the order of the source.
+
+    These are defaults in `#ifndef NAME`, and words in kernels and conditions that the source does not declare and that
+    neither C++ nor CUDA's headers know. It is a guess: it cannot see what the source includes.
+    """
+    stream = live_tokens(text)
+    defined = {one.name: one for one in definitions(text)}
+    found = {
+        one.name: ExpectedMacro(one.name, one.value, one.line)
+        for one in defined.values()
+        if one.guarded and one.value and not one.function_like
+    }
+    code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
+    declared = {code[at].text for at in range(1, len(code)) if _is_declared(code, at)}
+    declared |= {code[at + 1].text for at in range(len(code) - 1) if code[at].text in _NAMING}
+    declared |= _bound(code)
+    kernels = read_kernels(text)
+    for kernel in kernels:
+        declared |= {one.name for one in kernel.parameters} | {one.name for one in kernel.template or ()}
+    declared |= {kernel.name for kernel in kernels}
+    known = declared | set(defined)
+    for at, token in enumerate(code):
+        inside = any(kernel.body[0] <= token.start < kernel.body[1] for kernel in kernels)
+        if inside and token.text not in known and _is_free(code, at):
+            found.setdefault(token.text, ExpectedMacro(token.text, None, token.line))
+    for kernel in kernels:
+        for word in _words(*kernel.launch_bounds, *(one.c_type for one in kernel.parameters)):
+            if word not in known and _is_unknown(word):
+                found.setdefault(word, ExpectedMacro(word, None, kernel.line))
+    for token in stream:
+        if token.kind is TokenKind.DIRECTIVE and (match := _READS.match(_uncommented(token.text))):
+            for word in _WORD.findall(match[1]):
+                if word not in known and _is_unknown(word):
+                    found.setdefault(word, ExpectedMacro(word, None, token.line))
+    return tuple(sorted(found.values(), key=lambda one: one.line))
+
+
+_NAMING = ("struct", "class", "enum", "union", "namespace", "goto", "typename", "concept", "using")
+
+
+def _bound(stream: Sequence[Token]) -> set[str]:
+    """Return the names of structured bindings: `auto [a, b]`."""
+    found: set[str] = set()
+    for at in range(2, len(stream)):
+        if stream[at].text == "[" and "auto" in (stream[at - 1].text, stream[at - 2].text):
+            end = next((i for i in range(at, len(stream)) if stream[i].text == "]"), len(stream))
+            found |= {token.text for token in stream[at:end] if token.kind is TokenKind.WORD}
+    return found
+
+
+def _words(*texts: str) -> list[str]:
+    return [word for text in texts for word in _WORD.findall(text)]
+
+
+def _uncommented(directive: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?(?:\*/|\Z)", " ", directive, flags=re.DOTALL)
+
+
+def _is_unknown(word: str) -> bool:
+    """Return whether neither C++ nor CUDA's headers know a word, as far as its form tells."""
+    return not (
+        word in KEYWORDS
+        or word in _BUILTINS
+        or word in TYPE_NAMES
+        or word.startswith(("__", "cuda", "CUDA", "cu_", "nv"))
+        or word.endswith("_t")
+    )
+
+
+def _is_declared(stream: Sequence[Token], at: int) -> bool:
+    """Return whether a word stands behind a type, as a name does that is declared there: `int *name`, `T name`."""
+    token, before = stream[at], stream[at - 1]
+    if token.kind is not TokenKind.WORD or token.text in KEYWORDS:
+        return False
+    following = stream[at + 1].text if at + 1 < len(stream) else ";"
+    if following not in _DECLARES:
+        return False
+    if before.kind is TokenKind.WORD:
+        return before.text not in (
+            "return",
+            "case",
+            "goto",
+            "else",
+            "do",
+            "throw",
+            "new",
+            "delete",
+            "sizeof",
+            "typename",
+        )
+    if before.text in ("*", "&", ">") and at > 1:  # `float *p`, but not `a * b`
+        return _behind_a_type(stream, at - 1) and following in ("=", ";", ",", "[", ")", "{")
+    return before.text == "," and _continues_a_declaration(stream, at)
+
+
+def _behind_a_type(stream: Sequence[Token], at: int) -> bool:
+    while at > 0 and stream[at].text in ("*", "&", ">", "const", "__restrict__"):
+        at -= 1
+    return stream[at].text in TYPE_NAMES or stream[at].text.endswith("_t") or stream[at + 1].text == ">"
+
+
+def _continues_a_declaration(stream: Sequence[Token], at: int) -> bool:
+    """Return whether a word behind a comma continues `int i = 0, j = 1;`, rather than the arguments of a call."""
+    depth = 0
+    for token in reversed(stream[max(0, at - 64) : at]):
+        depth += (token.text in (")", "]", "}")) - (token.text in ("(", "[", "{"))
+        if depth < 0 or token.text in (";", "{", "}"):
+            return False
+        if depth == 0 and token.text in TYPE_NAMES:
+            return True
+    return False
+
+
+def _is_free(stream: Sequence[Token], at: int) -> bool:
+    """Return whether a word of a kernel's body may be a macro that nobody has defined."""
+    token = stream[at]
+    if token.kind is not TokenKind.WORD or keyword.iskeyword(token.text) or not _is_unknown(token.text):
+        return False
+    before = stream[at - 1].text if at else ""
+    following = stream[at + 1].text if at + 1 < len(stream) else ""
+    return before not in (".", "->", "::") and following not in ("(", "::")

@@ -1,0 +1,106 @@
+"""Splits CUDA C++ into tokens, before any preprocessing.
+
+It knows what may hide a word from a reader: comments, strings, raw strings, characters, continued lines and
+preprocessor lines. It accepts any text; what it cannot read becomes tokens of one character.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>     [^\S\n]++ | //[^\n]*+ | /\*(?:[^*]|\*(?!/))*+(?:\*/)?+ )
+    | (?P<newline>   \n )
+    | (?P<directive> \#(?:[^\n/"]|"(?:[^"\\\n]|\\.)*+"?+|/(?![/*])|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)*+ )
+    | (?P<string>    (?:u8|[uUL])?+R"(?P<fence>[^()\\\s"]{0,16})\((?s:.*?)(?:\)(?P=fence)"|\Z)
+                   | (?:u8|[uUL])?+"(?:[^"\\\n]|\\.)*+"?+ )
+    | (?P<char>      (?:u8|[uUL])?+'(?:[^'\\\n]|\\.)*+'?+ )
+    | (?P<word>      [^\W\d][\w$]*+ | \$[\w$]*+ )
+    | (?P<number>    \.?\d(?:[eEpP][+-]|'\w|[\w.])*+ )
+    | (?P<punctuation> :: | -> | \.\.\. | . )
+    """,
+    re.VERBOSE,
+)
+
+
+class TokenKind(StrEnum):
+    """What a token is. A preprocessor line is one token."""
+
+    DIRECTIVE = "directive"
+    STRING = "string"
+    CHAR = "char"
+    WORD = "word"
+    NUMBER = "number"
+    PUNCTUATION = "punctuation"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token.
+
+    Attributes:
+        kind: What it is.
+        text: The token with continued lines joined; of a directive, the line from its ``#`` without a closing comment.
+        line: Line on which it begins, from 1.
+        start: Offset in the source where it begins.
+        end: Offset in the source behind it.
+    """
+
+    kind: TokenKind
+    text: str
+    line: int
+    start: int
+    end: int
+
+
+def tokens(text: str) -> tuple[Token, ...]:
+    """Split a source into tokens. Never fails: an open comment or string ends with its line or with the text."""
+    joined, splices = _join(text)
+    line_ends = [match.start() for match in re.finditer("\n", text)]
+    return tuple(
+        Token(kind, found, bisect_right(line_ends, (at := _origin(start, splices)) - 1) + 1, at, _origin(end, splices))
+        for kind, found, start, end in _scan(joined)
+    )
+
+
+def _scan(text: str) -> Iterator[tuple[TokenKind, str, int, int]]:
+    at_line_start = True
+    position = 0
+    while match := _TOKEN.match(text, position):
+        kind, found, start, position = str(match.lastgroup), match[0], match.start(), match.end()
+        if kind == "fence":  # lastgroup of a raw string
+            kind = "string"
+        if kind == "newline":
+            at_line_start = True
+            continue
+        if kind == "blank":
+            continue
+        if kind == "directive" and not at_line_start:
+            kind, found, position = "punctuation", found[0], start + 1
+        at_line_start = False
+        yield TokenKind(kind), found.rstrip() if kind == "directive" else found, start, position
+
+
+def _join(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Join continued lines. Also return, for each join, its offset in the result and the characters removed so far."""
+    pieces, joins, position, removed, length = [], [], 0, 0, 0
+    for match in _SPLICE.finditer(text):
+        pieces.append(text[position : match.start()])
+        length += match.start() - position
+        removed += len(match[0])
+        joins.append((length, removed))
+        position = match.end()
+    return "".join([*pieces, text[position:]]), joins
+
+
+def _origin(offset: int, joins: list[tuple[int, int]]) -> int:
+    """Return the offset in the source of an offset in the joined text."""
+    place = bisect_right(joins, (offset, 1 << 62))
+    return offset + (joins[place - 1][1] if place else 0)

@@ -1,0 +1,131 @@
+"""Types of kernel parameters: what CUDA C++ calls them, and NumPy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SCALARS = {
+    "bool": "bool",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "int": "int32",
+    "unsigned": "uint32",
+    "long": "int64",
+    "unsigned long": "uint64",
+    "long long": "int64",
+    "unsigned long long": "uint64",
+    "float": "float32",
+    "double": "float64",
+    "size_t": "uint64",
+    "ptrdiff_t": "int64",
+    "ssize_t": "int64",
+    "intptr_t": "int64",
+    "uintptr_t": "uint64",
+    "uchar": "uint8",
+    "ushort": "uint16",
+    "uint": "uint32",
+    "ulong": "uint64",
+    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "__half": "float16",
+    "half": "float16",
+    "__half_raw": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "nv_bfloat16": "bfloat16",
+    "__nv_bfloat16_raw": "bfloat16",
+    "cuComplex": "complex64",
+    "cuFloatComplex": "complex64",
+    "cuDoubleComplex": "complex128",
+    "complex<float>": "complex64",
+    "complex<double>": "complex128",
+}
+"""What CUDA on Linux calls the types that NumPy names, and bfloat16. Source: CUDA C++ Programming Guide; LP64."""
+
+_SHORT_VECTORS = {
+    "char": "int8",
+    "uchar": "uint8",
+    "short": "int16",
+    "ushort": "uint16",
+    "int": "int32",
+    "uint": "uint32",
+    "long": "int64",
+    "ulong": "uint64",
+    "longlong": "int64",
+    "ulonglong": "uint64",
+    "float": "float32",
+    "double": "float64",
+}
+_PAIRS = {"__half2": "float16", "half2": "float16", "__nv_bfloat162": "bfloat16", "nv_bfloat162": "bfloat16"}
+_SHORT_VECTOR = re.compile(rf"({'|'.join(_SHORT_VECTORS)})([1234])(?:_16a|_32a)?")
+_NAMESPACES = re.compile(r"^(?:::)?(?:(?:std|cuda|thrust|__)\w*::)+|^::")
+_INTEGER_WORDS = {"signed", "unsigned", "short", "long", "int", "char"}
+_DEEPEST_ALIAS = 16
+
+TYPE_NAMES = frozenset(
+    {word for name in _SCALARS for word in re.findall(r"\w+", name)}
+    | {f"{name}{lanes}" for name in _SHORT_VECTORS for lanes in "1234"}
+    | set(_PAIRS)
+    | {"void", "auto", "dim3", "signed", "wchar_t", "cudaTextureObject_t", "cudaSurfaceObject_t", "CUtensorMap"}
+)
+"""Words that name a type of C++ or of CUDA's headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """What an array of some C type holds.
+
+    Attributes:
+        dtype: NumPy's name, or `bfloat16`.
+        lanes: Elements of a short vector: 4 for `float4`, else 1.
+    """
+
+    dtype: str
+    lanes: int = 1
+
+
+def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> ElementType | None:
+    """Return what a C type without pointers holds, or None where that is unknown.
+
+    Args:
+        c_type: The type, such as `const unsigned int` or `float4`. Qualifiers are ignored.
+        aliases: Further names of types, from `typedef`, `using` or macros: `{"real": "float"}`.
+    """
+    for _ in range(_DEEPEST_ALIAS):
+        name = _plain(c_type)
+        if found := _known(name):
+            return found
+        if not aliases or name not in aliases:
+            return None
+        c_type = aliases[name]
+    return None
+
+
+def _known(name: str) -> ElementType | None:
+    if name in _SCALARS:
+        return ElementType(_SCALARS[name])
+    if name in _PAIRS:
+        return ElementType(_PAIRS[name], 2)
+    match = _SHORT_VECTOR.fullmatch(name)
+    return ElementType(_SHORT_VECTORS[match[1]], int(match[2])) if match else None
+
+
+def _plain(c_type: str) -> str:
+    """Return a type without qualifiers and namespaces, and integer types in one spelling."""
+    words = re.findall(r"::|\w+|\S", c_type)
+    words = [word for word in words if word not in ("const", "volatile", "struct", "enum", "typename")]
+    if words and set(words) <= _INTEGER_WORDS:
+        return _integer(words)
+    return _NAMESPACES.sub("", "".join(words))
+
+
+def _integer(words: list[str]) -> str:
+    if "char" in words:
+        sign = next((word for word in words if word in ("signed", "unsigned")), "")
+        return f"{sign} char".strip()
+    sizes = [word for word in words if word in ("short", "long")]
+    unsigned = ["unsigned"] if "unsigned" in words else []
+    return " ".join([*unsigned, *sizes]) or "int"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.isa.cuda.tokens import TokenKind, tokens
+
+
+def texts(source: str) -> list[str]:
+    return [token.text for token in tokens(source)]
+
+
+def test_words_numbers_and_punctuation():
+    assert texts("a::b<3>(x->y, 1'000u, .5e-3f)...") == [
+        *("a", "::", "b", "<", "3", ">", "(", "x", "->", "y", ",", "1'000u", ",", ".5e-3f", ")", "...")
+    ]
+
+
+def test_comments_strings_and_characters_hide_words():
+    source = """a // b
+    /* c
+    d */ "e /* f" '"' g R"-(h )" "i)-" u8"j\\"k" l"""
+    assert [token.text for token in tokens(source) if token.kind is TokenKind.WORD] == ["a", "g", "l"]
+
+
+def test_a_preprocessor_line_is_one_token_even_over_several_lines():
+    source = "#define A /* b\n c */ d \\\n e // f\nint x; # y\n  #  include <a//b>\n"
+    directive, *rest = tokens(source)
+    assert directive.kind is TokenKind.DIRECTIVE
+    assert directive.text.startswith("#define A")
+    assert "e" in directive.text
+    assert [token.text for token in rest[:5]] == ["int", "x", ";", "#", "y"]
+    assert rest[-1].kind is TokenKind.DIRECTIVE
+
+
+def test_lines_and_offsets_are_those_of_the_source_before_lines_are_joined():
+    source = "one\nt\\\nwo \\\n\n  three\n"
+    one, two, three = tokens(source)
+    assert (one.line, two.line, three.line) == (1, 2, 5)
+    assert two.text == "two"
+    assert source[two.start : two.end] == "t\\\nwo"
+    assert source[three.start : three.end] == "three"
+
+
+def test_open_comments_and_strings_end_with_the_text():
+    for source in ('"abc', "'a", "/* a", 'R"(a', "#define A /* b", "\\", "//\\"):
+        assert tokens(source) is not None
+
+
+@given(st.text(alphabet=st.sampled_from(list("ab1 \n\\\"'/*#R()<>{};:.-\t\r")) | st.characters(), max_size=200))
+def test_any_text_splits_into_ordered_tokens_that_stand_in_it(source):
+    end = 0
+    for token in tokens(source):
+        assert end <= token.start < token.end <= len(source)
+        assert token.line == source.count("\n", 0, token.start) + 1
+        end = token.end
+        if "\\" not in source[token.start : token.end]:
+            assert source[token.start : token.end].rstrip() == token.text.rstrip()
