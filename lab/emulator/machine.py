@@ -6,8 +6,9 @@ together, operations run on whole register arrays and nothing is masked.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +33,13 @@ from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.isa.model import Instruction
 
 
+ENDLESS_AFTER_S = 15.0
+"""Processor time of a launch after which a loop with `_MANY_ROUNDS` rounds in one batch counts as endless."""
+
+_MANY_ROUNDS = 100_000
+"""Far more than a loop of a problem that was made small for the CPU, and reached within `ENDLESS_AFTER_S`."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LaunchState:
     """What does not change from batch to batch.
@@ -50,6 +58,7 @@ class LaunchState:
         max_steps: Step budget.
         notes: What was left out, in order.
         cluster: Blocks of a cluster, consecutive along x.
+        patience_ends: Processor time of this process, in seconds, after which loops may count as endless.
     """
 
     program: Program
@@ -65,10 +74,11 @@ class LaunchState:
     max_steps: int
     notes: dict[str, None]
     cluster: int = 1
+    patience_ends: float = field(default_factory=lambda: time.process_time() + ENDLESS_AFTER_S)
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
-    """The step budget is used up."""
+    """The launch does not end, or takes more steps than its budget."""
 
 
 class Interpreter:
@@ -111,6 +121,7 @@ class Interpreter:
         self._binder = InstructionBinder(self._storage, batch, memory, self._mbarriers, self._findings, launch.counters)
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
+        self._rounds = [0] * len(program.blocks)
         self._insist = False  # a parked group runs although its missing lanes have not come
 
     def run(self) -> None:
@@ -151,7 +162,11 @@ class Interpreter:
             self._launch.counters.visit(number, lanes)
         self._clock.steps += len(full) + 1
         if self._clock.steps > self._launch.max_steps:
-            self._out_of_steps(block, lanes)
+            self._give_up(block, lanes, f"still running after {self._launch.max_steps} steps")
+        self._rounds[number] += 1
+        if self._rounds[number] % _MANY_ROUNDS == 0 and time.process_time() > self._launch.patience_ends:
+            rounds = f"still running after {self._rounds[number]} rounds of a loop"
+            self._give_up(block, lanes, f"{rounds}; if it is not endless, a smaller problem helps")
         if lanes.whole:
             for action in full:
                 action()
@@ -179,8 +194,7 @@ class Interpreter:
         self._pool.park(at, late)
         return complete
 
-    def _out_of_steps(self, block: CodeBlock, lanes: Lanes) -> None:
-        detail = f"still running after {self._launch.max_steps} steps"
+    def _give_up(self, block: CodeBlock, lanes: Lanes, detail: str) -> None:
         self._findings.add("endless-loop", block.first, detail, lanes.indices())
         raise StepBudgetSpent
 

@@ -12,6 +12,7 @@ import numpy as np
 from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, Emulation, LineCount, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.isa.model import Module
@@ -62,8 +63,10 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             done.append(_launch(module, step, memory))
             if done[-1].findings:
                 break  # what follows would only repeat the fault
+    except UnsupportedInstruction as error:
+        return unsupported(task, str(error))
     except LabError as error:
-        return not_executed(task, str(error))
+        return not_executed(task, " ".join(str(error).split()))
     reference = computed.reference(problem, inputs)
     largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
     steps = _steps(task, done)
@@ -101,9 +104,14 @@ def _left_out(findings: int) -> tuple[str, ...]:
     return (f"{findings} findings; the first {_MOST_FINDINGS} are kept",)
 
 
-def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
-    """The record of a variant that could not be executed, with the reason."""
+def unsupported(task: EmulationTask, reason: str) -> EmulationRecord:
+    """The record of a variant that the emulator cannot execute, with the reason."""
     return EmulationRecord(task.problem, _steps(task, []), unsupported=reason)
+
+
+def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
+    """The record of a variant whose execution failed, with the reason."""
+    return EmulationRecord(task.problem, _steps(task, []), failure=reason)
 
 
 def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:

@@ -159,7 +159,9 @@ class EmulationRecord:
         findings: Faults: races, bad accesses, divergent barriers.
         steps: Instructions that the interpreter issued.
         notes: What was deliberately not executed.
-        unsupported: Why there is no result; empty where there is one.
+        unsupported: Why there is no result, though the kernel may be right: an instruction that the emulator does not
+            know; empty where there is a result.
+        failure: Why there is no result, which counts against the variant: it took too long, or could not be launched.
         lines: How often each instruction was executed; lines that never were are absent.
         bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
     """
@@ -173,6 +175,7 @@ class EmulationRecord:
     steps: int = 0
     notes: tuple[str, ...] = ()
     unsupported: str = ""
+    failure: str = ""
     lines: tuple[ExecutedLines, ...] = ()
     bytes_needed: int = 0
 
@@ -183,7 +186,9 @@ class EmulationRecord:
 
     @property
     def fault(self) -> str:
-        """Why the variant is not verified, one line; empty where it is, or where nothing was executed."""
+        """Why the variant is not verified, one line; empty where it is, or where the emulator lacks an instruction."""
+        if self.failure:
+            return f"not executed: {self.failure}"
         if self.findings:
             first = self.findings[0]
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""

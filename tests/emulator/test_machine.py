@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import ReaderError, UserError
+from lab.emulator import machine
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer
@@ -363,6 +364,15 @@ def test_endless_loop():
     assert finding.kind == "endless-loop"
     assert finding.text == "@%p bra L"
     assert finding.line == 8
+
+
+def test_a_loop_of_many_rounds_is_endless_once_patience_has_ended(monkeypatch):
+    ptx = HEADER + ".visible .entry k() {\n.reg .pred %p;\nsetp.eq.u32 %p, 0, 0;\nL:\n@%p bra L;\nret;\n}\n"
+    monkeypatch.setattr(machine, "ENDLESS_AFTER_S", 0.0)
+    monkeypatch.setattr(machine, "_MANY_ROUNDS", 500)
+    emulation = launch(ptx, "k", 1, 32, [])
+    assert [finding.kind for finding in emulation.findings] == ["endless-loop"]
+    assert emulation.findings[0].detail.startswith("still running after 500 rounds of a loop")
 
 
 def test_unsupported_instruction_names_its_line():

@@ -8,7 +8,7 @@ import pytest
 
 from lab.emulator.results import LineCount, MemoryCount
 from lab.operators.builtin import operator
-from lab.stages.emulate import EmulationTask, alike, emulate, not_executed
+from lab.stages.emulate import EmulationTask, alike, emulate, not_executed, unsupported
 from lab.templates.launches import Launch, Launches, Workspace
 
 PTX = """.version 8.0
@@ -113,4 +113,10 @@ def test_lines_with_the_same_counts_stand_together():
 
 def test_a_record_without_a_result_keeps_its_launches(task):
     record = not_executed(task, "too long")
-    assert (record.unsupported, record.entry, record.verification) == ("too long", "k", None)
+    assert (record.failure, record.entry, record.verification) == ("too long", "k", None)
+    assert record.fault == "not executed: too long"
+
+
+def test_an_instruction_that_the_emulator_lacks_is_no_fault(task):
+    record = unsupported(task, "wgmma")
+    assert (record.unsupported, record.fault) == ("wgmma", "")

@@ -167,8 +167,8 @@ def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
     if done is None:
         return []
     size = _fields(done.problem)
-    if done.unsupported:
-        return [("not executed", done.unsupported), ("problem", size)]
+    if done.unsupported or done.failure:
+        return [("not executed", done.unsupported or done.failure), ("problem", size)]
     rows = [("problem", size)]
     for step in done.launches:
         counted = f", {step.executed.warps:,} warp instructions" if step.executed and len(done.launches) > 1 else ""
