@@ -20,6 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_MOST_FOUND = 300
+"""The most characters of an offending value that a message quotes."""
+
 
 class LabError(Exception):
     """The root of the tree that the module's docstring shows."""
@@ -87,7 +90,7 @@ class UserError(LabError):
         if self.key is not None:
             lines.append(f"  key: {self.key}")
         if self.found is not None:
-            lines.append(f"  found: {self.found!r}")
+            lines.append(f"  found: {_brief(self.found)}")
         if self.accepted is not None:
             accepted = self.accepted if isinstance(self.accepted, str) else ", ".join(map(str, self.accepted))
             lines.append(f"  accepted: {accepted}")
@@ -96,7 +99,16 @@ class UserError(LabError):
         return "\n".join(lines)
 
 
-class UserErrors(UserError):
+def _brief(value: object) -> str:
+    """Spell a value as Python does; of a long one, its beginning."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python is willing to write
+        return "a very large integer"
+    return text if len(text) <= _MOST_FOUND else f"{text[:_MOST_FOUND]}… ({len(text)} characters)"
+
+
+class CollectedError(UserError):
     """Several mistakes in the user's input, reported at once."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
@@ -113,7 +125,7 @@ def together(errors: Sequence[UserError]) -> UserError:
     """Return one error that reports all mistakes, each once, in the order of their lines."""
     distinct = {str(error): error for error in errors}
     ordered = sorted(distinct.values(), key=lambda error: (error.at.line or 0) if error.at else 0)
-    return ordered[0] if len(ordered) == 1 else UserErrors(ordered)
+    return ordered[0] if len(ordered) == 1 else CollectedError(ordered)
 
 
 class MissingToolError(LabError):

@@ -32,7 +32,6 @@ from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.isa.model import Instruction
 
-
 ENDLESS_AFTER_S = 15.0
 """Processor time of a launch after which a loop with `_MANY_ROUNDS` rounds in one batch counts as endless."""
 

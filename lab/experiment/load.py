@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, Pl
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator
 from lab.templates import front_matter
+from lab.toolchain.options import accepted
 
 
 def load(file: Path) -> Experiment:
@@ -25,7 +27,7 @@ def load(file: Path) -> Experiment:
     Raises:
         UserError: Something is wrong with it or with a template that it names; the error has file and line.
     """
-    return from_text(yamlfile.read_text(file), file)
+    return from_text(yamlfile.read_text(file, what="the experiment"), file)
 
 
 def from_text(text: str, file: Path) -> Experiment:
@@ -80,6 +82,11 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
                 accepted=tuple(BASELINES),
                 suggestion=did_you_mean(name, BASELINES),
             )
+    sets = option_sets(raw)
+    for name in raw.toolchains:  # what `auto` means is known where the machine's compilers are looked for
+        compiler = name.split("==")[0].strip()
+        for options in sets:
+            check_options(options, "" if compiler == "auto" else compiler, document)
     return {
         "name": file.name.split(".")[0] or "experiment",
         "file": file,
@@ -88,7 +95,7 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
         "cache": raw.cache,
         "toolchains": tuple(dict.fromkeys(raw.toolchains)),
         "archs": tuple(dict.fromkeys(raw.archs)),
-        "options": option_sets(raw),
+        "options": sets,
         "gpu": raw.gpu,
         "seed": raw.seed,
         "search": raw.search,
@@ -101,6 +108,25 @@ def option_sets(raw: MeasuringFile) -> tuple[tuple[str, ...], ...]:
     """Return the sets of compiler options of a file, each once; a plain list is one set."""
     swept = [options for options in raw.options if isinstance(options, list)]
     return tuple(dict.fromkeys(map(tuple, swept))) or (tuple(map(str, raw.options)),)
+
+
+def check_options(options: Sequence[str], compiler: str, where: yamlfile.Document | Location) -> None:
+    """Check an experiment's compiler options.
+
+    Args:
+        options: The options.
+        compiler: Name of the compiler that gets them; if empty, any.
+        where: The experiment, or its place where only that is known.
+
+    Raises:
+        UserError: One is not accepted.
+    """
+    try:
+        accepted(options, compiler)
+    except UserError as error:
+        match = re.search(r"\[(\d+)\]", error.key or "")
+        place = ("options", int(match[1])) if match else ("options",)
+        raise error.placed(where if isinstance(where, Location) else where.at(*place), error.key) from None
 
 
 def _absolute(reference: str, file: Path) -> str:

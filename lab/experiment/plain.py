@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import Location, UserError, did_you_mean, together
+from lab.base.errors import UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted
@@ -96,7 +96,9 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         raise together(reading.mistakes)
     assert text is not None  # noqa: S101 - else there is a mistake
     declares = _declares(raw, arguments, axes, found)
-    template = PlainTemplate(Path(raw.source).name, reading.folder / raw.source, declares, document, (), text)
+    template = PlainTemplate(
+        Path(raw.source).name, reading.folder / raw.source, declares, document, (reading.folder.resolve(),), text
+    )
     name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else template.stem
     constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
     declaration = Declaration(arguments, raw.reference, raw.tolerance, raw.metrics, str(reading.folder.resolve()))
@@ -256,9 +258,7 @@ def _check_kernels(reading: _Reading, found: tuple[SourceKernel, ...], arguments
         if not fits and found:
             names = [kernel.qualified_name for kernel in found]
             suggestion = did_you_mean(_base_name(wanted), names)
-            reading.refuse(
-                "no such kernel", (*path, "kernel"), found=wanted, accepted=names, suggestion=suggestion
-            )
+            reading.refuse("no such kernel", (*path, "kernel"), found=wanted, accepted=names, suggestion=suggestion)
         elif len(fits) == 1:
             given = tuple(named[name] for name in launch.arguments if name in named) if path and launch else arguments
             _check_arguments(reading, fits[0], given, (*path, "arguments"))
