@@ -20,6 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_MOST_FOUND = 300
+"""The most characters of an offending value that a message quotes."""
+
 
 class LabError(Exception):
     """The root of the tree that the module's docstring shows."""
@@ -87,13 +90,22 @@ class UserError(LabError):
         if self.key is not None:
             lines.append(f"  key: {self.key}")
         if self.found is not None:
-            lines.append(f"  found: {self.found!r}")
+            lines.append(f"  found: {_brief(self.found)}")
         if self.accepted is not None:
             accepted = self.accepted if isinstance(self.accepted, str) else ", ".join(map(str, self.accepted))
             lines.append(f"  accepted: {accepted}")
         if self.suggestion is not None:
             lines.append(f"  suggestion: {self.suggestion}")
         return "\n".join(lines)
+
+
+def _brief(value: object) -> str:
+    """Spell a value as Python does; of a long one, its beginning."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python is willing to write
+        return "a very large integer"
+    return text if len(text) <= _MOST_FOUND else f"{text[:_MOST_FOUND]}… ({len(text)} characters)"
 
 
 class MissingToolError(LabError):

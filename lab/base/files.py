@@ -1,11 +1,23 @@
-"""Writes files atomically."""
+"""Writes files atomically, and reads those that a user names: regular files, up to a size."""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from lab.base.errors import Location, UserError, did_you_mean
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+_MOST_SIBLINGS = 20
 
 
 def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
@@ -29,3 +41,70 @@ def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
+    """Read a file that a user named. Every such file is read here.
+
+    A FIFO or a device is refused without waiting for its content, and a file that grows is read up to its limit.
+
+    Args:
+        path: The file.
+        most_bytes: Its largest size in bytes.
+        what: What the file is, for messages: `the template`.
+
+    Raises:
+        UserError: The file is missing, unreadable, larger, or not a regular file; the error names it.
+    """
+    try:
+        # a FIFO is opened without waiting for a writer, and a terminal does not become this process's own
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            mode = os.fstat(handle).st_mode
+            if not stat.S_ISREG(mode):
+                found = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
+                raise UserError(f"{what} cannot be read", at=Location(path), found=found, accepted="a regular file")
+            content = stream.read(most_bytes + 1)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError as error:
+        raise UserError(f"{what} cannot be read: {error.strerror}", at=Location(path)) from error
+    except ValueError as error:  # a name with a NUL, or with a character that the file system cannot spell
+        raise UserError(f"{what} cannot be read: its name is not one of a file", at=Location(repr(path))) from error
+    if len(content) > most_bytes:
+        raise UserError(f"{what} is too large", at=Location(path), accepted=f"at most {most_bytes} bytes")
+    return content
+
+
+def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[Path] = ()) -> Path:
+    """Return the file that a user's file names, which must be in or below a folder once links are followed.
+
+    Args:
+        name: The name, relative to `folder`.
+        folder: The folder of the user's file.
+        at: Where the name stands.
+        key: Key that holds it.
+        roots: More folders that the file may be in.
+
+    Raises:
+        UserError: The name leads elsewhere.
+    """
+    try:
+        path = (folder / name).resolve()
+        if any(path.is_relative_to(root.resolve()) for root in (folder, *roots)):
+            return path
+    except (OSError, ValueError, RuntimeError):  # a NUL, links in a circle
+        pass
+    accepted = f"a file in or below {', '.join(str(root) for root in (folder, *roots))}"
+    raise UserError("the file is outside of the experiment's folder", at=at, key=key, found=name, accepted=accepted)
+
+
+def _missing(path: Path) -> UserError:
+    folder = path.parent
+    siblings = sorted(found.name for found in folder.glob(f"*{path.suffix}")) if folder.is_dir() else []
+    return UserError(
+        "no such file",
+        at=Location(path),
+        accepted=siblings[:_MOST_SIBLINGS] or None,
+        suggestion=did_you_mean(path.name, siblings),
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.files import read_regular
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
 from lab.emulator.results import Emulation
@@ -21,9 +22,12 @@ from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
 from lab.toolchain.disassembly.nvdisasm import disassemble
+from lab.toolchain.includes import gather
 from lab.toolchain.select import build, toolchain
 
 SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
+MOST_BYTES = 64 * 2**20
+"""The largest `.ptx`, `.cubin` or `.cu` file that is read."""
 DEFAULT_ARCH = "sm_90"
 """Target of a bare `.cu` file where none is named."""
 
@@ -86,11 +90,15 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     if file.suffix not in SUFFIXES[:3]:
         raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
     if file.suffix == ".cubin":
-        return Inspection(str(file), None, (_sass(disassemble(_read_bytes(file)), str(file)),))
-    text = yamlfile.read_text(file)
+        return Inspection(
+            str(file), None, (_sass(disassemble(read_regular(file, MOST_BYTES, "the cubin")), str(file)),)
+        )
+    text = yamlfile.read_text(file, MOST_BYTES)
     if file.suffix == ".ptx":
         return Inspection(str(file), None, (_ptx(text, str(file)),))
-    return _compile(str(file), toolchain(toolchain_name), CompileRequest(text, file.name, arch))
+    source, included = gather(text, (file.parent,))
+    request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
+    return _compile(str(file), toolchain(toolchain_name), request)
 
 
 def emulate_file(
@@ -148,7 +156,7 @@ def execute_file(
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
-    module = read_ptx(yamlfile.read_text(file), str(file))
+    module = read_ptx(yamlfile.read_text(file, MOST_BYTES), str(file))
     names = [function.name for function in module.kernels]
     if kernel is None and len(names) != 1:
         raise UserError(
@@ -238,10 +246,3 @@ def _sass(disassembly: Disassembly, file: str) -> InspectedListing:
 
 def _listing(module: Module, text: str) -> InspectedListing:
     return InspectedListing(module.isa, text, module_mix(module))
-
-
-def _read_bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"the file cannot be read: {error.strerror}", at=Location(file)) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lab.measured.baselines import BASELINES
 from lab.operators.base import Operator
 from lab.operators.builtin import operator
 from lab.templates import front_matter
+from lab.toolchain.options import accepted
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def load(file: Path) -> Experiment:
     Raises:
         UserError: Something is wrong with it or with a template that it names; the error has file and line.
     """
-    return from_text(yamlfile.read_text(file), file)
+    return from_text(yamlfile.read_text(file, what="the experiment"), file)
 
 
 def from_text(text: str, file: Path) -> Experiment:
@@ -119,6 +121,9 @@ def from_text(text: str, file: Path) -> Experiment:
                 accepted=tuple(BASELINES),
                 suggestion=did_you_mean(name, BASELINES),
             )
+    for name in raw.toolchains:  # what `auto` means is known where the machine's compilers are looked for
+        compiler = name.split("==")[0].strip()
+        check_options(raw.options, "" if compiler == "auto" else compiler, document)
     return Experiment(
         name=file.name.split(".")[0] or "experiment",
         file=file,
@@ -140,6 +145,25 @@ def from_text(text: str, file: Path) -> Experiment:
         emulate_at_most=raw.emulate_at_most,
         profile=raw.profile,
     )
+
+
+def check_options(options: Sequence[str], compiler: str, where: yamlfile.Document | Location) -> None:
+    """Check an experiment's compiler options.
+
+    Args:
+        options: The options.
+        compiler: Name of the compiler that gets them; if empty, any.
+        where: The experiment, or its place where only that is known.
+
+    Raises:
+        UserError: One is not accepted.
+    """
+    try:
+        accepted(options, compiler)
+    except UserError as error:
+        match = re.search(r"\[(\d+)\]", error.key or "")
+        place = ("options", int(match[1])) if match else ("options",)
+        raise error.placed(where if isinstance(where, Location) else where.at(*place), error.key) from None
 
 
 def _absolute(reference: str, file: Path) -> str:

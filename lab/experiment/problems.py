@@ -16,7 +16,7 @@ from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.yamlfile import Document, Key
-from lab.experiment.schema import ExperimentFile
+from lab.experiment.schema import MOST_NAME_LENGTH, ExperimentFile
 from lab.operators.base import Operator, Problem
 
 NAMED = ("name", "emulate")
@@ -129,6 +129,10 @@ def _given(problem: object, document: Document) -> Iterator[_Given]:
         name, emulate = own.get("name"), own.get("emulate")
         if "name" in own and not (isinstance(name, str) and name):
             raise _error("wrong type", document, (*place, "name"), name, "a name for the problem, as text")
+        if isinstance(name, str) and len(name) > MOST_NAME_LENGTH:
+            raise _error(
+                "the name is too long", document, (*place, "name"), name, f"at most {MOST_NAME_LENGTH} characters"
+            )
         if "emulate" in own and not isinstance(emulate, dict):
             raise _error("wrong type", document, (*place, "emulate"), emulate, "a mapping of the operator's fields")
         axes = {key: values_of(value, document, (*place, key)) for key, value in entry.items() if key not in own}

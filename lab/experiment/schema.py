@@ -41,13 +41,15 @@ Value = Annotated[Any, WithJsonSchema(_SCALAR_SCHEMA)]
 Problems = Annotated[Any, WithJsonSchema(_PROBLEMS_SCHEMA)]  # judged by the operator; see `lab.experiment.problems`
 Arch = Annotated[str, StringConstraints(pattern=r"^(native|sm_[0-9]{2,3}[af]?)$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
+MOST_NAME_LENGTH = 100
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MOST_NAME_LENGTH)]
 
 
 class KernelModel(Strict):
     """One kernel: a template with its parameters. A scalar is fixed, a list is swept."""
 
     template: Text = Field(description="Path of a template, below kernel_src/ or beside this file: gemm/tiled.cu.j2")
-    name: Text | None = Field(None, description="Name in the report, a ladder's rung; the template's stem by default")
+    name: Name | None = Field(None, description="Name in the report, a ladder's rung; the template's stem by default")
     parameters: dict[str, Swept] = Field(
         default_factory=dict,
         description="Parameter to its value, to a list of values to sweep, or to {range: [start, stop, step]}",
@@ -149,7 +151,10 @@ class ExperimentFile(Strict):
         min_length=1,
         description="GPU architectures: sm_90; native is this machine's GPU. Every variant is built for each",
     )
-    options: list[str] = Field(default_factory=list, description="Further compiler options: [--use_fast_math]")
+    options: list[str] = Field(
+        default_factory=list,
+        description="Further compiler options: [--use_fast_math, --maxrregcount=64, -DNAME=VALUE, --ptxas-options=-O1]",
+    )
     gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
     seed: int = Field(0, ge=0, description="Seed of the random inputs")
     search: SearchModel | None = Field(

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError
-from lab.experiment.load import Experiment
+from lab.experiment.load import Experiment, check_options
 from lab.experiment.space import Point
 from lab.templates.instance import Instance
 from lab.templates.launches import Launches
 from lab.toolchain.base import CompileRequest, Toolchain, title
+from lab.toolchain.includes import gather
 from lab.toolchain.select import toolchain
 
 SOURCE_NAME = "kernel.cu"
@@ -72,10 +73,12 @@ def plan(
         first: Position of the first.
 
     Raises:
-        UserError: A template fails, a geometry is illegal, or a toolchain cannot target an architecture.
+        UserError: A template fails, a geometry is illegal, an included file cannot be read, or a toolchain cannot
+            target an architecture or has no such option.
     """
-    for arch in archs:
-        for tool in toolchains:
+    for tool in toolchains:
+        check_options(experiment.options, tool.name, Location(experiment.file))
+        for arch in archs:
             if not tool.supports(arch):
                 raise UserError(
                     f"{tool.name} {tool.version} cannot target {arch}",
@@ -85,7 +88,7 @@ def plan(
                     suggestion="leave the architecture out, or name a toolchain that supports it",
                 )
     planned: list[Planned] = []
-    sources: dict[tuple[object, ...], str] = {}
+    sources: dict[tuple[object, ...], tuple[str, tuple[tuple[str, str], ...]]] = {}
     for point in points:
         instance = point.instance
         launches = instance.launches  # an illegal geometry ends the run here, not after the builds
@@ -93,11 +96,12 @@ def plan(
         words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
         key = (point.kernel.name, repr(point.parameters), words)
         if key not in sources:
-            sources[key] = instance.source
-        source = sources[key]
+            text, included = gather(instance.source, point.kernel.template.roots)
+            sources[key] = text, tuple(included.items())
+        source, files = sources[key]
         for tool in toolchains:
             for arch in archs:
-                request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
+                request = CompileRequest(source, SOURCE_NAME, arch, experiment.options, files)
                 label = [point.label] if point.label else []
                 label += [title(tool)] if len(toolchains) > 1 else []
                 label += [arch] if len(archs) > 1 else []
@@ -118,7 +122,7 @@ def plan(
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
     """Return ten hexadecimal digits that depend on all that decides a variant's machine code, and on its problem."""
-    facts = {
+    facts: dict[str, object] = {
         "kernel": point.kernel.name,
         "template": point.kernel.template.name,
         "parameters": dict(sorted(point.parameters.items())),
@@ -129,6 +133,8 @@ def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
         "toolchain": tool.name,
         "version": tool.version,
     }
+    if request.included:
+        facts["included"] = sorted(request.included)
     return short_hash(facts)
 
 

@@ -31,6 +31,7 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
         "parameters": record.parameters,
         "arch": record.arch,
         "options": planned.request.options,
+        **({"included": dict(planned.request.included)} if planned.request.included else {}),
         "entries": planned.launches.entries,
         "lab": VERSION,
         "commit": environment.commit(),

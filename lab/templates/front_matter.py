@@ -13,6 +13,7 @@ point may use them (`lab.templates.instance`). A word may be an object in the te
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from lab.base.validation import Strict, validate
 from lab.templates.mapping.text import parse
 
 _OPEN, _CLOSE = "{#---", "---#}"
+_MOST_BYTES = 2**20
 C_TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 """NumPy-style element types and what CUDA calls them."""
 
@@ -234,8 +236,8 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
     Raises:
         UserError: It is missing, or its front matter is wrong; then the error names the template's line.
     """
-    found = next((root / name for root in roots if (root / name).is_file()), None)
-    if found is None or Path(name).is_absolute() or ".." in Path(name).parts:
+    found = None if Path(name).is_absolute() or ".." in Path(name).parts else _first(name, roots)
+    if found is None:
         known = available(roots)
         raise UserError(
             "no such template",
@@ -245,7 +247,7 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
             accepted=known or f"a file below {', '.join(map(str, roots))}",
             suggestion=did_you_mean(name, known),
         )
-    text = yamlfile.read_text(found)
+    text = yamlfile.read_text(found, _MOST_BYTES, "the template")
     start, end = text.find(_OPEN), text.find(_CLOSE)
     if not text.lstrip().startswith(_OPEN) or end < 0:
         raise UserError(
@@ -258,6 +260,15 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
     template = Template(name, found, validate(FrontMatter, document), document, roots)
     _check(template)
     return template
+
+
+def _first(name: str, roots: Sequence[Path]) -> Path | None:
+    """Return the first file of a name that is in or below its root once links are followed."""
+    for root in roots:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long a name, a NUL, links in a circle
+            if (root / name).exists() and (root / name).resolve().is_relative_to(root.resolve()):
+                return root / name  # what is no regular file is refused when it is read
+    return None
 
 
 def _check(template: Template) -> None:

@@ -23,13 +23,16 @@ class CompileRequest:
         name: File name in the compiler's messages (`kernel.cu`), without a folder. Line tables name it `/kernel.cu` and
             CUDA's headers `/cuda/cuda_fp16.h`, which are paths of no machine.
         arch: Target, such as `sm_90`.
-        options: Further compiler options in order, such as `--use_fast_math`.
+        options: Further compiler options in order, such as `--use_fast_math`; `lab.toolchain.options` lists them.
+        included: Name and text of every file of the user's that the source includes, as `lab.toolchain.includes.gather`
+            collects them. Compilers read no other file except CUDA's headers; nvcc also reads the host compiler's.
     """
 
     source: str
     name: str
     arch: str
     options: tuple[str, ...] = ()
+    included: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ class Toolchain(Protocol):
         """Compile.
 
         Raises:
-            CompileError: The compiler refuses the source.
+            UserError: An option is not accepted.
+            CompileError: The compiler refuses the source, or it includes a file that it may not.
             MissingToolError: The compiler cannot run on this machine.
         """
 

@@ -19,7 +19,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import tempfile
 import zlib
 from dataclasses import asdict, dataclass
@@ -46,23 +45,11 @@ _SLACK = 16
 _LOG = logging.getLogger(__name__)
 _warned: set[Path] = set()
 
-# What a key cannot see: files that only the compiler opens.
-_READS_FILES = re.compile(r"^[ \t]*#[ \t]*(?:include|embed|import)\b[ \t]*(?:[^<\s]|<[ \t]*/)", re.MULTILINE)
-_FILE_OPTIONS = re.compile(
-    r"-I|--include-path|-isystem|--system-include|-idirafter|-include$|--pre-include|-optf|--options-file"
-    r"|-(-)?(use-pch|create-pch|pch)|-ccbin|--compiler-bindir"
-)
-
 
 def default_folder() -> Path:
     """Return `$LAB_CACHE_DIR`, or the user's cache directory on this system."""
     named = os.environ.get("LAB_CACHE_DIR")
     return Path(named) if named else Path(platformdirs.user_cache_dir("lab", appauthor=False))
-
-
-def cacheable(request: CompileRequest) -> bool:
-    """Whether the key holds everything that decides the build: compiling reads no file of the user's."""
-    return not _READS_FILES.search(request.source) and not any(map(_FILE_OPTIONS.match, request.options))
 
 
 def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) -> str:
@@ -83,6 +70,7 @@ def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) 
         request.source,
         request.name,
         disassembler,
+        *([sorted(request.included)] if request.included else []),  # keys of sources without any stay as they were
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 

@@ -30,7 +30,9 @@ from lab.base.errors import CompileError, MissingToolError
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.cubin.resources import resources
+from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
+from lab.toolchain.options import NVCC, accepted
 
 INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
 """CCCL is needed because cuda_fp16.h includes its `nv/target` under nvcc (not under NVRTC)."""
@@ -79,16 +81,19 @@ class Nvcc:
         """Compile.
 
         Raises:
-            CompileError: nvcc refuses the source or an option, or ran longer than `TIMEOUT_S`.
+            UserError: An option is not accepted.
+            CompileError: nvcc refuses the source, it includes a file that it may not, or nvcc ran longer than
+                `TIMEOUT_S`.
             MissingToolError: nvcc or its host compiler (gcc) is missing.
         """
         started = time.perf_counter()
-        options = ("-lineinfo", *request.options)
+        options = ("-lineinfo", *accepted(request.options, NVCC))
         command = _shown(request, options)
+        check(request.source, request.name, dict(request.included), command)
         with tempfile.TemporaryDirectory(prefix="lab-nvcc-") as name:
             folder = Path(name)
             raw, log = _front_end(self.path, request, options, folder)
-            ptx = relocate(raw, _names_without_machine(request.name, folder))
+            ptx = relocate(raw, _names_without_machine(folder))
             cubin, ptxas_log = _assemble(self.path, request, options, ptx, folder)
         log += ptxas_log
         return Build(
@@ -128,15 +133,17 @@ def _pycuda_is_usable() -> bool:
     return importlib.util.find_spec("pycuda") is not None and locate.has_driver()
 
 
-def _names_without_machine(source: str, folder: Path) -> Callable[[str], str]:
-    """Return a function that renames the source and CUDA's headers to names that do not depend on the machine."""
+def _names_without_machine(folder: Path) -> Callable[[str], str]:
+    """Return a function that renames the user's files and CUDA's headers so that names do not depend on the machine."""
 
     def name_of(path: str) -> str:
         path = posixpath.normpath(path)
         if (header := _cuda_header(path)) is not None:
             return f"{headers.ROOT}/{header}"
-        ours = Path(path).parent in (folder, folder.resolve(), Path())
-        return f"/{source}" if ours and posixpath.basename(path) == source else path
+        for own in (folder, folder.resolve()):
+            if Path(path).is_relative_to(own):
+                return f"/{Path(path).relative_to(own).as_posix()}"
+        return path if posixpath.isabs(path) else f"/{path}"
 
     return name_of
 
@@ -159,10 +166,13 @@ def relocate(ptx: str, name_of: Callable[[str], str]) -> str:
 
 
 def _front_end(nvcc: Path, request: CompileRequest, options: tuple[str, ...], folder: Path) -> tuple[str, str]:
-    (folder / request.name).write_text(request.source, encoding="utf-8")
+    for name, text in ((request.name, request.source), *request.included):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
     output = folder / "front.ptx"
+    search = ["-I."] if request.included else []  # included files name each other from this folder
     log = _run(
-        [str(nvcc), "-ptx", f"-arch={request.arch}", *options, "-o", output.name, request.name],
+        [str(nvcc), "-ptx", f"-arch={request.arch}", *options, *search, "-o", output.name, request.name],
         _shown(request, options),
         folder,
     )

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from lab.base.errors import CompileError, MissingToolError, UserError, did_you_mean
 from lab.toolchain import nvcc
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
-from lab.toolchain.cache import Cache, cache_key, cacheable, default_folder
+from lab.toolchain.cache import Cache, cache_key, default_folder
 from lab.toolchain.disassembly.nvdisasm import disassemble_all, disassembler_version
 from lab.toolchain.nvrtc import compiler
+from lab.toolchain.options import accepted
 
 NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc")
 """Names that an experiment may use. All but `auto` may have a version: `nvrtc==13.5`."""
@@ -78,8 +79,6 @@ def build(
 ) -> Compiled:
     """Compile and disassemble, or take both from the cache.
 
-    A request that reads the user's files (`#include "mine.h"`, `-I`) is never cached.
-
     Args:
         toolchain: The compiler.
         request: What to compile.
@@ -87,7 +86,7 @@ def build(
         use_cache: If False, compile without looking into the cache, and store nothing.
 
     Raises:
-        UserError: The compiler cannot target the architecture.
+        UserError: The compiler cannot target the architecture, or an option is not accepted.
         CompileError: The compiler refuses the source, or the disassembler the cubin.
         MissingToolError: A tool is not on this machine.
     """
@@ -106,7 +105,7 @@ def build_all(
         The results in the order of the requests; for one that `build` raises a `CompileError` for, the error.
 
     Raises:
-        UserError: A compiler cannot target its architecture.
+        UserError: A compiler cannot target its architecture, or an option is not accepted.
         MissingToolError: A tool is not on this machine.
     """
     cache = cache or Cache(default_folder())
@@ -114,7 +113,8 @@ def build_all(
     fresh: list[tuple[int, str, Build]] = []  # place, key in the cache (empty: not cached), and the build
     for place, (toolchain, request) in enumerate(requests):
         _check_target(toolchain, request)
-        key = cache_key(toolchain, request, disassembler_version()) if use_cache and cacheable(request) else ""
+        accepted(request.options, toolchain.name)  # before the cache, which may be of an older version
+        key = cache_key(toolchain, request, disassembler_version()) if use_cache else ""
         if entry := cache.get(key) if key else None:
             outcomes[place] = Compiled(*entry, cached=True)
             continue

@@ -62,3 +62,8 @@ def test_only_near_names_are_suggested() -> None:
     assert did_you_mean("unrol", ["unroll", "block"]) == "did you mean 'unroll'?"
     assert did_you_mean("zzz", ["unroll", "block"]) is None
     assert did_you_mean("unroll", []) is None
+
+
+@pytest.mark.parametrize("found", ["x" * 100_000, 16**100_000, ["y" * 50] * 1000], ids=["text", "integer", "list"])
+def test_a_long_value_is_quoted_in_part(found):
+    assert len(str(UserError("wrong", found=found))) < 400

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.base.files import write_atomically
+from lab.base.errors import Location, UserError
+from lab.base.files import read_regular, within, write_atomically
 
 
 def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
@@ -43,3 +46,56 @@ def test_a_failure_midway_keeps_the_old_content_and_leaves_nothing(tmp_path: Pat
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomically(tmp_path / "nowhere" / "a", "text")
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device", "directory", "socket"])
+def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "f"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+    with pytest.raises(UserError) as caught:
+        read_regular(path, 100, "the template")
+    assert "the template cannot be read" in str(caught.value)
+    assert caught.value.at is not None
+    assert caught.value.at.file == path
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * 100)
+    assert read_regular(path, 100) == b"x" * 100
+    with pytest.raises(UserError, match=r"the file is too large\n  accepted: at most 99 bytes"):
+        read_regular(path, 99)
+    with pytest.raises(UserError, match="too large"):  # its size is said to be 0
+        read_regular(Path("/proc/self/status"), 10)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "a\ud800", "no/such/folder"])
+def test_a_name_that_no_file_can_have_is_a_users_mistake(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError):
+        read_regular(tmp_path / name, 100)
+
+
+def test_a_file_named_in_a_file_stays_in_its_folder(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    (own / "sub").mkdir(parents=True)
+    other.mkdir()
+    (own / "link").symlink_to(other / "secret.csv")
+    (own / "loop").symlink_to(own / "loop")
+    (own / "inner").symlink_to(own / "sub" / "x.csv")
+    at = Location("f.yaml", 3)
+    assert within("sub/x.csv", own, at=at, key="csv") == own / "sub" / "x.csv"
+    assert within("inner", own, at=at, key="csv") == own / "sub" / "x.csv"
+    assert within("../other/secret.csv", own, at=at, key="csv", roots=[other]) == other / "secret.csv"
+    for name in ("/etc/passwd", "../other/secret.csv", "sub/../../other/x", "link", "loop", "a\0"):
+        with pytest.raises(UserError, match="outside") as caught:
+            within(name, own, at=at, key="csv")
+        assert caught.value.at == at
+        assert caught.value.key == "csv"

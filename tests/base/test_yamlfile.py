@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UserError
-from lab.base.yamlfile import dotted, parse, read_text
+from lab.base.yamlfile import MOST_DEPTH, dotted, parse, read_text
 
 
 def test_values_are_plain_and_lines_are_known():
@@ -65,9 +66,47 @@ def test_a_missing_file_names_its_neighbours(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff\n")
     with pytest.raises(UserError, match="UTF-8"):
         read_text(tmp_path / "latin.yaml")
-    with pytest.raises(UserError, match="cannot read the file"):
+    with pytest.raises(UserError, match="the file cannot be read"):
         read_text(tmp_path)
 
 
 def test_dotted():
     assert dotted(("kernels", 0, "parameters", "unroll")) == "kernels[0].parameters.unroll"
+
+
+def _mapping(count: int) -> str:
+    return "".join(f"k{i}: {i}\n" for i in range(count))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (_mapping(150_000), "the document is too large"),
+        ("{" + _mapping(20_000).replace("\n", ", ") + "}", "the document is too large"),
+        ("[" * 40 + "1" + "]" * 40 + "," + ",".join(["[[[[1]]]]"] * 9_000), "not YAML"),
+        (",".join(["[[[[[1]]]]]"] * 9_000).join("[]"), "at most 20000 keys and values"),
+        ("[" * 5_000, "nested too deeply"),
+        ("- " * 5_000, "nested too deeply"),
+        ("\n".join(f"{' ' * i}a:" for i in range(1_000)), "nested too deeply"),
+        ("a: &a {x: 1}\n" + "".join(f"b{i}: {{<<: *a}}\n" for i in range(2_000)), "merge keys"),
+        ("seed: 0x" + "f" * 200_000, "integer is too large"),
+        ("seed: " + "9" * 200_000, "integer is too large"),
+        (f"{'k' * 300}: 1\n", "the key is too long"),
+    ],
+    ids=[
+        "keys", "flow", "broken", "nodes", "brackets", "dashes", "block", "merges", "hexadecimal", "decimal", "key",
+    ],
+)  # fmt: skip
+def test_a_large_document_is_refused_quickly(text, words):
+    started = time.process_time()
+    with pytest.raises(UserError, match=words) as caught:
+        parse(text, "f.yaml")
+    assert time.process_time() - started < 5  # some of them took minutes; the limit leaves room for a slow machine
+    assert len(str(caught.value)) < 1_000
+
+
+def test_what_an_experiment_may_need_is_far_from_the_limits():
+    nested = "\n".join(f"{' ' * i}a:" for i in range(MOST_DEPTH - 2))
+    assert parse(nested, "f.yaml").at(*["a"] * (MOST_DEPTH - 2)).line == MOST_DEPTH - 2
+    assert len(parse(_mapping(2_000), "f.yaml").data) == 2_000
+    assert parse("seed: 18446744073709551615", "f.yaml").data == {"seed": 2**64 - 1}

@@ -257,3 +257,39 @@ def test_a_mutated_experiment_is_read_or_refused_in_words(data):
 def test_mutilated_text_is_read_or_refused_in_words(start, length, inserted):
     with contextlib.suppress(UserError):
         expand(read(GOOD[:start] + inserted + GOOD[start + length :]))
+
+
+@pytest.mark.parametrize(
+    ("options", "toolchains", "line", "words"),
+    [
+        ("\n- -DX=1\n- --time=/elsewhere/x\n", "[auto]", 17, "this compiler option is not accepted"),
+        ("[-Xcompiler, -wrapper]", "[nvcc]", 15, "not accepted"),
+        ("[--gpu-architecture=sm_80]", "[nvrtc]", 15, "use the key archs"),
+        ("[-maxrregcount, 1000]", "[auto]", 15, None),
+        ("[--extended-lambda]", "[nvcc==13.0, nvrtc==13]", 15, "nvrtc has no such option"),
+        ("[--extended-lambda]", "[nvcc]", None, None),
+        ("[--use_fast_math, -maxrregcount, '32']", "[auto]", None, None),
+    ],
+)
+def test_compiler_options_are_checked_before_anything_is_built(options, toolchains, line, words):
+    text = GOOD + f"options: {options}\ntoolchains: {toolchains}\n"
+    if line is None:
+        assert read(text).options
+        return
+    with pytest.raises(UserError, match=words) as caught:
+        read(text)
+    assert str(caught.value).startswith(f"folder/exp.yaml:{line}: ")
+    assert caught.value.key.startswith("options")
+
+
+def test_names_have_a_length_that_a_file_name_can_have():
+    for old, new in (
+        ("  - template: gemm/tiled.cu.j2", f"  - template: gemm/tiled.cu.j2\n    name: {'n' * 300}"),
+        ("gemm/tiled.cu.j2", "t" * 300),
+        ("unroll:", f"{'u' * 300}:"),
+        ("problem: {m: 64, n: 32, k: 16}", f"problem: [{{name: {'n' * 300}, m: 64, n: 32, k: 16}}]"),
+    ):
+        with pytest.raises(UserError) as caught:
+            read(GOOD.replace(old, new))
+        assert "folder/exp.yaml:" in str(caught.value)
+        assert len(str(caught.value)) < 3000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 
@@ -317,3 +318,16 @@ def test_splitting_k_among_blocks_takes_another_launch():
     summed = Instance(template, by_workspace, gemm(m=127)).launches
     assert summed.entries == ("gemm_elements", "reduce")
     assert summed.workspace[0].elements == 127 * 128 * 4
+
+
+def test_a_template_stays_below_its_roots_and_is_a_regular_file(tmp_path):
+    root = tmp_path / "own"
+    root.mkdir()
+    (tmp_path / "outside.cu.j2").write_text(FRONT)
+    (root / "link.cu.j2").symlink_to(tmp_path / "outside.cu.j2")
+    os.mkfifo(root / "fifo.cu.j2")
+    for name in ("link.cu.j2", "a" * 300, "a\0b"):
+        with pytest.raises(UserError, match="no such template"):
+            kernels.load(name, (root,))
+    with pytest.raises(UserError, match="regular file"):
+        kernels.load("fifo.cu.j2", (root,))

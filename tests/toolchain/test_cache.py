@@ -63,7 +63,12 @@ def test_what_is_put_is_got(tmp_path):
 
 words = st.text(max_size=8)
 requests = st.builds(
-    CompileRequest, source=words, name=words, arch=words, options=st.lists(words, max_size=3).map(tuple)
+    CompileRequest,
+    source=words,
+    name=words,
+    arch=words,
+    options=st.lists(words, max_size=3).map(tuple),
+    included=st.dictionaries(words, words, max_size=2).map(lambda one: tuple(sorted(one.items()))),
 )
 toolchains = st.builds(FakeToolchain, name=words, version=words, identity=words)
 
@@ -78,7 +83,7 @@ def test_keys_are_equal_when_everything_is(one, two):
 
 @given(st.sampled_from([f.name for f in fields(CompileRequest)]), words)
 def test_any_change_of_a_request_changes_the_key(field, text):
-    value: Any = (text,) if field == "options" else text
+    value: Any = {"options": (text,), "included": ((text, text),)}.get(field, text)
     changed = replace(REQUEST, **{field: value})
     assert (cache.cache_key(FakeToolchain(), changed, "1") != cache.cache_key(FakeToolchain(), REQUEST, "1")) == (
         changed != REQUEST
@@ -268,24 +273,6 @@ def test_processes_share_a_folder(tmp_path):
         worker.join()
         assert worker.exitcode == 0
     assert not list(tmp_path.glob("*.part"))
-
-
-@pytest.mark.parametrize(
-    ("source", "options", "expected"),
-    [
-        ("int x;", ("-O3", "-DX=1", "-std=c++17", "--use_fast_math"), True),
-        ("#include <cuda_fp16.h>\n", (), True),
-        ('#include "mine.h"\n', (), False),
-        ("  #  include MINE\n", (), False),
-        ("#include </home/mine.h>\n", (), False),
-        ("int x;", ("-I/home",), False),
-        ("int x;", ("--include-path=/home",), False),
-        ("int x;", ("-include", "x.h"), False),
-        ("int x;", ("--options-file", "x"), False),
-    ],
-)
-def test_what_reads_files_is_not_cached(source, options, expected):
-    assert cache.cacheable(CompileRequest(source, "k.cu", "sm_90", options)) is expected
 
 
 def test_the_default_folder(monkeypatch, tmp_path):

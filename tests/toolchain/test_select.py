@@ -169,16 +169,22 @@ def test_the_users_cache_is_the_default(monkeypatch, tmp_path):
     assert len(list(tmp_path.glob("*.entry"))) == 1
 
 
-def test_what_reads_the_users_files_is_compiled_each_time(tmp_path):
-    (tmp_path / "mine.h").write_text("#define VALUE 1\n")
+def test_a_users_own_file_is_part_of_what_the_cache_knows(tmp_path):
     source = '#include "mine.h"\nextern "C" __global__ void k(int *x) { *x = VALUE; }'
-    request = CompileRequest(source, "k.cu", "sm_90", (f"-I{tmp_path}",))
     compiler, cache = toolchain("nvrtc"), Cache(tmp_path / "cache")
-    first = build(compiler, request, cache)
-    (tmp_path / "mine.h").write_text("#define VALUE 2\n")
-    second = build(compiler, request, cache)
+    first, again, second = (
+        build(compiler, CompileRequest(source, "k.cu", "sm_90", (), (("mine.h", f"#define VALUE {value}\n"),)), cache)
+        for value in (1, 1, 2)
+    )
+    assert again.cached
     assert not second.cached
     assert first.build.ptx != second.build.ptx
+
+
+def test_an_option_that_is_not_accepted_is_refused_before_the_cache(tmp_path):
+    request = replace(REQUEST, options=("--time=/elsewhere/x",))
+    with pytest.raises(UserError, match="this compiler option is not accepted"):
+        build(toolchain("nvrtc"), request, Cache(tmp_path))
 
 
 def test_a_refused_source_is_not_cached(tmp_path):

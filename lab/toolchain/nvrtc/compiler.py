@@ -12,8 +12,10 @@ from lab.base.errors import CompileError, MissingToolError
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.cubin.resources import resources
+from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
 from lab.toolchain.nvrtc.library import NvrtcLibrary, load
+from lab.toolchain.options import NVRTC, accepted
 
 INSTALL = "python -m pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
 FIRST_WITHOUT_SUFFIX = 13
@@ -63,24 +65,28 @@ class Nvrtc:
         for the folder on this machine.
 
         Raises:
-            CompileError: NVRTC refuses the source or an option.
+            UserError: An option is not accepted.
+            CompileError: NVRTC refuses the source, or it includes a file that it may not.
             MissingToolError: NVRTC cannot be loaded, or has an internal failure.
         """
         started = time.perf_counter()
-        source, included = self._embed(request.source)
         options = (
             f"--gpu-architecture={request.arch}",
             "--generate-line-info",
             "--ptxas-options=-v",
-            *request.options,
+            *accepted(request.options, NVRTC),
         )
-        includes = headers.includes_any(source)
-        shown = [*options, *(["--include-path='<CUDA headers>'"] if includes else []), request.name]
+        own = dict(request.included)
+        asks = headers.includes_any("\n".join((request.source, *own.values())))
+        shown = [*options, *(["--include-path='<CUDA headers>'"] if asks else []), request.name]
         command = " ".join(["nvrtc", *shown])
-        # for headers that `embed` leaves on the disk
-        search = headers.roots(self.header_folder) if self.header_folder and includes else ()
+        check(request.source, request.name, own, command)
+        given = headers.embed(request.source, request.name, own, self.header_folder)
         made = load(self.library).compile(
-            source, f"/{request.name}", (*options, *(f"--include-path={root}" for root in search)), included
+            given.source,
+            f"/{request.name}",
+            (*options, *(f"--include-path={root}" for root in given.search)),
+            given.texts,
         )
         log = made.log.replace(f"/{request.name}", request.name)
         if not made.ok:
@@ -98,9 +104,6 @@ class Nvrtc:
             arch=request.arch,
             seconds=time.perf_counter() - started,
         )
-
-    def _embed(self, source: str) -> tuple[str, dict[str, str]]:
-        return (source, {}) if self.header_folder is None else headers.embed(source, self.header_folder)
 
     def _missing_headers(self, log: str) -> str:
         """Return how to install CUDA's headers, if a header cannot be opened and there are none for this version."""

@@ -2,14 +2,22 @@
 
 A header from NVRTC's include path enters the PTX's `.file` table with its path on this machine. A header that is passed
 in memory as `/cuda/cuda_fp16.h` enters with that name. The include lines that lead from the source to CUDA's headers
-are rewritten to those names in place, so that line numbers stay.
+are rewritten to those names in place, so that line numbers stay. Files of the user's own are passed as `/mine.h`.
+
+NVRTC looks for a name among the texts in memory first. A name that leads nowhere is passed, too, as a text that is an
+error: without it, NVRTC would look for the file on the disk, from the root folder, where its source pretends to be.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from lab.toolchain.includes import Include, renamed, resolve_questions
 
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
@@ -28,30 +36,90 @@ def includes_any(source: str) -> bool:
     return bool(_INCLUDE.search(source) or _MACRO_INCLUDE.search(source))
 
 
-def embed(source: str, folder: Path) -> tuple[str, dict[str, str]]:
-    """Rewrite the include lines that lead to CUDA's headers and collect those headers.
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A source for NVRTC, with everything that it may include.
+
+    Attributes:
+        source: The text, with its include lines rewritten.
+        texts: Maps the names in include lines to texts.
+        search: Folders that NVRTC searches for CUDA's headers, where they could not be passed in memory.
+    """
+
+    source: str
+    texts: Mapping[str, str]
+    search: tuple[Path, ...] = ()
+
+
+def embed(source: str, name: str, own: Mapping[str, str], folder: Path | None) -> Embedded:
+    """Collect what a source includes, and rewrite its include lines.
+
+    If a header includes a file whose name is a macro (parts of CCCL do), CUDA's headers stay on the disk, since some
+    would otherwise be read twice, from memory and from the disk. Line tables then name folders of this machine.
 
     Args:
-        source: CUDA C++.
-        folder: A folder of CUDA headers.
-
-    Returns:
-        The source, and a mapping from the virtual name to the text of every header that it can reach. Includes of other
-        files stay unchanged. If a header includes a file whose name is a macro (parts of CCCL do), the source is
-        returned unchanged and without headers, since some headers would then be read twice, from memory and from the
-        disk. It compiles from the disk, and its line tables name folders of this machine.
+        source: CUDA C++ that `lab.toolchain.includes.check` accepts.
+        name: Its name, for messages.
+        own: The user's own files, by the names in include lines.
+        folder: A folder of CUDA headers, or None.
     """
     reached: dict[str, str] = {}
-    text, pending = _rewrite(source, None, folder)
-    while pending:
+    pending: list[str] = []
+    texts = {"": source, **own}
+    found = {key: _rewritten(text, key or name, own, folder, pending) for key, text in texts.items()}
+    while pending and folder is not None:
         relative = pending.pop()
-        name = f"{ROOT}/{relative}"
-        if name not in reached:
-            reached[name], further = _header(folder, relative)
-            if _MACRO_INCLUDE.search(reached[name]):
-                return source, {}
+        header = f"{ROOT}/{relative}"
+        if header not in reached:
+            reached[header], further = _header(folder, relative)
+            if _MACRO_INCLUDE.search(reached[header]):
+                found = {key: _rewritten(text, key or name, own, folder, None) for key, text in texts.items()}
+                reached, search = {}, roots(folder)
+                break
             pending.extend(further)
-    return text, reached
+    else:
+        search = ()
+    missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
+    given = {f"/{key}": text for key, (text, _) in found.items() if key}
+    return Embedded(found[""][0], {**missing, **reached, **given}, search)
+
+
+def _rewritten(
+    text: str, name: str, own: Mapping[str, str], folder: Path | None, pending: list[str] | None
+) -> tuple[str, dict[str, str]]:
+    """Rewrite the include lines of a text of the user's.
+
+    Args:
+        text: The text.
+        name: Its name, for messages.
+        own: The user's own files.
+        folder: A folder of CUDA headers, or None.
+        pending: Receives the headers of CUDA that it includes; None if these stay on the disk.
+
+    Returns:
+        The text, and a text that is an error for each name that leads nowhere.
+    """
+    nowhere: dict[str, str] = {}
+
+    def is_there(one: Include) -> bool:
+        return one.name in own or _cuda(one.name, None, folder) is not None
+
+    def name_of(one: Include) -> str | None:
+        if one.name in own:
+            return f"/{one.name}"
+        header = _cuda(one.name, None, folder)
+        if header is None:
+            line = text.count("\n", 0, one.start) + 1
+            what = f'could not open source file "{one.name}": it is not in the folder of the source or of CUDA'
+            nowhere[one.name] = f'#line {line} "{name}"\n#error {what}\n'
+            return None
+        if pending is None:
+            return None
+        pending.append(header)
+        return f"{ROOT}/{header}"
+
+    text = resolve_questions(text, is_there)
+    return renamed(text, name_of), nowhere
 
 
 @functools.cache  # headers do not change while the process lives, and reading all of them takes 15 ms
@@ -61,17 +129,27 @@ def _header(folder: Path, relative: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(includes)
 
 
-def _rewrite(text: str, own_folder: Path | None, folder: Path) -> tuple[str, list[str]]:
+def _rewrite(text: str, own_folder: Path, folder: Path) -> tuple[str, list[str]]:
+    """Rewrite the include lines of one of CUDA's headers."""
     found: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
-        quoted = match[2].startswith('"')
-        beside = (own_folder,) if quoted and own_folder is not None else ()
-        for root in (*beside, *roots(folder)):
-            path = root / match[2][1:-1]
-            if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-                found.append(path.resolve().relative_to(folder.resolve()).as_posix())
-                return f'{match[1]}"{ROOT}/{found[-1]}"'
-        return match[0]
+        header = _cuda(match[2][1:-1], own_folder if match[2].startswith('"') else None, folder)
+        if header is None:
+            return match[0]
+        found.append(header)
+        return f'{match[1]}"{ROOT}/{header}"'
 
     return _INCLUDE.sub(replace, text), found
+
+
+def _cuda(name: str, beside: Path | None, folder: Path | None) -> str | None:
+    """Return the path of one of CUDA's headers below their folder; None for any other file."""
+    if folder is None:
+        return None
+    for root in (*([beside] if beside else []), *roots(folder)):
+        path = root / name
+        with suppress(OSError):  # too long a name
+            if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+                return path.resolve().relative_to(folder.resolve()).as_posix()
+    return None

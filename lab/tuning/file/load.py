@@ -150,7 +150,7 @@ def load(file: Path) -> Tuning:
     Raises:
         UserError: something is wrong with it or with a template that it names; the error has file and line.
     """
-    return from_text(yamlfile.read_text(file), file)
+    return from_text(yamlfile.read_text(file, what="the tuning file"), file)
 
 
 def from_text(text: str, file: Path) -> Tuning:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError
+from lab.base.files import within
 from lab.base.sizes import Size
 from lab.base.yamlfile import Document, Key
 from lab.library.grid import AXES, LARGEST
@@ -100,7 +101,8 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
                 m, n, k = (along(dimension) for dimension in model.exact)
                 exact[m[0], n[0], k[0]] = None
             elif model.csv is not None:
-                exact.update(dict.fromkeys(from_csv(Path(document.file).parent / model.csv, layout)))
+                file = within(model.csv, Path(document.file).parent, at=document.at(*place, i, "csv"), key=f"{key}.csv")
+                exact.update(dict.fromkeys(from_csv(file, layout)))
         except UserError as error:
             raise UserError(
                 error.message, at=error.at or at, key=error.key or key, found=error.found, accepted=error.accepted

@@ -14,6 +14,7 @@ from lab.isa.sass.module import read_sass
 from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.disassembly.nvdisasm import disassemble
+from lab.toolchain.includes import gather
 from lab.toolchain.locate import NvrtcFile
 from lab.toolchain.nvrtc import compiler as nvrtc
 from lab.toolchain.select import toolchain
@@ -62,11 +63,28 @@ def test_headers_of_cuda(compiler, header):
     assert "'<CUDA headers>'" in build.command
 
 
-def test_a_header_of_the_users_own_is_searched_where_options_say(compiler, tmp_path):
-    (tmp_path / "mine.h").write_text("#define VALUE 42\n")
-    source = '#include "mine.h"\nextern "C" __global__ void k(int *x) { *x = VALUE; }'
-    build = compiler.compile(CompileRequest(source, "k.cu", "sm_90", (f"-I{tmp_path}",)))
+def test_a_header_of_the_users_own_is_compiled(compiler, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "mine.h").write_text('#include "sub/value.h"\n')
+    (tmp_path / "sub/value.h").write_text('#include "half.h"\n#define VALUE 42\n')
+    (tmp_path / "sub/half.h").write_text(
+        "#pragma once\n#include <cuda_fp16.h>\ninline __device__ int f() { return 1; }"
+    )
+    text = '#include <mine.h>\n#if __has_include("mine.h") && !__has_include("etc/hostname")\n'
+    text += 'extern "C" __global__ void k(int *x) { *x = VALUE; }\n#endif\n'
+    source, included = gather(text, (tmp_path,))
+    assert sorted(included) == ["mine.h", "sub/half.h", "sub/value.h"]
+    build = compiler.compile(CompileRequest(source, "k.cu", "sm_90", (), tuple(included.items())))
     assert re.search(r"mov\.\w+\s+%r\d+, 42|st\S+ \[[^]]+\], 42", build.ptx)
+    assert str(tmp_path) not in build.ptx
+
+
+def test_a_file_that_is_not_there_is_named_with_the_line_that_includes_it(compiler):
+    request = CompileRequest('\n#include "tmp/nowhere.h"\n', "k.cu", "sm_90")
+    with pytest.raises(CompileError, match=r'k\.cu\(2\): .*could not open source file "tmp/nowhere.h"'):
+        compiler.compile(request)
+    inactive = f"#ifndef __CUDACC_RTC__\n#include <vector>\n#endif\n{AXPY}"
+    assert compiler.compile(CompileRequest(inactive, "k.cu", "sm_90")).cubin
 
 
 def test_options_reach_the_compiler(compiler):
@@ -101,7 +119,6 @@ def test_an_error_names_its_line_and_keeps_the_log(compiler):
 @pytest.mark.parametrize(
     ("options", "arch", "said"),
     [
-        (("--no-such-option",), "sm_90", "unrecognized option"),
         ((), "sm_12", "invalid value for --gpu-architecture"),
         ((), "compute_90", "no machine code"),
     ],

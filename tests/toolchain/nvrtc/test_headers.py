@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.toolchain.nvrtc.headers import embed, includes_any
+from lab.toolchain.nvrtc import headers
+from lab.toolchain.nvrtc.headers import includes_any
 
 
 @pytest.fixture
@@ -19,11 +20,17 @@ def folder(tmp_path):
     return tmp_path
 
 
+def embed(source, folder, own=None):
+    made = headers.embed(source, "k.cu", own or {}, folder)
+    return made.source, {name: text for name, text in made.texts.items() if "#error" not in text}, made
+
+
 def test_headers_are_followed_and_renamed(folder):
     source = '// first\n#include <outer.h>\n#include "mine.h"\n  #include <cuda/std/array>\n'
-    text, headers = embed(source, folder)
+    text, texts, made = embed(source, folder)
+    assert "could not open source file" in made.texts["mine.h"]
     assert text == ('// first\n#include "/cuda/outer.h"\n#include "mine.h"\n  #include "/cuda/cccl/cuda/std/array"\n')
-    assert headers == {
+    assert texts == {
         "/cuda/outer.h": '#include "/cuda/detail/inner.h"\nint outer;\n',
         "/cuda/detail/inner.h": (
             '#include "/cuda/outer.h"\n#  include "/cuda/detail/beside.h"\n#include <elsewhere>\n'
@@ -34,18 +41,32 @@ def test_headers_are_followed_and_renamed(folder):
 
 
 def test_a_source_without_includes_stays(folder):
-    assert embed("int x; // outer.h\n", folder) == ("int x; // outer.h\n", {})
+    assert embed("int x; // outer.h\n", folder)[:2] == ("int x; // outer.h\n", {})
 
 
 def test_a_macro_that_names_a_header_leaves_all_to_the_disk(folder):
     source = "#include <outer.h>\n#include <macro.h>\n"
-    assert embed(source, folder) == (source, {})
+    text, texts, made = embed(source, folder, {"mine.h": "#include <outer.h>\n"})
+    assert (text, texts) == (source, {"/mine.h": "#include <outer.h>\n"})
+    assert made.search == (folder, folder / "cccl")
 
 
-def test_nothing_outside_the_folder_is_taken(folder):
+def test_the_users_own_files_are_renamed_and_come_first(folder):
+    own = {"outer.h": '#include "sub/a.h"\n', "sub/a.h": "#include <detail/beside.h>\n"}
+    text, texts, _ = embed("#include <outer.h>\n", folder, own)
+    assert text == '#include "/outer.h"\n'
+    assert texts == {
+        "/outer.h": '#include "/sub/a.h"\n',
+        "/sub/a.h": '#include "/cuda/detail/beside.h"\n',
+        "/cuda/detail/beside.h": "int beside;\n",
+    }
+
+
+def test_a_link_out_of_the_folder_is_not_followed(folder):
     (folder.parent / "outside.h").write_text("int outside;\n")
-    source = "#include <../outside.h>\n"
-    assert embed(source, folder) == (source, {})
+    (folder / "link.h").symlink_to(folder.parent / "outside.h")
+    made = headers.embed("#include <link.h>\n", "k.cu", {}, folder)
+    assert "could not open source file" in made.texts["link.h"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,26 @@ def test_deepbench_is_all_there():
     assert counts == {"nn": 160, "tn": 73, "nt": 10, "tt": 0}
     assert sum(1 for _ in file.open()) == 249
     assert any(k == 500000 and n <= 2 for _, n, k in from_csv(file, "nn") + from_csv(file, "tn") + from_csv(file, "nt"))
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../outside.csv", "link.csv"])
+def test_a_csv_file_elsewhere_is_not_read(tmp_path, name):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (tmp_path / "outside.csv").write_text("secret\n")
+    (folder / "link.csv").symlink_to(tmp_path / "outside.csv")
+    with pytest.raises(UserError, match="outside of the experiment's folder") as caught:
+        sizes(f"sizes:\n- exact: [1, 1, 1]\n- csv: {name}\n", file=folder / "f.yaml")
+    assert (caught.value.key, caught.value.at.line) == ("sizes[1].csv", 3)
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device"])
+def test_a_csv_file_that_is_no_regular_file_is_refused(tmp_path, kind):
+    if kind == "FIFO":
+        os.mkfifo(tmp_path / "s.csv")
+        words = "regular file"
+    else:
+        (tmp_path / "s.csv").symlink_to("/dev/zero")
+        words = "outside"
+    with pytest.raises(UserError, match=words):
+        sizes("sizes: [{csv: s.csv}]", file=tmp_path / "f.yaml")

@@ -1,0 +1,294 @@
+r"""Which files a source may include: those given with it and CUDA's headers, nothing else on the machine.
+
+`gather` reads the files that a source names, from folders of the user's experiment, when a request is made; from then
+on they travel with it as text. `check` runs at the door of every compiler. It refuses each spelling by which a
+compiler could be told to open another file: absolute names, `..`, names made by macros, `#include_next`, `#import`,
+`#embed`, header units.
+
+A directive is recognised without knowing what is a comment or a string, so that no trick with quotes, raw strings or
+`#if 0` hides one from `check` that a compiler sees. What a compiler sees as a directive begins a line, or follows a
+comment's end; `#` may be `%:` or `??=`; lines may be continued by a backslash or by `??/`. Text inside of a comment or
+a string that looks like a directive at the beginning of a line is judged like one.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.base.errors import CompileError, Location, UserError
+from lab.base.files import read_regular
+
+MOST_FILES = 200
+MOST_BYTES = 4 * 2**20
+"""The most files that a source may include from the user's folders, and the bytes of all of them."""
+
+_MOST_GAP_COMMENTS = 16
+_MARK = re.compile(r"\#|%:|\?\?=")
+_WORD = re.compile(r"[\w\\$]+")
+_UNIVERSAL = re.compile(r"\\[uUN]")
+_HEADER_NAME = re.compile(r'<[^>\n]*>|"[^"\n]*"')
+_NAMES_A_FILE = frozenset({"include", "include_next", "import", "embed", "using", "include_alias"})
+_IMPORT = re.compile(r"\b(?:export\b[ \t\f\v]{0,99})?import\b")
+_HAS_INCLUDE = re.compile(
+    r'__has_include(?P<next>\w*)(?P<call>\s{0,99}\(\s{0,99}(?P<name><[^>\n]*>|"[^"\n]*")\s{0,99}\))?'
+)
+_ASKED_FOR = re.compile(r"(?:\bdefined[ \t]*\(?|#[ \t]*(?:ifdef|ifndef|elifdef|elifndef))[ \t]*$")
+_PRAGMA = re.compile(r"\b(?:pch_preprocess|include_alias)\b|\bGCC\s+dependency\b")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+\-]*)*")
+_SPLICE, _LOOSE_SPLICE = re.compile(r"\\\r?\n"), re.compile(r"\\[ \t\f\v]*\r?\n")
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]|\r(?!\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """One include directive.
+
+    Attributes:
+        name: The file as the source names it: `mine/types.h`.
+        quoted: Whether it stands in quotes, so that it may be beside the including file.
+        start: Place of the name's quote or bracket in the text.
+        end: Place behind the closing one.
+    """
+
+    name: str
+    quoted: bool
+    start: int
+    end: int
+
+
+def check(source: str, file: str, included: Mapping[str, str], command: str = "") -> None:
+    """Refuse a source that could make a compiler open files that are not given with it.
+
+    Args:
+        source: CUDA C++.
+        file: Its name, for messages.
+        included: The texts that are given with it, by name; they are checked, too.
+        command: The compiler's command, for the error.
+
+    Raises:
+        CompileError: The first such place; its log names file and line.
+    """
+    for name in included:
+        if not _PLAIN.fullmatch(name) or name == file:
+            raise _refused(name[:100], 1, "an included file cannot have this name", command)
+    for name, text in ((file, source), *included.items()):
+        try:
+            includes(text)
+        except _RefusedError as error:
+            raise _refused(name, error.line, str(error), command) from None
+
+
+def includes(text: str) -> list[Include]:
+    """Return the include directives of a text.
+
+    Raises:
+        _RefusedError: It has one that is not accepted.
+    """
+    if control := _CONTROL.search(text):
+        raise _RefusedError(text, control.start(), "the source holds a control character")
+    for view in _views(text):
+        if pragma := _PRAGMA.search(view):
+            raise _RefusedError(view, pragma.start(), f"this pragma reads a file: {pragma[0]}")
+        _check_imports(view)
+        _check_questions(view)
+    found = list(_directives(text))
+    plain = Counter(one.name for one in found)
+    for view in _views(text):
+        # `renamed` sees only those of the text itself
+        for name in Counter(one.name for one in _directives(view)) - plain:
+            what = f"write the directive that includes {name} in one line, without trigraphs"
+            raise _RefusedError(text, max(0, text.find(name)), what)
+    return found
+
+
+def resolve_questions(text: str, exists: Callable[[Include], bool]) -> str:
+    """Answer every `__has_include(…)` of a text, as a compiler would that sees only the files given to it."""
+
+    def answer(match: re.Match[str]) -> str:
+        if match["call"] is None:
+            return match[0]
+        lines = "\n" * match[0].count("\n")
+        asked = Include(match["name"][1:-1], match["name"].startswith('"'), match.start("name"), match.end("name"))
+        return f"({int(exists(asked))}){lines}"
+
+    return _HAS_INCLUDE.sub(answer, text)
+
+
+def renamed(text: str, name_of: Callable[[Include], str | None]) -> str:
+    """Replace the names of included files where `name_of` gives another; lines stay where they are."""
+    parts, done = [], 0
+    for one in includes(text):
+        if (name := name_of(one)) is not None:
+            parts += [text[done : one.start], f'"{name}"']
+            done = one.end
+    return "".join((*parts, text[done:]))
+
+
+def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
+    """Read the files that a source includes from the user's folders.
+
+    Args:
+        source: CUDA C++.
+        folders: Where they may be, the first one first. Links are followed, and must not lead out of the folder.
+
+    Returns:
+        The source, and a mapping from the name of every file that it can reach, relative to its folder, to its text.
+        Include lines name the files so. What is not in the folders is left to the compiler. A source that `check`
+        refuses is returned as it is.
+
+    Raises:
+        UserError: A file cannot be read, or there are too many.
+    """
+    reached: dict[str, str] = {}
+    try:
+        text, pending = _named(source, "", folders)
+        while pending:
+            name, path = pending.popitem()
+            content = read_regular(path, MOST_BYTES, "the included file").decode(errors="replace")
+            reached[name], more = _named(content.replace("\r\n", "\n"), posixpath.dirname(name), folders)
+            pending |= {key: value for key, value in more.items() if key not in reached}
+            if len(reached) + len(pending) > MOST_FILES or sum(map(len, reached.values())) > MOST_BYTES:
+                accepted = f"at most {MOST_FILES} files of {MOST_BYTES} bytes together"
+                raise UserError("the source includes too much", at=Location(path), accepted=accepted)
+    except _RefusedError:
+        return source, {}
+    return text, reached
+
+
+def _named(text: str, beside: str, folders: Sequence[Path]) -> tuple[str, dict[str, Path]]:
+    """Name the files that a text includes by their names in the folders; return it with those files."""
+    found: dict[str, Path] = {}
+
+    def name_of(one: Include) -> str | None:
+        names = [posixpath.join(beside, one.name), one.name] if one.quoted else [one.name]
+        for name in dict.fromkeys(names):
+            for folder in folders:
+                with suppress(OSError, RuntimeError):  # too long a name, links in a circle
+                    if (folder / name).exists() and (folder / name).resolve().is_relative_to(folder.resolve()):
+                        found.setdefault(name, (folder / name).resolve())
+                        return name
+        return None
+
+    return renamed(text, name_of), found
+
+
+def _views(text: str) -> Iterator[str]:
+    """Yield a text as compilers may read it: with lines joined and trigraphs replaced, or not."""
+    plain = text.replace("\r\n", "\n")
+    yield plain
+    if "\\" in plain:
+        yield _SPLICE.sub("", plain)
+        yield _LOOSE_SPLICE.sub("", plain)
+    if "??" in plain:
+        replaced = plain.replace("??/", "\\").replace("??=", "#")
+        yield replaced
+        yield _LOOSE_SPLICE.sub("", replaced)
+
+
+def _directives(text: str) -> Iterator[Include]:
+    """Yield the include directives of one view.
+
+    Raises:
+        _RefusedError: One is not accepted.
+    """
+    gaps = _Gaps(text)
+    for mark in _MARK.finditer(text):
+        if not _begins_a_line(text, mark.start()):
+            continue
+        word = _WORD.match(text, gaps.end(mark.end()))
+        if word is None:
+            continue
+        if _UNIVERSAL.search(word[0]):
+            raise _RefusedError(text, word.start(), f"this is not a directive: #{word[0]}")
+        if word[0] not in _NAMES_A_FILE:
+            continue
+        if word[0] != "include":
+            raise _RefusedError(text, word.start(), f"#{word[0]} is not accepted; #include is")
+        written = _HEADER_NAME.match(text, gaps.end(word.end()))
+        if written is None:
+            line = text[word.start() : word.start() + 100].split("\n", 1)[0]
+            raise _RefusedError(text, word.start(), f"the directive does not name a file: #{line}")
+        name = written[0][1:-1]
+        _check_name(text, written.start(), name)
+        yield Include(name, written[0].startswith('"'), written.start(), written.end())
+
+
+def _begins_a_line(text: str, place: int) -> bool:
+    """Return whether nothing but blanks, or a comment's end and blanks, stands before a place in its line."""
+    while place and text[place - 1] in " \t\f\v":
+        place -= 1
+    return place == 0 or text[place - 1] == "\n" or text[max(0, place - 2) : place] == "*/"
+
+
+class _Gaps:
+    """Skips blanks and comments. Ends of comments are looked up once, as places are asked for in ascending order."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._close = text, -1
+
+    def end(self, place: int) -> int:
+        """Return the first place from here on that is neither blank nor in a comment.
+
+        Raises:
+            _RefusedError: There are more comments than anyone writes in a directive.
+        """
+        text = self._text
+        for _ in range(_MOST_GAP_COMMENTS):
+            while place < len(text) and text[place] in " \t\f\v":
+                place += 1
+            if not text.startswith("/*", place):
+                return place
+            if not place + 2 <= self._close:
+                self._close = text.find("*/", place + 2)
+            if self._close < 0:
+                return len(text)
+            place = self._close + 2
+        raise _RefusedError(text, min(place, len(text)), "there are too many comments in a directive")
+
+
+def _check_imports(text: str) -> None:
+    gaps = _Gaps(text)
+    for match in _IMPORT.finditer(text):
+        if _begins_a_line(text, match.start()) and text.startswith(("<", '"'), gaps.end(match.end())):
+            raise _RefusedError(text, match.start(), "header units cannot be imported; #include is accepted")
+
+
+def _check_questions(text: str) -> None:
+    for match in _HAS_INCLUDE.finditer(text):
+        if match["next"]:
+            raise _RefusedError(text, match.start(), f"__has_include{match['next']} is not accepted")
+        if match["call"] is not None:
+            _check_name(text, match.start(), match["name"][1:-1])
+        elif not _ASKED_FOR.search(text[max(0, match.start() - 80) : match.start()]):
+            what = 'write __has_include("name") or defined(__has_include)'
+            raise _RefusedError(text, match.start(), what)
+
+
+def _check_name(text: str, place: int, name: str) -> None:
+    if not _PLAIN.fullmatch(name) or len(name) > 200:  # noqa: PLR2004 - longer than any header's name
+        shown = name if len(name) <= 100 else f"{name[:100]}…"  # noqa: PLR2004 - a line
+        raise _RefusedError(
+            text,
+            place,
+            f"this file cannot be included: {shown}; accepted: a name in or below the template's folder, or a header "
+            "of CUDA, without .. or a leading /",
+        )
+
+
+class _RefusedError(Exception):
+    """A place of a source that is not accepted."""
+
+    def __init__(self, text: str, place: int, message: str) -> None:
+        self.line = text.count("\n", 0, place) + 1
+        super().__init__(message)
+
+
+def _refused(file: str, line: int, message: str, command: str) -> CompileError:
+    log = f"{file}({line}): error: {message}"
+    return CompileError(log, log, command)

@@ -1,0 +1,262 @@
+"""The compiler options that an experiment may give: what they are called, which values they take, and who takes them.
+
+Compilers have options that read, write and run files: nvcc's `-ccbin`, NVRTC's `--time=FILE`. So options are accepted
+by a list, not refused by one. What is accepted changes machine code or messages, and nothing else on the machine.
+An experiment's options are checked when it is read, and each compiler checks those of a request once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.base.errors import UserError, did_you_mean
+
+NVRTC, NVCC = "nvrtc", "nvcc"
+COMPILERS = (NVRTC, NVCC)
+"""Compilers by name; `pycuda-nvcc` is `nvcc`."""
+
+MOST_OPTIONS = 64
+MOST_LENGTH = 256
+"""The most options of an experiment, and the most characters of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values that an option takes.
+
+    Attributes:
+        pattern: Regular expression that a value matches as a whole.
+        accepted: The same in words.
+    """
+
+    pattern: str
+    accepted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        names: Its spellings; the first is the one that the compilers get if name and value are two entries.
+        values: The values that it takes; None for a flag.
+        compilers: Compilers that know it.
+        glued: Spellings whose value may follow without `=`: `-DNAME=VALUE`.
+    """
+
+    names: tuple[str, ...]
+    values: Values | None = None
+    compilers: tuple[str, ...] = COMPILERS
+    glued: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The option as a user may write it: `--maxrregcount=a number of 1 to 255`."""
+        if self.values is None:
+            return self.names[0]
+        return f"{self.names[0]}=({self.values.accepted})"
+
+
+def _either(*words: str) -> Values:
+    return Values("|".join(map(re.escape, words)), " or ".join(words) if len(words) < 3 else ", ".join(words))  # noqa: PLR2004
+
+
+def _both(name: str) -> tuple[str, str]:
+    """Both spellings of a long name; the compilers take one dash or two."""
+    return f"--{name}", f"-{name}"
+
+
+_SWITCH = _either("true", "false")
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+_NUMBERS = Values(r"\d{1,5}(,\d{1,5}){0,31}", "numbers of messages, separated by commas")
+_REGISTERS = Values(r"[1-9]\d?|1\d\d|2[0-4]\d|25[0-5]", "a number of 1 to 255")
+# no quotes, $, ;, & or commas: nvcc splits values at commas and runs its tools through a shell
+_MACRO = Values(
+    rf"{_IDENTIFIER}(=[A-Za-z0-9_.+\-*/%() :]{{0,150}})?",
+    "NAME or NAME=VALUE, a value of letters, digits, spaces and _ . + - * / % ( ) :, at most 150 characters",
+)
+_CACHED = _either("ca", "cg", "cs", "lu", "cv")
+_STORED = _either("wb", "cg", "cs", "wt")
+
+OPTIONS = (
+    Option(("--use_fast_math", "-use_fast_math")),
+    *(Option(_both(name), _SWITCH) for name in ("ftz", "prec-div", "prec-sqrt", "fmad")),
+    Option(_both("maxrregcount"), _REGISTERS),
+    Option(_both("std"), _either("c++11", "c++14", "c++17", "c++20")),
+    Option(("--define-macro", "-D"), _MACRO, glued=("-D",)),
+    Option(("--undefine-macro", "-U"), Values(_IDENTIFIER, "a macro's name"), glued=("-U",)),
+    Option(_both("extra-device-vectorization")),
+    Option(_both("restrict")),
+    Option(("--generate-line-info", "-lineinfo")),
+    Option(("--device-debug", "-G")),
+    Option(_both("dopt"), _either("on", "off")),
+    Option(("--disable-warnings", "-w")),
+    Option(("--display-error-number", "-err-no")),
+    Option(("--no-display-error-number", "-no-err-no")),
+    *(Option(_both(f"diag-{what}"), _NUMBERS) for what in ("suppress", "warn", "error")),
+    Option(("--optimization-info", "-opt-info"), _either("inline")),
+    Option(("--Ofast-compile", "-Ofc"), _either("0", "min", "mid", "max")),
+    Option(("--jump-table-density",), Values(r"\d\d?|10[01]", "a number of 0 to 101")),
+    Option(("--builtin-move-forward", "-builtin-move-forward"), _SWITCH, (NVRTC,)),
+    Option(("--builtin-initializer-list", "-builtin-initializer-list"), _SWITCH, (NVRTC,)),
+    Option(("--device-int128", "-device-int128"), None, (NVRTC,)),
+    Option(("--device-as-default-execution-space", "-default-device"), None, (NVRTC,)),
+    Option(("--expt-relaxed-constexpr", "-expt-relaxed-constexpr"), None, (NVCC,)),
+    Option(("--extended-lambda", "-extended-lambda"), None, (NVCC,)),
+    Option(("-O0", "-O1", "-O2", "-O3"), None, (NVCC,)),
+)
+"""Options of the compilers."""
+
+PTXAS = (
+    Option(("--verbose", "-v")),
+    Option(("-O0", "-O1", "-O2", "-O3")),
+    Option(("--opt-level",), _either("0", "1", "2", "3")),
+    Option(("--def-load-cache", "-dlcm"), _CACHED),
+    Option(("--def-store-cache", "-dscm"), _STORED),
+    Option(("--force-load-cache", "-flcm"), _CACHED),
+    Option(("--force-store-cache", "-fscm"), _STORED),
+    Option(("--allow-expensive-optimizations",), _SWITCH),
+    Option(("--fmad", "-fmad"), _SWITCH),
+    Option(("--maxrregcount", "-maxrregcount"), _REGISTERS),
+    Option(("--disable-optimizer-constants",)),
+    Option(("--warn-on-spills", "-warn-spills")),
+    Option(("--warn-on-local-memory-usage", "-warn-lmem-usage")),
+    Option(("--warn-on-double-precision-use", "-warn-double-usage")),
+    Option(("--warning-as-error", "-Werror")),
+    Option(("--disable-warnings", "-w")),
+    Option(("--suppress-stack-size-warning", "-suppress-stack-size-warning")),
+)
+"""Options of ptxas, which stand behind `--ptxas-options=` or `-Xptxas`, one each."""
+
+TO_PTXAS = ("--ptxas-options", "-Xptxas")
+
+_INSTEAD = {
+    ("--gpu-architecture", "-arch", "--gpu-code", "-code", "--generate-code", "-gencode"): "use the key archs",
+    ("--include-path", "-I", "-isystem", "--system-include", "--pre-include", "-include"): (
+        "leave it out: #include finds files in or below the template's folder, and CUDA's headers"
+    ),
+    ("--relocatable-device-code", "-rdc", "-dc", "--device-c", "-dlto", "--dlink-time-opt"): (
+        "leave it out: a variant is one program, which is not linked"
+    ),
+    ("--output-file", "-o", "-ptx", "-cubin", "--keep", "-keep"): "leave it out: the run directory keeps PTX and SASS",
+}
+"""What to do instead of options that a user may well expect here."""
+
+
+def accepted(options: Sequence[str], compiler: str = "") -> tuple[str, ...]:
+    """Return options as compilers get them: each whole in one text, `--maxrregcount=32`.
+
+    Args:
+        options: As the user wrote them. Name and value may be two entries: `-maxrregcount`, `32`.
+        compiler: `nvrtc`, `nvcc` or `pycuda-nvcc`; if empty, what any of them knows is accepted.
+
+    Raises:
+        UserError: One is not accepted; `found` is that one, and the key `options[i]` says which.
+    """
+    return tuple(text for text, _ in _checked(options, compiler.removeprefix("pycuda-")))
+
+
+def _checked(options: Sequence[str], compiler: str) -> Iterator[tuple[str, int]]:
+    """Yield each option with its place."""
+    if len(options) > MOST_OPTIONS:
+        raise UserError(
+            "there are too many compiler options", key="options", found=len(options), accepted=f"at most {MOST_OPTIONS}"
+        )
+    place = 0
+    while place < len(options):
+        first, last = options[place], place
+        option, name, value = _split(first, place, compiler)
+        takes = option is None or option.values is not None
+        if takes and value is None and place + 1 < len(options):  # name and value are two entries
+            last, value = place + 1, options[place + 1]
+        key = f"options[{last}]"
+        if option is None:
+            yield f"{TO_PTXAS[0]}={_for_ptxas(value, key, first)}", place
+        elif option.values is None:
+            if value is not None:
+                raise UserError("this compiler option takes no value", key=key, found=first, accepted=name)
+            yield first, place
+        else:
+            if len(first) > MOST_LENGTH or value is None or not re.fullmatch(option.values.pattern, value, re.ASCII):
+                found = first if last == place else f"{first} {value}"
+                raise UserError(
+                    f"wrong value for the compiler option {name}",
+                    key=key,
+                    found=found,
+                    accepted=option.values.accepted,
+                )
+            yield (first if last == place else f"{option.names[0]}={value}"), place
+        place = last + 1
+
+
+def _split(text: str, place: int, compiler: str) -> tuple[Option | None, str, str | None]:
+    """Return what an entry names, None for ptxas's options, with its name and value.
+
+    Raises:
+        UserError: There is no such option, or this compiler has none.
+    """
+    name, equals, value = text.partition("=")
+    given = value if equals else None
+    if name in TO_PTXAS:
+        return None, name, given
+    for option in OPTIONS:
+        if name in option.names:
+            return _known(option, name, place, compiler), name, given
+    for option in OPTIONS:
+        for spelled in option.glued:
+            if text.startswith(spelled) and not text.startswith("--"):
+                return _known(option, spelled, place, compiler), spelled, text.removeprefix(spelled)
+    known = [one for option in OPTIONS for one in option.names if not compiler or compiler in option.compilers]
+    instead = next(
+        (hint for names, hint in _INSTEAD.items() if name in names or (text.startswith("-I") and "-I" in names)), None
+    )
+    raise UserError(
+        "this compiler option is not accepted",
+        key=f"options[{place}]",
+        found=text,
+        accepted=[one.shown for one in OPTIONS if not compiler or compiler in one.compilers]
+        + [f"{TO_PTXAS[0]}=OPTION"],
+        suggestion=instead or did_you_mean(name, [*known, *TO_PTXAS]),
+    )
+
+
+def _known(option: Option, name: str, place: int, compiler: str) -> Option:
+    if compiler and compiler not in option.compilers:
+        raise UserError(
+            f"{compiler} has no such option",
+            key=f"options[{place}]",
+            found=name,
+            accepted=f"{name} for {' and '.join(option.compilers)} only",
+        )
+    return option
+
+
+def _for_ptxas(text: str | None, key: str, first: str) -> str:
+    """Return an option of ptxas.
+
+    Raises:
+        UserError: It is not accepted.
+    """
+    name, equals, value = (text or "").partition("=")
+    for option in PTXAS:
+        if name in option.names:
+            takes = option.values
+            if takes is None and not equals:
+                return name
+            if takes is not None and re.fullmatch(takes.pattern, value, re.ASCII):
+                return f"{name}={value}"
+            raise UserError(
+                f"wrong value for ptxas's option {name}",
+                key=key,
+                found=text,
+                accepted=takes.accepted if takes else f"{name} without a value",
+            )
+    raise UserError(
+        "this option of ptxas is not accepted",
+        key=key,
+        found=first if text is None else text,
+        accepted=[option.shown for option in PTXAS],
+        suggestion=did_you_mean(name, [one for option in PTXAS for one in option.names]) if name else None,
+    )
