@@ -143,6 +143,31 @@ def _is_parameter(stream: Sequence[Token], at: int) -> bool:
     return False
 
 
+def template_line(text: str, name: str) -> int | None:
+    """Return the line on which some template has a parameter of a name, or None."""
+    stream = [token for token in live_tokens(text) if token.kind is not TokenKind.DIRECTIVE]
+    for at in range(2, len(stream) - 1):
+        behind_type = stream[at - 1].kind is TokenKind.WORD or stream[at - 1].text == "..."
+        if stream[at].text == name and behind_type and stream[at + 1].text in (",", ">", "="):
+            opening = _opening_angle(stream, at)
+            if opening > 0 and stream[opening - 1].text == "template":
+                return stream[at].line
+    return None
+
+
+def _opening_angle(stream: Sequence[Token], at: int) -> int:
+    """Return where the angle bracket opens that a token stands in, or 0."""
+    angles = 0
+    for place in range(at - 1, max(at - 256, 0), -1):
+        text = stream[place].text
+        if text in (";", "{", "}"):
+            return 0
+        angles += (text == ">") - (text == "<")
+        if angles < 0:
+            return place
+    return 0
+
+
 def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     """Return the macros that a source seems to expect, in the order of the source.
 

@@ -1,0 +1,189 @@
+"""Gives parameters to a plain CUDA source as macros.
+
+Options such as `-D pad=1` would reach the compiler's own headers, too, and break those that use the word. Macros are
+therefore defined by lines of the source, which are taken back before an include of the compiler's headers and given
+again behind it. (`#pragma push_macro` would be shorter, but NVRTC does not know it.) `#line` keeps the numbers of the
+user's lines, and the name of the file, in messages and in line tables.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar
+from lab.isa.cuda.kernels import read_kernels
+from lab.isa.cuda.names import KEYWORDS, declared_line, definitions, template_line, used_names
+from lab.isa.cuda.tokens import TokenKind, tokens
+from lab.toolchain import locate
+from lab.toolchain.nvrtc.headers import roots
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_INCLUDE = re.compile(r'#\s*include\s*(?:(<)|"([^"\n]+)")')
+_UNROLL = re.compile(r"#\s*pragma\s+(?:GCC\s+)?unroll\b")
+_QUOTED = re.compile(r"""(?:u8|[uUL])?(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|R".*")""", re.DOTALL)
+_LONGEST_VALUE = 1000
+
+
+def with_macros(text: str, macros: Mapping[str, Scalar], file: Path | str) -> str:
+    """Return a source in which macros are defined, with the line numbers of the original.
+
+    A parameter whose name is that of a kernel's or its template's parameter is not defined: its value reaches the
+    kernel as an argument, or in the kernel's name.
+
+    Args:
+        text: CUDA C++.
+        macros: Values by name. A boolean becomes 1 or 0, a number is written as it is, and text stands as it is.
+        file: The source's file, for messages.
+
+    Raises:
+        UserError: A name or a value cannot be a macro's, or the source defines or declares the name itself.
+    """
+    chosen = _chosen(text, macros, file)
+    if not chosen:
+        return text
+    defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
+    return f"{defined}#line 1\n{shielded(_unrolled(text, chosen), chosen)}"
+
+
+def shielded(text: str, macros: Mapping[str, str], is_cuda_header: Callable[[str], bool] | None = None) -> str:
+    """Return a source whose includes of CUDA's headers do not see macros that are defined before it.
+
+    Args:
+        text: CUDA C++.
+        macros: Macros and what they stand for.
+        is_cuda_header: Whether a name in quotes is one of CUDA's headers. Names in angle brackets always are.
+    """
+    is_cuda_header = is_cuda_header or _is_cuda_header
+    undefined = "".join(f"#undef {name}\n" for name in macros)
+    defined = "".join(f"#undef {name}\n#define {name} {value}\n" for name, value in macros.items())
+    pieces, position = [], 0
+    for token in tokens(text):
+        match = _INCLUDE.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
+        if match is None or not (match[1] or is_cuda_header(match[2])):
+            continue
+        last = token.line + text.count("\n", token.start, token.end)
+        pieces += [text[position : token.start], f"\n{undefined}#line {token.line}\n", text[token.start : token.end]]
+        pieces.append(f"\n{defined}#line {last + 1}")
+        position = token.end
+    return "".join([*pieces, text[position:]])
+
+
+def _unrolled(text: str, macros: Mapping[str, str]) -> str:
+    """Write macros into `#pragma unroll NAME`, since nvcc's preprocessor (gcc) expands none in a pragma."""
+    pieces, position = [], 0
+    for token in tokens(text):
+        if token.kind is TokenKind.DIRECTIVE and _UNROLL.match(token.text):
+            line = text[token.start : token.end]
+            pieces += [text[position : token.start], _NAME.sub(lambda match: macros.get(match[0], match[0]), line)]
+            position = token.end
+    return "".join([*pieces, text[position:]])
+
+
+def unused(text: str, kernel: str, names: Mapping[str, object]) -> list[str]:
+    """Return the names that neither a source nor the expression of its kernel mentions, so that they change nothing."""
+    mentioned = used_names(text) | set(re.findall(r"\w+", kernel))
+    return [name for name in names if name not in mentioned]
+
+
+def _chosen(text: str, macros: Mapping[str, Scalar], file: Path | str) -> dict[str, str]:
+    """Check macros, and return the values of those that are defined, as text."""
+    own = {
+        one.name for kernel in read_kernels(text) for one in (*kernel.parameters, *(kernel.template or ())) if one.name
+    }
+    chosen = {}
+    for name, value in macros.items():
+        _check_name(name, file)
+        written = macro_value(name, value, file)
+        if name not in own:
+            _check_free(text, name, file)
+            chosen[name] = written
+    return chosen
+
+
+def _check_name(name: str, file: Path | str) -> None:
+    if not _NAME.fullmatch(name) or name in KEYWORDS:
+        raise UserError(
+            f"this cannot be a macro of {Path(file).name}",
+            key=f"parameters.{name}",
+            found=name,
+            accepted="letters, digits and underscores, no digit first, no word of C++",
+        )
+
+
+def macro_value(name: str, value: Scalar, file: Path | str) -> str:
+    """Return the text of a macro's value.
+
+    Raises:
+        UserError: It is infinite or no number, or would change the lines around it.
+    """
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return str(value)
+    text = str(value)
+    if isinstance(value, float) or not _is_one_line(text):
+        raise UserError(
+            f"this cannot be a macro's value in {Path(file).name}",
+            key=f"parameters.{name}",
+            found=text[:80],
+            accepted="a finite number, true, false, or one line of C++ without comments",
+        )
+    return text
+
+
+def _is_one_line(text: str) -> bool:
+    """Return whether a text neither ends its line nor begins a comment or a string that does not end."""
+    if len(text) > _LONGEST_VALUE or "\n" in text or "\r" in text or text.rstrip().endswith("\\"):
+        return False
+    position = 0
+    for piece in tokens(text):
+        if text[position : piece.start].strip() or piece.kind is TokenKind.DIRECTIVE:
+            return False
+        if piece.kind in (TokenKind.STRING, TokenKind.CHAR) and not _QUOTED.fullmatch(piece.text):
+            return False
+        position = piece.end
+    return not text[position:].strip()
+
+
+def _check_free(text: str, name: str, file: Path | str) -> None:
+    """Refuse a name to which the source itself gives another meaning."""
+    for one in definitions(text):
+        if one.name == name and not one.guarded:
+            raise UserError(
+                f"the file defines {name} itself, which would replace the parameter's value",
+                at=Location(file, one.line),
+                key=f"parameters.{name}",
+                found=f"#define {name} {one.value}".rstrip(),
+                accepted=f"a default that a parameter replaces: #ifndef {name}, #define {name} {one.value}, #endif",
+            )
+    line = declared_line(text, name)
+    if line is not None:
+        raise UserError(
+            f"the file declares {name} itself, and the parameter of this name would replace the word there",
+            at=Location(file, line),
+            key=f"parameters.{name}",
+            found=_line(text, line),
+            accepted="a parameter of another name, or a file without this declaration",
+        )
+    line = template_line(text, name)
+    if line is not None:
+        raise UserError(
+            f"{name} is a template's parameter here, and the experiment's parameter would replace the word",
+            at=Location(file, line),
+            key=f"parameters.{name}",
+            found=_line(text, line),
+            accepted="a parameter of another name; only a kernel's template may share names with parameters",
+        )
+
+
+def _line(text: str, line: int) -> str:
+    return text.split("\n")[line - 1].strip()[:120]
+
+
+def _is_cuda_header(name: str) -> bool:
+    folder = locate.headers()
+    return folder is not None and any((root / name).is_file() for root in roots(folder))
