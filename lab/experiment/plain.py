@@ -25,7 +25,7 @@ from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument, parse_all
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
-from lab.templates.plain import PlainTemplate
+from lab.templates.plain.template import PlainTemplate
 
 MOST_SOURCE_BYTES = 4 << 20
 """Size of the largest source that is read."""
@@ -97,7 +97,13 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     assert text is not None  # noqa: S101 - else there is a mistake
     declares = _declares(raw, arguments, axes, found)
     template = PlainTemplate(
-        Path(raw.source).name, reading.folder / raw.source, declares, document, (reading.folder.resolve(),), text
+        Path(raw.source).name,
+        reading.folder / raw.source,
+        declares,
+        document,
+        (reading.folder.resolve(),),
+        text,
+        frozenset(_mentioned(raw)),
     )
     name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else template.stem
     constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
@@ -354,6 +360,13 @@ def _declares(
 def _type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the words of `Parameter.type`
     kinds = {type(value) for value in values}
     return "float" if kinds == {int, float} else _TYPES[kinds.pop()]
+
+
+def _mentioned(raw: PlainFile) -> Iterable[str]:
+    """Names in the braces of kernels' names."""
+    for _, launch in _launches(raw):
+        for inner in _INSTANTIATION.findall(launch.kernel):
+            yield from names_in(inner, at=Location(raw.source), key="kernel")
 
 
 def _listed(sizes: Sizes) -> list[str | int]:

@@ -18,7 +18,7 @@ from lab.hardware.tensormaps import TensorMap
 from lab.operators import einsum
 from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import Launches
-from lab.templates.plain import PlainTemplate
+from lab.templates.plain.template import PlainTemplate
 from lab.templates.sequence import Scope, buffers, declared, resolved
 
 _MOST_EXTENT = 2**63
