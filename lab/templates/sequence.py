@@ -15,6 +15,7 @@ A front matter or a library declares launches and scratch buffers with expressio
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -29,6 +30,9 @@ _MOST_GRID = (2**31 - 1, 65535, 65535)
 _MOST_BLOCK = (1024, 1024, 64)
 _MOST_THREADS = 1024
 """CUDA C++ Programming Guide, technical specifications per compute capability; the same from 5.0 on."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+"""An expression in the name of a kernel: `add<float, {block_size}>`."""
 
 _MOST_SHARED = 2**31 - 1
 """Bytes; how many a GPU allows is checked where the GPU is known."""
@@ -208,6 +212,15 @@ class Scope:
         inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""
         return str(self.evaluate(inner, path)).split() if inner else [name]
 
+    def filled(self, text: str, path: Key) -> str:
+        """Return a text whose expressions in braces are replaced by their values, as C++ spells them."""
+
+        def value(match: re.Match[str]) -> str:
+            found = self.evaluate(match[1], path)
+            return str(found).lower() if isinstance(found, bool) else str(found)
+
+        return _BRACES.sub(value, text)
+
     def error(self, message: str, path: Key, *, found: object = None, accepted: str = "") -> UserError:
         """Return an error with the place of a path."""
         return UserError(message, at=self.at(path), key=dotted(path), found=found, accepted=accepted or None)
@@ -248,7 +261,7 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
     )
     moved = one.bytes_moved
     return Launch(
-        one.entry,
+        scope.filled(one.entry, (*one.path, "kernel")),
         grid,
         block,
         scope.size(one.shared_bytes, (*one.path, "shared_bytes"), most=_MOST_SHARED),
