@@ -14,8 +14,7 @@ from lab.base.validation import validate
 from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, ProfileModel, SearchModel
 from lab.measured.baselines import BASELINES
-from lab.operators.base import Operator
-from lab.operators.builtin import operator
+from lab.operators.foreign import Described, opened
 from lab.templates import front_matter
 
 
@@ -72,7 +71,7 @@ class Experiment:
     file: Path
     text: str
     question: str
-    operator: Operator[Any]
+    operator: Described
     operator_reference: str
     problems: tuple[ProblemCase, ...]
     problem_axes: tuple[str, ...]
@@ -94,21 +93,26 @@ class Experiment:
         return tuple(dict.fromkeys(name for kernel in self.kernels for name in kernel.swept))
 
 
-def load(file: Path) -> Experiment:
+def load(file: Path, *, run_operator: bool = True) -> Experiment:
     """Read and check an experiment file.
+
+    Args:
+        file: The file.
+        run_operator: An operator of the user's own may run, in a worker.
 
     Raises:
         UserError: Something is wrong with it or with a template that it names; the error has file and line.
+        OperatorFault: The user's operator raised, returned what it must not, or took too long.
     """
-    return from_text(yamlfile.read_text(file), file)
+    return from_text(yamlfile.read_text(file), file, run_operator=run_operator)
 
 
-def from_text(text: str, file: Path) -> Experiment:
+def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment:
     """Check the text of an experiment; `file` names it, and relative paths start from its folder."""
     document = yamlfile.parse(text, file)
     raw = validate(ExperimentFile, document)
-    computed = operator(raw.operator, file.parent, at=document.at("operator"))
-    wanted, problem_axes = problems(computed, raw, document)
+    with opened(raw.operator, file.parent, at=document.at("operator"), trusted=run_operator) as computed:
+        wanted, problem_axes = problems(computed, raw, document)
     for i, name in enumerate(raw.baselines):
         if name not in BASELINES:
             raise UserError(

@@ -159,6 +159,7 @@ class EmulationRecord:
         unsupported: Why there is no result; empty where there is one.
         lines: How often each instruction was executed; lines that never were are absent.
         bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
+        failed: There is no result because something broke, such as an operator of the user's own.
     """
 
     problem: Mapping[str, Scalar]
@@ -172,6 +173,7 @@ class EmulationRecord:
     unsupported: str = ""
     lines: tuple[ExecutedLines, ...] = ()
     bytes_needed: int = 0
+    failed: bool = False
 
     @property
     def entry(self) -> str:
@@ -180,7 +182,9 @@ class EmulationRecord:
 
     @property
     def fault(self) -> str:
-        """Why the variant is not verified, one line; empty where it is, or where nothing was executed."""
+        """Why the variant is not verified, one line; empty where it is, or where nothing could be executed."""
+        if self.failed:
+            return self.unsupported
         if self.findings:
             first = self.findings[0]
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
