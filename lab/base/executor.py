@@ -70,9 +70,9 @@ class Executor(Protocol):
 class ProcessExecutor:
     """Worker processes of this machine, each with its share of the memory."""
 
-    def __init__(self, jobs: int) -> None:
-        """Prepare `jobs` processes; they start with the first piece of work."""
-        self._jobs, self._pool = jobs, workers.pool(jobs)
+    def __init__(self, jobs: int, memory_of: int | None = None) -> None:
+        """Prepare `jobs` processes; they start with the first piece of work. See `workers.pool`."""
+        self._jobs, self._pool = jobs, workers.pool(jobs, memory_of)
 
     @property
     def workers(self) -> int:

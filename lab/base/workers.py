@@ -43,9 +43,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def pool(jobs: int) -> ProcessPool:
-    """Start a pool of `jobs` workers, each with its share of the memory. Call `end` to stop it."""
-    limits = [share_of_memory(jobs), dict(os.environ)]
+def pool(jobs: int, memory_of: int | None = None) -> ProcessPool:
+    """Start a pool of `jobs` workers, each with its share of the memory. Call `end` to stop it.
+
+    Args:
+        jobs: How many workers.
+        memory_of: Among how many workers the memory is shared, where it is not `jobs`.
+    """
+    limits = [share_of_memory(memory_of or jobs), dict(os.environ)]
     return ProcessPool(max_workers=jobs, context=context(), initializer=begin, initargs=limits)
 
 

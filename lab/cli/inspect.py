@@ -185,14 +185,16 @@ def _sizes(word: str, key: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def inspect_variant(file: Path, variant: str, max_variants: int | None = None) -> Inspection:
-    """Inspect one variant of an experiment, by its id or the beginning of it.
+def inspect_variant(
+    file: Path, variant: str, max_variants: int | None = None, *, run_operator: bool = False
+) -> Inspection:
+    """Inspect one variant of an experiment, by its id or the beginning of it; see `variants`.
 
     Raises:
         UserError: the experiment is wrong, or has no such variant.
         CompileError: the variant does not compile.
     """
-    everything = variants(file, max_variants)
+    everything = variants(file, max_variants, run_operator=run_operator)
     found = [planned for planned in everything if planned.variant.startswith(variant)]
     if len(found) != 1:
         known = [_title(planned) for planned in everything]
@@ -211,14 +213,19 @@ def _title(planned: Planned) -> str:
     return f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
 
 
-def variants(file: Path, max_variants: int | None = None) -> tuple[Planned, ...]:
+def variants(file: Path, max_variants: int | None = None, *, run_operator: bool = False) -> tuple[Planned, ...]:
     """Every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` where it names none.
+
+    Args:
+        file: The experiment.
+        max_variants: Largest sweep to accept.
+        run_operator: An operator of the user's own may run, in a worker; else an experiment with one is refused.
 
     Raises:
         UserError: the experiment is wrong, or has more than `max_variants` variants, by default
             `DEFAULT_MAX_VARIANTS`.
     """
-    experiment = load(file)
+    experiment = load(file, run_operator=run_operator)
     tools = toolchains(experiment)
     archs = [arch for arch in experiment.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
     return plan(experiment, expand(experiment, max_variants=max_variants).points, tools, archs)

@@ -163,6 +163,9 @@ def inspect(
     toolchain: Annotated[str, typer.Option(help="Compiler of a .cu file: auto, nvrtc or nvcc.")] = "auto",
     isa: Annotated[Literal["ptx", "sass"] | None, typer.Option(help="Listing to print, with --json.")] = None,
     max_variants: Annotated[int | None, typer.Option(min=1, help="Largest sweep to list.", show_default="1000")] = None,
+    run_operator: Annotated[
+        bool, typer.Option("--run-operator", help="Run the experiment's own operator, a Python file, in a worker.")
+    ] = False,
     hot: Annotated[bool, typer.Option("--hot", help="Show only the hot loop of the listings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -171,10 +174,10 @@ def inspect(
 
     console = Console()
     if file.suffix in (".yaml", ".yml") and variant is None:
-        tables.print_variants(console, inspect.variants(file, max_variants))
+        tables.print_variants(console, inspect.variants(file, max_variants, run_operator=run_operator))
         return
     if file.suffix in (".yaml", ".yml") and variant is not None:
-        shown = inspect.inspect_variant(file, variant, max_variants)
+        shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
         shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain)
     if as_json:

@@ -17,27 +17,33 @@ from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator
+from lab.operators.foreign import opened
 from lab.templates import front_matter
 from lab.toolchain.options import accepted
 
 
-def load(file: Path) -> Experiment:
+def load(file: Path, *, run_operator: bool = True) -> Experiment:
     """Read and check an experiment file.
+
+    Args:
+        file: The file.
+        run_operator: An operator of the user's own may run, in a worker.
 
     Raises:
         UserError: Something is wrong with it or with a template that it names; the error has file and line.
+        OperatorFault: The user's operator raised, returned what it must not, or took too long.
     """
-    return from_text(yamlfile.read_text(file, what="the experiment"), file)
+    return from_text(yamlfile.read_text(file, what="the experiment"), file, run_operator=run_operator)
 
 
-def from_text(text: str, file: Path) -> Experiment:
+def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment:
     """Check the text of an experiment; `file` names it, and relative paths start from its folder."""
     document = yamlfile.parse(text, file)
     if isinstance(document.data, dict) and "source" in document.data:
         return _of_plain_kernel(text, file, document)
     raw = validate(ExperimentFile, document)
-    computed = operator(raw.operator, file.parent, at=document.at("operator"))
-    wanted, problem_axes = problems(computed, raw, document)
+    with opened(raw.operator, file.parent, at=document.at("operator"), trusted=run_operator) as computed:
+        wanted, problem_axes = problems(computed, raw, document)
     return Experiment(
         question=raw.question.strip(),
         operator=computed,

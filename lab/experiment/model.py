@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from lab.base.errors import Location
 from lab.base.expressions import Scalar
 from lab.experiment.problems import ProblemCase
 from lab.experiment.schema import ProfileModel, SearchModel
-from lab.operators.base import Operator
+from lab.operators.foreign import Described
 from lab.templates import front_matter
 
 
@@ -69,7 +68,7 @@ class Experiment:
     file: Path
     text: str
     question: str
-    operator: Operator[Any]
+    operator: Described
     operator_reference: str
     problems: tuple[ProblemCase, ...]
     problem_axes: tuple[str, ...]

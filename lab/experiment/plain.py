@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UserError, did_you_mean, together
+from lab.base.errors import Location, UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted

@@ -10,14 +10,14 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.yamlfile import Document, Key
 from lab.experiment.schema import MOST_NAME_LENGTH, ExperimentFile, PlainFile
-from lab.operators.base import Operator, Problem
+from lab.operators.base import Problem
+from lab.operators.foreign import Described
 
 NAMED = ("name", "emulate")
 """Keys of a problem in a list that are not the operator's."""
@@ -60,7 +60,7 @@ class _Given:
 
 
 def problems(
-    computed: Operator[Any], raw: ExperimentFile | PlainFile, document: Document
+    computed: Described, raw: ExperimentFile | PlainFile, document: Document
 ) -> tuple[tuple[ProblemCase, ...], tuple[str, ...]]:
     """List every problem of a file, and the fields by which they differ.
 
@@ -173,7 +173,7 @@ def _range(given: dict[str, object], document: Document, place: Key) -> list[obj
 
 
 def _complete(
-    computed: Operator[Any], given: _Given, replaced: Mapping[str, object], document: Document, place: Key
+    computed: Described, given: _Given, replaced: Mapping[str, object], document: Document, place: Key
 ) -> Problem:
     """Make the operator's problem, with some of its fields replaced."""
     fields = {**given.values, **replaced}

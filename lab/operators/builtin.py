@@ -1,7 +1,8 @@
 """Operators by name.
 
 `gemm`, `contraction`, `softmax`, `copy` and `transpose` are built in. An operator of the user's own is a Python file
-named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary.
+named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary. Worker
+processes call `operator` for such a file; the main process asks through `lab.operators.foreign`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from types import ModuleType
 from typing import Any
 
 from lab.base.errors import Location, UserError, did_you_mean
-from lab.operators.base import Operator
+from lab.measured.timing import Merit
+from lab.operators.base import Operator, Problem
+from lab.operators.checked import Checked, OperatorFault, guarded
 from lab.operators.contraction import Contraction
 from lab.operators.gemm import Gemm
 from lab.operators.moves import CopyProblem, Move, TransposeProblem
@@ -31,7 +34,7 @@ BUILT_IN: dict[str, Callable[[], Operator[Any]]] = {
 
 
 def operator(reference: str, base: Path | None = None, *, at: Location | None = None) -> Operator[Any]:
-    """Return the operator that an experiment names.
+    """Return the operator that an experiment names. A file of the user's runs in this process.
 
     Args:
         reference: A built-in name, or ``path/to/file.py:Class``.
@@ -41,7 +44,7 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
     Raises:
         UserError: There is no such operator, file or class, or the class is not an operator.
     """
-    if ":" in reference or reference.endswith(".py"):
+    if is_file(reference):
         return _from_file(reference, base or Path.cwd(), at)
     if reference not in BUILT_IN:
         raise UserError(
@@ -53,6 +56,11 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
             suggestion=did_you_mean(reference, BUILT_IN),
         )
     return BUILT_IN[reference]()
+
+
+def is_file(reference: str) -> bool:
+    """Return whether a reference names a Python file."""
+    return not reference.startswith(DECLARED) and (":" in reference or reference.endswith(".py"))
 
 
 def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]:
@@ -83,8 +91,24 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
             found=reference,
             accepted=f"a class with {', '.join(_required())}; see lab/operators/base.py",
         )
-    made: Operator[Any] = found()
-    return made
+    try:
+        made = guarded(path, f"{class_name}()", found)
+    except OperatorFault as error:
+        raise UserError(str(error), at=at, key="operator", found=reference) from error
+    if wrong := _wrong_attribute(made):
+        raise UserError(f"{path}: {class_name} {wrong}", at=at, key="operator", found=reference)
+    return Checked(made, path)
+
+
+def _wrong_attribute(made: Operator[Any]) -> str:
+    """Say which attribute of an operator is wrong; empty where none is."""
+    if not isinstance(made.name, str) or not made.name:
+        return f"has the name {made.name!r}; accepted is a text"
+    if not isinstance(made.merit, Merit):
+        return f"has the merit {made.merit!r}; accepted are {', '.join(map(str, Merit.__members__.values()))} of Merit"
+    if not isinstance(made.problem_type, type) or not issubclass(made.problem_type, Problem):
+        return f"has the problem_type {made.problem_type!r}; accepted is a subclass of lab.operators.base.Problem"
+    return ""
 
 
 def _required() -> list[str]:
@@ -103,9 +127,13 @@ def _imported(path: Path, reference: str, at: Location | None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything
+        guarded(path, "importing it", spec.loader.exec_module, module)
+    except (OperatorFault, UserError) as error:
         del sys.modules[name]
-        message = f"the operator file cannot be imported: {type(error).__name__}: {error}"
-        raise UserError(message, at=at, key="operator", found=reference) from error
+        raise UserError(
+            f"the operator file cannot be imported: {error}", at=at, key="operator", found=reference
+        ) from error
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module

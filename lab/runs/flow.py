@@ -20,6 +20,7 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
+from lab.operators.checked import OperatorFault
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
@@ -156,6 +157,10 @@ def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[Emulation
         why = "the emulation needs more memory than its share; a smaller `emulate` problem helps"
     except WorkerLostError as error:
         why = f"the emulating process ended by itself: {error}"
+    except OperatorFault as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - a mistake of our own, which costs this variant alone
+        why = f"lab itself failed to execute this variant: {type(error).__name__}: {' '.join(str(error).split())}"
     else:
         return found
     return not_executed(task, why), None

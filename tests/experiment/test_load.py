@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from lab.base.errors import UserError
 from lab.experiment.load import from_text, load
 from lab.experiment.space import expand
+from lab.operators.builtin import operator
 
 GOOD = """question: Why?
 operator: gemm
@@ -77,7 +78,7 @@ def test_a_worker_restores_the_problems_of_the_shipped_experiments(file):
     experiment = load(file)
     for case in experiment.problems:
         for plain in filter(None, (dict(case.values), dict(case.emulate) if case.emulate else None)):
-            assert dict(experiment.operator.restored(plain)) == plain
+            assert dict(operator(experiment.operator_reference).restored(plain)) == plain
 
 
 @pytest.mark.parametrize(

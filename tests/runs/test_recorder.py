@@ -25,7 +25,7 @@ class Listing(SilentObserver):
 
 
 def planned(position):
-    return SimpleNamespace(variant=f"v{position}", position=position)
+    return SimpleNamespace(variant=f"v{position}", position=position, label="")
 
 
 def record(position, ms=1.0, status=Status.VERIFIED):
@@ -96,3 +96,11 @@ def test_a_pruner_learns_from_what_succeeded(store):
         recorder.finish(planned(1), record(1, 0.1, Status.VERIFICATION_FAILED))
     assert set(recorder.scores) == {0}
     assert list(pruner.measured.values()) == [pytest.approx(2.0)]
+
+
+def test_a_record_of_an_earlier_run_gets_its_present_label(store):
+    store.write(record(0), 7)
+    now = SimpleNamespace(variant="v0", position=0, label="unroll=4")
+    with Recorder(store, SilentObserver()) as recorder:
+        recorder.take_over(now, record(0))
+    assert [one.label for one in store.records()] == ["unroll=4"]

@@ -16,6 +16,7 @@ from lab.gpu.process.signs import SignsOfLife
 from lab.gpu.timing.measure import CardHistory, Contender, measure
 from lab.gpu.timing.survey import Survey, Surveyor, SurveyPoint
 from lab.operators.builtin import operator
+from lab.operators.checked import OperatorFault
 
 
 class JobRunner:
@@ -55,6 +56,8 @@ class JobRunner:
             return Reply(self._run(job, policy, data), usable=True)
         except RefusedError as error:
             return Reply(result.failed(JobStage.LAUNCH, str(error)), usable=True)
+        except OperatorFault as error:
+            return Reply(result.failed(JobStage.PREPARE, str(error)), usable=True)
         except Exception as error:  # noqa: BLE001 - one job's fault must not end the sweep
             stage = JobStage.LAUNCH if isinstance(error, self._backend.errors) else JobStage.CRASH
             return Reply(result.failed(stage, self._reason(error)), usable=False)
@@ -118,8 +121,8 @@ class JobRunner:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an error by its type and text; a missing tool says enough by its text."""
-    if isinstance(error, MissingToolError):
+    """Describe an error by its type and text; a missing tool and the user's operator say enough."""
+    if isinstance(error, MissingToolError | OperatorFault):
         return str(error)
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
