@@ -156,11 +156,13 @@ class Operator(ABC, Generic[P]):
         name: What reports call it: `gemm`.
         merit: What throughput counts: `Merit.TFLOPS`, or `Merit.BANDWIDTH` where moving the bytes is the work.
         problem_type: The class of its problems.
+        has_reference: Whether it can compute what outputs must hold. One that cannot has `as_expected`.
     """
 
     name: str
     merit: Merit
     problem_type: type[P]
+    has_reference: bool = True
 
     def problem(self, values: Mapping[str, object]) -> P:
         """Check the fields of a problem and fill in defaults; see `Problem.of`.
@@ -199,6 +201,14 @@ class Operator(ABC, Generic[P]):
             The largest error, the tolerance, and the worst element in words; see `lab.measured.timing.Verification`.
             The outputs pass when ``max_error <= tolerance``, so NaN fails.
         """
+
+    def as_expected(self, problem: P, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
+        """Take outputs of one kernel as the reference of others; only for operators without a reference of their own.
+
+        Raises:
+            NotImplementedError: The operator has a reference.
+        """
+        raise NotImplementedError(f"{self.name} has a reference")
 
     def elementwise(
         self,

@@ -39,6 +39,7 @@ class Described(Protocol):
 
     name: str
     merit: Merit
+    has_reference: bool
 
     def problem(self, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Problem of its own type
         """Check the fields of a problem; see `Operator.problem`."""
@@ -109,6 +110,7 @@ class ForeignOperator:
     name: str
     merit: Merit
     ask: Callable[[Mapping[str, object]], PlainProblem]
+    has_reference: bool = True
 
     def problem(self, values: Mapping[str, object]) -> PlainProblem:
         """Check the fields of a problem, in the worker.

@@ -22,10 +22,12 @@ from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.operators.checked import OperatorFault
 from lab.predict.schedulers.estimate import Pace
+from lab.operators.base import Problem
+from lab.runs.reference import ReferenceVariant
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
-from lab.stages.emulate import EmulationTask, not_executed
+from lab.stages.emulate import EmulationTask, ReferenceLaunch, not_executed
 from lab.stages.estimate import EstimateTask, execute
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
@@ -42,11 +44,13 @@ class FlowContext:
         experiment: The experiment.
         gpu: The GPU that measures, or None.
         emulate: Execute variants on the CPU, where the experiment gives a size for it.
+        reference: The variant whose outputs stand in for a reference that the experiment does not give.
     """
 
     experiment: Experiment
     gpu: GpuDescription | None
     emulate: bool
+    reference: ReferenceVariant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,18 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         problem=dict(small),
         seed=context.experiment.seed,
         hot_loops={mix.name: mix.hot_loop.label for mix in variant.record.mixes("ptx") if mix.hot_loop},
+        reference=_reference_launch(context, given) if given is not None else None,
     )
+
+
+def _reference_launch(context: FlowContext, given: Problem) -> ReferenceLaunch | None:
+    """The launches whose outputs stand in for the reference of a problem."""
+    if context.reference is None:
+        return None
+    point, symbols = context.reference.planned.point, context.reference.planned.symbols
+    small = context.experiment.operator.for_parameters(given, point.parameters)
+    launches = Instance(point.kernel.template, point.parameters, small).launches.named(symbols)
+    return ReferenceLaunch(context.reference.ptx, launches, dict(small))
 
 
 def emulation_work(variant: InspectedVariant, task: EmulationTask) -> LaneTask:
@@ -192,8 +207,16 @@ def spared(planned: Sequence[Planned], most: int | None) -> frozenset[int]:
     return frozenset(one.position for one in planned) - chosen
 
 
-def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
-    """What the GPU is asked to do with a variant."""
+def job_of(
+    experiment: Experiment, planned: Planned, cubin: bytes, reference: ReferenceVariant | None = None
+) -> Job:
+    """What the GPU is asked to do with a variant; `reference` is the one that it is compared with, if there is one."""
+    compared = None
+    if reference is not None:
+        point = replace(reference.planned.point, problem=planned.point.problem)
+        launches = point.instance.launches.named(reference.planned.symbols)
+        other = replace(reference.planned, point=point, launches=launches, symbols={})
+        compared = job_of(experiment, other, reference.cubin)
     return Job(
         variant=planned.variant,
         cubin=cubin,
@@ -201,6 +224,7 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes) -> Job:
         operator=experiment.operator_reference,
         problem=dict(experiment.operator.for_parameters(planned.point.problem.values, planned.point.parameters)),
         seed=experiment.seed,
+        reference=compared,
     )
 
 

@@ -26,6 +26,7 @@ from lab.runs.counters import count
 from lab.runs.flow import FlowContext
 from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
+from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.search import Pruner, leaders
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
@@ -285,6 +286,10 @@ def _work(asked: _Asked, recorder: Recorder, line: GpuLine | None, facts: RunRec
 def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
     """Take all variants to their records; of an experiment that changed, drop those that it no longer has."""
     with work.recorder, services.executor(jobs) as executor:
+        if not work.context.experiment.operator.has_reference:
+            found = first_that_compiles(work.planned, executor, services.build)
+            work.context = replace(work.context, reference=found)
+            work.recorder.note(note_of(found))
         sweep = Sweep(
             work.context,
             work.recorder,
@@ -336,7 +341,8 @@ def _remeasure_winners(work: _Work) -> None:
         if record.measurement is None or record.measurement.remeasured:
             continue  # an earlier, interrupted run came so far
         one = one.named(record.build.symbols if record.build else {})
-        job = flow.job_of(experiment, one, store.read_file(one.variant, "kernel.cubin"))
+        cubin = store.read_file(one.variant, "kernel.cubin")
+        job = flow.job_of(experiment, one, cubin, work.context.reference)
         first = JobResult(job.variant, record.verification, record.measurement)
         again = work.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))
         fresh = True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from lab.hardware.tensormaps import find
 from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import Verification
-from lab.operators.base import STORED_AS, Array, Inputs
+from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
 from lab.templates.front_matter import TENSOR_MAP
@@ -26,6 +27,21 @@ from lab.templates.launches import Launch, Launches, Workspace
 
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceLaunch:
+    """A variant whose outputs others are compared with.
+
+    Attributes:
+        ptx: Its PTX.
+        launches: Its launches at the emulated size.
+        problem: The problem at the emulated size, with what the operator needs of this variant's parameters.
+    """
+
+    ptx: str
+    launches: Launches
+    problem: Mapping[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,7 @@ class EmulationTask:
         problem: The complete problem at the emulated size.
         seed: Seed of the inputs.
         hot_loops: Entry point to the label of the hot loop of its PTX; entry points without loops are absent.
+        reference: Launches whose outputs stand in for a reference; None where the operator has one.
     """
 
     launches: Launches
@@ -45,6 +62,7 @@ class EmulationTask:
     problem: Mapping[str, Scalar]
     seed: int
     hot_loops: Mapping[str, str]
+    reference: ReferenceLaunch | None = None
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -56,18 +74,13 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     problem = computed.restored(task.problem)
     inputs = computed.inputs(problem, task.seed)
     memory = _Memory(inputs, task.launches)
-    done: list[Emulation] = []
     try:
-        module = read_ptx(ptx)
-        for step in task.launches.steps:
-            done.append(_launch(module, step, memory))
-            if done[-1].findings:
-                break  # what follows would only repeat the fault
+        done = _executed(ptx, task.launches, memory)
+        reference = _reference(task, computed, problem, inputs)
     except UnsupportedInstruction as error:
         return unsupported(task, str(error))
     except LabError as error:
         return not_executed(task, " ".join(str(error).split()))
-    reference = computed.reference(problem, inputs)
     largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
@@ -84,6 +97,46 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
     )
+
+
+def _executed(ptx: str, launches: Launches, memory: _Memory) -> list[Emulation]:
+    """Execute launches in order, until one has findings: what follows would only repeat the fault."""
+    module = read_ptx(ptx)
+    done: list[Emulation] = []
+    for step in launches.steps:
+        done.append(_launch(module, step, memory))
+        if done[-1].findings:
+            break
+    return done
+
+
+def _reference(task: EmulationTask, computed: Operator[Any], problem: Any, inputs: Inputs) -> Mapping[str, Expected]:  # noqa: ANN401
+    """What the outputs must hold: by the operator, or what another variant makes of the same inputs."""
+    if task.reference is None:
+        return computed.reference(problem, inputs)
+    return computed.as_expected(problem, _outputs(task.operator, task.reference.ptx, task.seed, _Hashed(task.reference)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Hashed:
+    """A reference as a key of a cache: by its content."""
+
+    launch: ReferenceLaunch
+
+    def __hash__(self) -> int:
+        return hash(repr(self.launch.launches))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hashed) and self.launch == other.launch
+
+
+@lru_cache(maxsize=4)
+def _outputs(reference: str, ptx: str, seed: int, key: _Hashed) -> Mapping[str, Array]:
+    """Outputs of a variant; cached, since a worker compares many variants with one."""
+    computed, given = operator(reference), key.launch
+    memory = _Memory(computed.inputs(computed.restored(given.problem), seed), given.launches)
+    _executed(ptx, given.launches, memory)
+    return memory.outputs
 
 
 def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:

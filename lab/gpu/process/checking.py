@@ -10,7 +10,7 @@ from lab.gpu.device.backend import Backend, Baseline, BaselineMissingError, Devi
 from lab.gpu.process.job import BaselineResult
 from lab.gpu.process.signs import SignsOfLife
 from lab.measured.timing import Verification
-from lab.operators.base import Expected, Inputs, Operator, Problem
+from lab.operators.base import Array, Expected, Inputs, Operator, Problem
 
 
 @dataclass(slots=True)
@@ -38,9 +38,14 @@ class ProblemData:
     def expected(self) -> Mapping[str, Expected]:
         """Return the reference, computed once."""
         if self.reference is None:
-            self.reference = self.operator.reference(self.problem, self.inputs)
-            self.elementwise = self.operator.elementwise(self.problem, self.reference)
+            self.agreed(self.operator.reference(self.problem, self.inputs))
+        assert self.reference is not None  # noqa: S101 - it was made above
         return self.reference
+
+    def agreed(self, reference: Mapping[str, Expected]) -> None:
+        """Compare with this reference from now on."""
+        self.reference = reference
+        self.elementwise = self.operator.elementwise(self.problem, reference)
 
 
 class Checker:
@@ -66,6 +71,14 @@ class Checker:
             self._backend.refresh()
             verification = self._launched(data, launch)
         return verification
+
+    def outputs_of(self, launch: Enqueue) -> Mapping[str, Array]:
+        """Launch a kernel once and return its outputs."""
+        self._signs.begin("upload")
+        self._backend.upload()
+        self._signs.begin("launch")
+        self._backend.run((launch,))
+        return self._backend.outputs()
 
     def baseline(self, name: str, data: ProblemData, *, check: bool) -> tuple[Baseline | None, BaselineResult]:
         """Make a baseline for this problem, and check it once.

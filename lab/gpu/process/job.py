@@ -36,6 +36,7 @@ class Job:
         problem: The operator's problem, complete.
         seed: Seed of the random inputs.
         base: Folder that a relative operator path starts from; None means the current folder.
+        reference: The job whose outputs stand in for a reference; None where the operator has one.
     """
 
     variant: str
@@ -45,6 +46,7 @@ class Job:
     problem: Mapping[str, Scalar]
     seed: int = 0
     base: Path | None = None
+    reference: Job | None = None
 
     @property
     def data_key(self) -> tuple[object, ...]:

@@ -1,0 +1,59 @@
+"""The variant whose outputs are the reference, where an experiment names none: the first that compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.base.executor import Executor
+from lab.experiment.variants import Planned
+from lab.stages.batches import BUILD_TIMEOUT_S, BuildFunction
+from lab.stages.build import Built, build_task
+
+_MOST_TRIED = 20
+"""Variants that are built at most in search of one that compiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceVariant:
+    """A variant that others are compared with.
+
+    Attributes:
+        planned: The variant.
+        ptx: Its PTX.
+        cubin: Its machine code.
+    """
+
+    planned: Planned
+    ptx: str
+    cubin: bytes
+
+
+def first_that_compiles(
+    planned: Sequence[Planned], executor: Executor, function: BuildFunction
+) -> ReferenceVariant | None:
+    """Build variants one after another, until one compiles; None where none of the first does.
+
+    Raises:
+        MissingToolError: the compiler or the disassembler cannot run here.
+    """
+    for one in planned[:_MOST_TRIED]:
+        try:
+            (outcome,) = executor.submit(function, [build_task(one)], timeout_s=BUILD_TIMEOUT_S).result()
+        except TimeoutError:
+            continue
+        if isinstance(outcome, Built):
+            made = outcome.build
+            return ReferenceVariant(one.named(made.symbols), made.ptx, made.cubin)
+    return None
+
+
+def note_of(reference: ReferenceVariant | None) -> str:
+    """Say on the page what the outputs were compared with."""
+    if reference is None:
+        return "No reference is given, and no variant compiles: no output was checked."
+    title = f"{reference.planned.point.kernel.name} {reference.planned.label}".strip()
+    return (
+        f"No reference is given. The outputs of the first variant, {title}, stand in for it: variants that agree with "
+        "it may all be wrong."
+    )
