@@ -59,7 +59,7 @@ def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Expe
     """The experiment of a kernel without a template: see `lab.experiment.plain`."""
     raw = validate(PlainFile, document)
     given = plain_kernel(raw, document)
-    reference = given.declaration.reference_text()
+    reference = given.declaration.reference
     computed = operator(reference)
     wanted, problem_axes = problems(computed, raw, document)
     swept = " and ".join(given.entry.swept)

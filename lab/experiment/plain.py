@@ -22,7 +22,7 @@ from lab.experiment.model import KernelEntry
 from lab.experiment.problems import values_of
 from lab.experiment.schema import PlainFile, PlainLaunch, Sizes
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
-from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.declaration import Declaration, declare
 from lab.operators.declared.specification import Argument, parse_all
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.template import PlainTemplate
@@ -81,33 +81,41 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         UserError: Every mistake that was found, together.
     """
     reading = _Reading(raw, document)
-    arguments, refused = parse_all(document.data.get("arguments"), lambda name: document.at("arguments", name))
-    reading.mistakes += refused
     axes = _axes(reading)
     known = {*axes, *_problem_names(raw.problem)}
     text = _source(reading)
     found = read_kernels(text) if text is not None and not raw.source.endswith(".ptx") else ()
+    name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
+    declaration, refused = declare(
+        name,
+        arguments=document.data["arguments"],
+        reference=raw.reference,
+        tolerance=raw.tolerance,
+        metrics=raw.metrics or None,
+        folder=reading.folder,
+        problem=_problem_names(raw.problem),
+        parameters=axes,
+        at=document.at,
+    )
+    reading.mistakes += refused
+    arguments, _ = parse_all(document.data["arguments"])
     if text is not None:
         _check_kernels(reading, found, arguments)
     _check_sizes(reading, known)
-    _check_expressions(reading, arguments, known)
+    _check_constraints(reading, known)
     baseline = _baseline(reading, axes)
-    if reading.mistakes:
+    if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
-    assert text is not None  # noqa: S101 - else there is a mistake
-    declares = _declares(raw, arguments, axes, found)
     template = PlainTemplate(
         Path(raw.source).name,
         reading.folder / raw.source,
-        declares,
+        _declares(raw, arguments, axes, found),
         document,
         (reading.folder.resolve(),),
-        text,
+        text or "",
         frozenset(_mentioned(raw)),
     )
-    name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else template.stem
     constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
-    declaration = Declaration(arguments, raw.reference, raw.tolerance, raw.metrics, str(reading.folder.resolve()))
     return PlainKernel(KernelEntry(name, template, axes, constraints), declaration, baseline)
 
 
@@ -202,23 +210,9 @@ def _check_sizes(reading: _Reading, known: set[str]) -> None:
                 reading.refuse("no such argument", place, found=name, accepted=accepted, suggestion=suggestion)
 
 
-def _check_expressions(reading: _Reading, arguments: Iterable[Argument], known: set[str]) -> None:
+def _check_constraints(reading: _Reading, known: set[str]) -> None:
     for i, constraint in enumerate(reading.raw.constraints):
         _check_names(reading, constraint, ("constraints", i), known, "a constraint")
-    for argument in arguments:
-        place: Key = ("arguments", argument.name)
-        if argument.shape is None and argument.value is None and argument.name not in known:
-            reading.refuse(
-                "the scalar has no value",
-                place,
-                found=argument.name,
-                accepted=f"a field of the problem or a parameter of this name, or `{argument.dtype} = EXPRESSION`",
-                suggestion=did_you_mean(argument.name, known),
-            )
-        for expression in argument.expressions:
-            _check_names(reading, expression, place, known, "an argument")
-    for unit, expression in reading.raw.metrics.items():
-        _check_names(reading, expression, ("metrics", unit), {*known, "time"}, "a metric")
     for name in reading.raw.emulate or {}:
         fields = _problem_names(reading.raw.problem)
         if name not in fields:

@@ -1,0 +1,142 @@
+"""Files of kernels without a template: what becomes of them, and every mistake in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.base.errors import UserError
+from lab.experiment.load import from_text
+from lab.experiment.space import expand
+
+SOURCE = """
+__global__ void add(float *c, const float *a, const float *b, int n) {
+    int i = blockIdx.x * block_size + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+"""
+TEMPLATES = """
+template <typename T, int width> __global__ void first(T *c, int n) { c[width] = n; }
+namespace ours { __global__ void second(float *c, int n) { c[0] = n; } }
+"""
+GOOD = """question: Which?
+source: add.cu
+problem: {n: 1_000_000}
+emulate: {n: 1000}
+arguments: {c: "out float32[n]", a: "float32[n]", b: "float32[n]", n: int32}
+parameters: {block_size: [64, 128]}
+grid: ceil_div(n, block_size)
+block: block_size
+reference: {c: a + b}
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    (tmp_path / "add.cu").write_text(SOURCE)
+    (tmp_path / "two.cu").write_text(TEMPLATES)
+    (tmp_path / "none.cu").write_text("__device__ int f() { return 1; }\n")
+
+    def read(text):
+        return from_text(text, tmp_path / "add.yaml")
+
+    return read
+
+
+def refused(read, text, *parts):
+    with pytest.raises(UserError) as caught:
+        read(text)
+    for part in parts:
+        assert part in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_short_file_is_a_whole_experiment(read):
+    experiment = read(GOOD)
+    points = expand(experiment).points
+    assert [point.label for point in points] == ["block_size=64", "block_size=128"]
+    (kernel,) = experiment.kernels
+    assert (kernel.name, kernel.template.name) == ("add", "add.cu")
+    assert (experiment.archs, experiment.problems[0].emulate["n"]) == (("auto",), 1000)
+    launches = points[1].instance.launches
+    assert launches.steps[0].entry == "add"
+    assert (launches.steps[0].grid, launches.steps[0].block) == ((7813, 1, 1), (128, 1, 1))
+    assert launches.steps[0].arguments == (("c", "float32*"), ("a", "float32*"), ("b", "float32*"), ("n", "int32"))
+    assert "#define block_size 128" in points[1].instance.source
+    assert experiment.operator.bytes_moved(points[0].problem.values) == 12_000_000
+
+
+def test_only_the_source_is_needed_to_name_the_kernel_and_the_question(read):
+    experiment = read(GOOD.replace("question: Which?\n", ""))
+    assert experiment.question == "Which block_size is fastest?"
+
+
+def test_a_kernel_template_is_instantiated_by_its_name(read):
+    text = """source: two.cu
+kernel: first<float, {width}>
+problem: {n: 8}
+arguments: {c: "out float32[n]", n: int32}
+parameters: {width: [1, 2], fast: true}
+grid: 1
+block: [n, width]
+"""
+    steps = [point.instance.launches.steps[0] for point in expand(read(text)).points]
+    assert [step.entry for step in steps] == ["first<float, 1>", "first<float, 2>"]
+    assert [step.block for step in steps] == [(8, 1, 1), (8, 2, 1)]
+
+
+def test_several_launches_name_their_kernels_and_arguments(read):
+    text = """source: two.cu
+problem: {n: 8}
+arguments: {c: "out float32[n]", n: int32}
+launches:
+  - {kernel: "first<float, 4>", grid: 1, block: 32, arguments: [c, n]}
+  - {kernel: "ours::second", grid: 2, block: [n, 2], arguments: [c, n], when: n > 4}
+"""
+    (point,) = expand(read(text)).points
+    assert [step.entry for step in point.instance.launches.steps] == ["first<float, 4>", "ours::second"]
+    assert point.instance.launches.steps[1].block == (8, 2, 1)
+
+
+def test_options_may_be_swept(read):
+    swept = read(GOOD + "options: [[], [--use_fast_math]]\n")
+    assert swept.options == ((), ("--use_fast_math",))
+    assert read(GOOD + "options: [--use_fast_math]\n").options == (("--use_fast_math",),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "parts"),
+    [
+        ("source: add.cu", "source: sub.cu", ("no such file", "line", "source")),
+        ("source: add.cu", "source: add.txt", ("not a source", ".cu")),
+        ("source: add.cu", "source: ../../etc/passwd.cu", ("outside of the experiment's folder",)),
+        ("source: add.cu", "source: two.cu", ("several kernels", "ours::second")),
+        ("source: add.cu", "source: none.cu", ("the source has no kernel",)),
+        ("source: add.cu", "source: add.cu\nkernel: ad", ("no such kernel", "did you mean 'add'?")),
+        ("block: block_size\n", "", ("a key is missing", "key: block")),
+        ("block: block_size", "block: blocksize", ("unknown name 'blocksize'", "did you mean 'block_size'?")),
+        ("emulate: {n: 1000}", "emulate: {m: 1000}", ("no such field", "key: emulate.m")),
+        ("parameters: {block_size", "parameters: {n: 3, block_size", ("one name", "parameters.n")),
+        ("n: int32}", "k: int32}", ("the scalar has no value", "other names than the kernel's")),
+        ('b: "float32[n]", ', "", ("the kernel takes 4 arguments, and 3 are given", "const float *", "a: float32[n]")),
+        ("n: int32}", "n: int64}", ("argument 4, n, is int in the kernel",)),
+        ('a: "float32[n]"', 'a: "out float32[n]"', ("const in the kernel",)),
+        ('a: "float32[n]", b: "float32[n]"', 'b: "float32[n]", a: "float32[n]"', ("in another order",)),
+    ],
+)
+def test_mistakes_are_named(read, before, after, parts):
+    assert before in GOOD
+    refused(read, GOOD.replace(before, after), *parts)
+
+
+def test_all_mistakes_are_reported_at_once(read):
+    text = GOOD.replace("block: block_size", "block: blocksize").replace("{n: 1000}", "{m: 1000}")
+    message = refused(read, text + "baseline: {block_size: 32}\n")
+    assert message.index("emulate.m") < message.index("blocksize") < message.index("no variant has this value")
+
+
+def test_places_are_those_of_the_file(read):
+    message = refused(read, GOOD.replace("n: int32}", "n: int23}"))
+    assert "add.yaml:5" in message
+    assert Path(message.split(":")[0]).name == "add.yaml"
