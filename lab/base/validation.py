@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import Location, UserError, did_you_mean, together
 from lab.base.yamlfile import Document, Key, dotted
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -27,15 +27,40 @@ def validate(model: type[Model], document: Document) -> Model:
     """Return the document as a value of its schema.
 
     Raises:
-        UserError: The first key that does not fit, with its line.
+        UserError: Every key that does not fit, with its line, reported together.
     """
     if not isinstance(document.data, dict):
         raise UserError("not a mapping", at=Location(document.file, 1), accepted=list(model.model_fields))
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        path, refused = refusal(error, model)
-        raise refused.placed(document.at(*path), dotted(path)) from error
+        mistakes = _mistakes(error, model, document.data)
+        raise together([one.placed(document.at(*path), dotted(path)) for path, one in mistakes.items()]) from error
+
+
+def _mistakes(error: ValidationError, model: type[BaseModel], data: object) -> dict[Key, UserError]:
+    """Turn pydantic's findings into one error for each offending key; a mistyped key is not also a missing one."""
+    found: dict[Key, UserError] = {}
+    missing: dict[Key, UserError] = {}
+    for detail in error.errors():
+        path = _in_data(tuple(detail["loc"]), data)
+        kept = missing if detail["type"] == "missing" else found
+        kept.setdefault(path, _described(detail, tuple(detail["loc"]), model))
+    meant = {(*path[:-1], str(one.suggestion).split("'")[1]) for path, one in found.items() if one.suggestion}
+    return {**found, **{path: one for path, one in missing.items() if path not in meant}}
+
+
+def _in_data(location: Key, data: object) -> Key:
+    """Leave out of a path what pydantic adds for the alternatives of a union; a missing key stays, at the end."""
+    path: list[str | int] = []
+    for i, part in enumerate(location):
+        holds = isinstance(data, dict) and part in data
+        holds = holds or (isinstance(data, list) and isinstance(part, int) and part < len(data))
+        if holds:
+            data = data[part]  # type: ignore[call-overload,index]
+        if holds or (i == len(location) - 1 and isinstance(data, dict)):
+            path.append(part)
+    return tuple(path)
 
 
 def refusal(error: ValidationError, model: type[BaseModel]) -> tuple[Key, UserError]:

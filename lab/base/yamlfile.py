@@ -104,7 +104,9 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
     except DuplicateKeyError as error:
         raise UserError(_first_line(error.problem), at=_mark(error, file, offset), suggestion="remove one") from error
     except MarkedYAMLError as error:
-        raise UserError(f"not YAML: {error.problem or error.context}", at=_mark(error, file, offset)) from error
+        problem = str(error.problem or error.context)
+        tab = "replace the tab by spaces: YAML indents by spaces alone" if r"'\t'" in problem else None
+        raise UserError(f"not YAML: {problem}", at=_mark(error, file, offset), suggestion=tab) from error
     except ValueError as error:
         if "integer string conversion" not in str(error):
             raise UserError(f"not YAML: {_first_line(str(error))}", at=Location(file)) from error

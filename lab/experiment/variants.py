@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lab.base.errors import Location, UserError
+from lab.base.errors import Location, UserError, did_you_mean
 from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
@@ -106,7 +106,8 @@ def plan(
                     at=Location(experiment.file),
                     key="archs",
                     found=arch,
-                    suggestion="leave the architecture out, or name a toolchain that supports it",
+                    accepted=tool.architectures or None,
+                    suggestion=did_you_mean(arch, tool.architectures) or "name one of these, or another toolchain",
                 )
     planned: list[Planned] = []
     sources: dict[tuple[object, ...], tuple[str, tuple[tuple[str, str], ...]]] = {}

@@ -221,9 +221,12 @@ class Scope:
 
         return _BRACES.sub(value, text)
 
-    def error(self, message: str, path: Key, *, found: object = None, accepted: str = "") -> UserError:
+    def error(
+        self, message: str, path: Key, *, found: object = None, accepted: str = "", suggestion: str | None = None
+    ) -> UserError:
         """Return an error with the place of a path."""
-        return UserError(message, at=self.at(path), key=dotted(path), found=found, accepted=accepted or None)
+        at, key = self.at(path), dotted(path)
+        return UserError(message, at=at, key=key, found=found, accepted=accepted or None, suggestion=suggestion)
 
 
 def resolved(launches: Sequence[DeclaredLaunch], workspace: Iterable[DeclaredBuffer], scope: Scope) -> Launches:
@@ -280,7 +283,15 @@ def _legal(
         value = scope.evaluate(expression, (*path, i))
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
             accepted = f"an integer from 1 to {limit}"
-            raise scope.error(f"{path[-1]}.{axis} is not a legal size", path, found=value, accepted=accepted)
+            text = str(expression)
+            whole = re.fullmatch(r"\s*(.+?)\s*/\s*([^/]+?)\s*", text) if isinstance(value, float) else None
+            raise scope.error(
+                f"{path[-1]}.{axis} is not a legal size",
+                path,
+                found=text if text == str(value) else f"{text}, which is {value}",
+                accepted=accepted,
+                suggestion=f"write ceil_div({whole[1]}, {whole[2]}), or // to round down" if whole else None,
+            )
         found.append(value)
     x, y, z = found
     return x, y, z
