@@ -1,7 +1,7 @@
 """The page's Content-Security-Policy: its own scripts and styles run, by their hashes, and nothing else does.
 
-A page shows texts of other people (kernels, labels, logs). If one of them ever came through as markup, the browser would
-run nothing in it, load nothing for it and send nothing anywhere.
+A page shows texts of other people (kernels, labels, logs). If one of them ever came through as markup, the browser
+would run nothing in it, load nothing for it and send nothing anywhere.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ def policy(*, scripts: Iterable[str], styles: Iterable[str]) -> str:
     the page; `'self'` means nothing on a page that was opened as a file.
 
     Args:
-        scripts: Text of each script, exactly as it stands in the page or is added to it.
+        scripts: Text of each script, exactly as it stands in the page or is added to it; a page without any runs none.
         styles: Text of each style sheet, likewise.
     """
+    ours = [*map(_hash, scripts)]
     directives = {
         "default-src": ["'none'"],
-        "script-src": ["'unsafe-eval'", *map(_hash, scripts)],
+        "script-src": ["'unsafe-eval'", *ours] if ours else ["'none'"],
         "style-src": [*map(_hash, styles)],
         "img-src": ["'self'", "file:", "data:"],
         "base-uri": ["'none'"],
