@@ -17,6 +17,7 @@ from lab.measured.timing import Kind
 from lab.report.analysis import Analysis
 from lab.report.charts.style import KIND_MEANING
 from lab.report.facts.winners import telling_columns
+from lab.report.page.csp import policy
 from lab.report.tuning.data import TuningAnalysis
 from lab.report.tuning.render import ends
 from lab.store import figures, published
@@ -184,6 +185,7 @@ def html(page: SmallPage, folder: Path, left_out: Sequence[str], place: str) -> 
         lstrip_blocks=True,
     )  # fmt: skip
     return environment.get_template("small_page.html.j2").render(
+        policy=policy,
         page=page,
         meaning=KIND_MEANING[page.kind],
         pictures=pictures(folder),

@@ -58,7 +58,7 @@ class Described(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ProblemCounts:
     """What an operator says of one problem.
 
     Attributes:
@@ -76,17 +76,17 @@ class PlainProblem(Problem):
     """A problem whose class only workers know: its fields, and what the operator says of it."""
 
     _values: dict[str, Scalar] = PrivateAttr(default_factory=dict)
-    _counts: Counts = PrivateAttr(Counts(0, 0, "float32"))
+    _counts: ProblemCounts = PrivateAttr(ProblemCounts(0, 0, "float32"))
 
     @classmethod
-    def made(cls, fields: Mapping[str, Scalar], counts: Counts) -> PlainProblem:
+    def made(cls, fields: Mapping[str, Scalar], counts: ProblemCounts) -> PlainProblem:
         """Return the problem with these fields."""
         problem = cls()
         problem._values, problem._counts = dict(fields), counts
         return problem
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ProblemCounts:
         """What the operator says of it."""
         return self._counts
 
@@ -175,7 +175,7 @@ def opened(
             try:
                 return promised.result()
             except TimeoutError as error:
-                advice = f"it must end; {VARIABLE} sets another limit"
+                advice = f"it must end, and not by os._exit; {VARIABLE} sets another limit"
                 raise OperatorFault(f"{place}{reference} took longer than {limit_s:g} s {doing}: {advice}") from error
             except MemoryError as error:
                 raise OperatorFault(f"{place}{reference} needs more memory than its share {doing}") from error
@@ -210,9 +210,9 @@ def _described(reference: str, base: Path, at: Location | None) -> tuple[str, Me
 
 def _stated(
     reference: str, base: Path, at: Location | None, values: Mapping[str, object]
-) -> tuple[dict[str, Scalar], Counts]:
+) -> tuple[dict[str, Scalar], ProblemCounts]:
     """Make a problem in the worker; its plain form, and what the operator says of it."""
     found = operator(reference, base, at=at)
     problem = found.problem(values)
-    counts = Counts(found.flops(problem), found.bytes_moved(problem), str(found.fma_dtype(problem)))
+    counts = ProblemCounts(found.flops(problem), found.bytes_moved(problem), str(found.fma_dtype(problem)))
     return dict(problem), counts

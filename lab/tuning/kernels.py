@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from lab.base.executor import Executor
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
+from lab.experiment.identity import fingerprint
 from lab.experiment.variants import SOURCE_NAME, short_hash
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import occupancy
@@ -143,10 +144,9 @@ class Workshop:
             "template": one.group.template.name,
             "parameters": dict(sorted(one.parameters.items())),
             "type": one.group.type.label,
-            "source": request.source,
-            "arch": request.arch,
-            "toolchain": self.toolchain.name,
-            "version": self.toolchain.version,
+            "declares": fingerprint(one.group.template),
+            "request": fingerprint(request),
+            "toolchain": fingerprint(self.toolchain),
         }
         return short_hash(facts)
 

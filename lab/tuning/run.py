@@ -218,6 +218,8 @@ def _conditions(setting: _Setting) -> dict[str, JsonValue]:
         "seed": tuning.seed,
         "lab": VERSION,
         "commit": environment.commit(),
+        "Python": environment.python(),
+        "packages": dict(environment.packages()),
     }
 
 

@@ -63,7 +63,8 @@ FAULTS = {
     "raises at import": ("1 / 0\n", ":1: importing it raised ZeroDivisionError: division by zero"),
     "syntax": ("\ndef f(:\n", ":2: importing it raised SyntaxError"),
     "exit": ("import sys\nsys.exit(0)\n", ":2: importing it ends the process with sys.exit(0)"),
-    "hard exit": ("import os\nos._exit(0)\n", "ended its worker process to import"),
+    "hard exit": ("import os\nos._exit(3)\n", "ended its worker process to import"),
+    "hard exit that looks well, which hangs": ("import os\nos._exit(0)\n", "took longer than 2 s to import"),
     "hangs": ("while True:\n    pass\n", "took longer than 2 s to import"),
     "class raises": (
         f"{AXPY}\n    def __init__(self):\n        raise ValueError('no')\n",

@@ -6,9 +6,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from planted_tuning import GPU, plant
 
+from lab.report.analysis import analyse, load
 from lab.report.render import render
+from lab.report.tuning.render import render as render_tuning
 from lab.store.database import Store
+from lab.store.tuning import TuningStore
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
@@ -166,3 +170,84 @@ def test_only_files_that_are_beside_the_page_are_linked(browser, make, tmp_path)
         hrefs = [link.get_attribute("href") for link in page.locator('#viewer a[href^="variants/"]').all()]
         assert hrefs == [f"variants/{first}/{name}" for name in names]
         page.close()
+
+
+LISTEN = """addEventListener("securitypolicyviolation",
+    (event) => console.error(`violation of ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`))"""
+
+DRAWN = "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))"
+
+
+@pytest.fixture
+def open_file(browser):
+    """Open a file's page; what the browser refuses it, and every other error, in words."""
+    pages = []
+
+    def go(file):
+        page, complaints = browser.new_page(), []
+        pages.append(page)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.add_init_script(LISTEN)
+        page.goto(f"file://{file}")
+        return page, complaints
+
+    yield go
+    for page in pages:
+        page.close()
+
+
+def test_the_page_of_a_run_needs_nothing_that_its_policy_forbids(open_file, make):
+    page, complaints = open_file(render(make("sweep"))[0])
+    page.wait_for_function(
+        "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))"
+    )
+    page.locator("[data-chart] .mark-symbol path").first.hover(force=True)
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    page.locator("[data-choice]").last.click()
+    page.wait_for_selector(".pane")
+    assert page.locator(".legend svg rect").first.evaluate("(e) => getComputedStyle(e).fill") != "rgb(0, 0, 0)"
+    assert complaints == []
+
+
+def test_the_page_of_a_tuning_run_needs_nothing_that_its_policy_forbids(open_file, tmp_path):
+    with TuningStore(plant(tmp_path / "tuned", GPU)) as store:
+        page, complaints = open_file(render_tuning(store)[0])
+    page.wait_for_function(
+        "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))"
+    )
+    assert complaints == []
+
+
+def test_a_small_page_shows_its_pictures_and_its_style(open_file, benchmark_script, make, tmp_path):
+    small = benchmark_script("small_page")
+    with make("sweep") as store:
+        pngs = [file for file in render(store) if file.suffix == ".png"]
+        records, different = load(store)
+        made = small.of_run(analyse(store.run(), records, different))
+        file = store.folder / "small.html"
+        file.write_text(small.html(made, store.folder, (), "reports/h200/gemm_unroll"), encoding="utf-8")
+    page, complaints = open_file(file)
+    page.wait_for_function("[...document.images].length && [...document.images].every((e) => e.naturalWidth > 0)")
+    assert page.locator("img").count() == len(pngs)
+    assert page.locator("table").first.evaluate("(e) => getComputedStyle(e).borderCollapse") == "collapse"
+    assert complaints == []
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<script>document.title = 'ran'</script>",
+        "<img src='data:,' onerror=\"document.title = 'ran'\">",
+        "<p id='styled' style='position: fixed'></p>",
+        "<img src='http://127.0.0.1:9/picture.png'>",
+        "<iframe src='data:text/html,hello'></iframe>",
+    ],
+)
+def test_markup_that_came_into_a_page_runs_nothing(open_file, make, markup):
+    file = render(make("sweep"))[0]
+    file.write_text(file.read_text(encoding="utf-8").replace("<main", f"{markup}<main", 1), encoding="utf-8")
+    page, complaints = open_file(file)
+    page.wait_for_selector(".pane")
+    assert page.title() != "ran"
+    assert [text for text in complaints if text.startswith("violation of ")]

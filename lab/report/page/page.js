@@ -84,7 +84,7 @@
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
-      config: config(id, element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
+      config: config(id, element.clientWidth), defaultStyle: false, tooltip: { disableDefaultStyle: true },
     });
     view.addEventListener("click", (_, item) => {
       const variant = item?.datum?.variant;

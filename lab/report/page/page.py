@@ -27,8 +27,9 @@ from lab.report.charts.vega import PageChart
 from lab.report.columns import Column, Value
 from lab.report.facts import repeatability
 from lab.report.facts.agreement import loss
+from lab.report.page.csp import policy
 from lab.report.variant.faults import findings_of
-from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read
+from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read, unpack
 from lab.store.database import Store
 from lab.store.figures import by_problem, ranked
 from lab.store.model import VariantRecord
@@ -70,7 +71,6 @@ def page(
         budget: Bytes that embedded listings may take.
     """
     packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget)
-    package = resources.files("lab.report.page")
     used = {part.cls for part in analysis.slices}
     return (
         environment()
@@ -82,9 +82,7 @@ def page(
             pngs=pngs,
             packed=packed,
             data=_data(analysis, charts, packed) | {"beside": _files_beside(folder, analysis.records)},
-            vega=vega(),
-            css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            **own_code("page/page.js"),
             classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
             failures=_failures(store, analysis.records),
             provenance=_provenance(analysis.records),
@@ -105,6 +103,19 @@ def page(
             problems=len(by_problem(analysis.run, analysis.records)),
         )
     )
+
+
+def own_code(script: str) -> dict[str, str]:
+    """What a page's template needs of our own code: `vega`, `css`, `script`, and the `policy` that allows no other.
+
+    Args:
+        script: File of the page's script, below `lab/report`.
+    """
+    package = resources.files("lab.report")
+    css = (package / "page" / "page.css").read_text(encoding="utf-8")
+    text = package.joinpath(script).read_text(encoding="utf-8")
+    allowed = policy(scripts=[text, unpack(vega())], styles=[css])
+    return {"vega": vega(), "css": Markup(css), "script": Markup(text), "policy": Markup(allowed)}  # noqa: S704 - ours
 
 
 def environment() -> Environment:

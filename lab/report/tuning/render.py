@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
 from markupsafe import Markup
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
 from lab.report.charts import style
-from lab.report.page.page import environment, vega
+from lab.report.page.page import environment, own_code
 from lab.report.tuning.charts import chart_list
 from lab.report.tuning.data import SizeWinner, TuningAnalysis, TypeReport, analyse
 from lab.report.tuning.png import draw
@@ -53,7 +52,6 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
         pngs: Names of the pictures beside it.
     """
     drawn = chart_list(charts)
-    package = resources.files("lab.report")
     return (
         environment()
         .get_template("tuning/tuning.html.j2")
@@ -75,9 +73,7 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
             ends={one.label: ends(analysis, one) for one in analysis.types},
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             pngs=pngs,
-            vega=vega(),
-            css=Markup((package / "page" / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((package / "tuning" / "tuning.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            **own_code("tuning/tuning.js"),
             source=Markup(highlight_yaml(analysis.facts.source)),  # noqa: S704 - escaped by pygments
         )
     )

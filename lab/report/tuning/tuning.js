@@ -27,7 +27,7 @@
       for (const element of document.querySelectorAll("[data-chart]")) {
         const id = element.dataset.chart;
         await vegaEmbed(element, { ...data.charts[id], description: data.labels[id] }, {
-          actions: false, mode: "vega-lite", renderer: "svg", config: config(), tooltip: { theme: dark.matches ? "dark" : "light" },
+          actions: false, mode: "vega-lite", renderer: "svg", config: config(), defaultStyle: false, tooltip: { disableDefaultStyle: true },
         });
       }
     } catch (error) {

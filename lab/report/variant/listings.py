@@ -86,6 +86,11 @@ def pack(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()
 
 
+def unpack(packed: str) -> str:
+    """Return the text that `pack` was given."""
+    return gzip.decompress(base64.b64decode(packed)).decode()
+
+
 def read(path: Path) -> str | None:
     """Read a file's text; None where it is missing, as after an early failure of the variant."""
     try:

@@ -1,0 +1,38 @@
+"""The page's Content-Security-Policy: its own scripts and styles run, by their hashes, and nothing else does.
+
+A page shows texts of other people (kernels, labels, logs). If one of them ever came through as markup, the browser
+would run nothing in it, load nothing for it and send nothing anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from hashlib import sha256
+
+
+def policy(*, scripts: Iterable[str], styles: Iterable[str]) -> str:
+    """Return the content of the page's `meta` element.
+
+    `unsafe-eval` is for Vega, which compiles the expressions of our charts with `Function`; only a script that already
+    runs can reach it. The interpreter that does without is not in vl-convert's bundle. Pictures may come from beside
+    the page; `'self'` means nothing on a page that was opened as a file.
+
+    Args:
+        scripts: Text of each script, exactly as it stands in the page or is added to it; a page without any runs none.
+        styles: Text of each style sheet, likewise.
+    """
+    ours = [*map(_hash, scripts)]
+    directives = {
+        "default-src": ["'none'"],
+        "script-src": ["'unsafe-eval'", *ours] if ours else ["'none'"],
+        "style-src": [*map(_hash, styles)],
+        "img-src": ["'self'", "file:", "data:"],
+        "base-uri": ["'none'"],
+        "form-action": ["'none'"],
+    }
+    return "; ".join(" ".join([name, *sources]) for name, sources in directives.items())
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
