@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.isa.sass.lines import LineTable
@@ -26,6 +26,8 @@ class CompileRequest:
         options: Further compiler options in order, such as `--use_fast_math`; `lab.toolchain.options` lists them.
         included: Name and text of every file of the user's that the source includes, as `lab.toolchain.includes.gather`
             collects them. Compilers read no other file except CUDA's headers; nvcc also reads the host compiler's.
+        kernels: Kernels as C++ expressions, such as `ns::add<float, 128>`. Templates among them are instantiated, and
+            the build names the symbol of each. Names that are symbols already (`extern "C"`) need not be listed.
     """
 
     source: str
@@ -33,6 +35,7 @@ class CompileRequest:
     arch: str
     options: tuple[str, ...] = ()
     included: tuple[tuple[str, str], ...] = ()
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Build:
         version: Compiler version, such as `13.5.37`.
         arch: Target, such as `sm_90`.
         seconds: Wall-clock time of compiling; of a build from the cache, the time when it was first made.
+        symbols: The symbol of each kernel that the request lists, by its expression.
     """
 
     ptx: str
@@ -88,6 +92,7 @@ class Build:
     version: str
     arch: str
     seconds: float
+    symbols: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) 
         request.name,
         disassembler,
         *([sorted(request.included)] if request.included else []),  # keys of sources without any stay as they were
+        *([{"kernels": request.kernels}] if request.kernels else []),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 

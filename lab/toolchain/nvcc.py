@@ -33,6 +33,7 @@ from lab.toolchain.cubin.resources import resources
 from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
 from lab.toolchain.options import NVCC, accepted
+from lab.toolchain.symbols import check_expressions, missing, take_symbols, unresolved, with_references
 
 INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
 """CCCL is needed because cuda_fp16.h includes its `nv/target` under nvcc (not under NVRTC)."""
@@ -90,10 +91,16 @@ class Nvcc:
         options = ("-lineinfo", *accepted(request.options, NVCC))
         command = _shown(request, options)
         check(request.source, request.name, dict(request.included), command)
+        check_expressions(request, command)
         with tempfile.TemporaryDirectory(prefix="lab-nvcc-") as name:
             folder = Path(name)
-            raw, log = _front_end(self.path, request, options, folder)
-            ptx = relocate(raw, _names_without_machine(folder))
+            try:
+                raw, log = _front_end(self.path, request, options, folder)
+            except CompileError as error:
+                raise unresolved(request, error.log, command) or error from None
+            ptx, symbols = take_symbols(relocate(raw, _names_without_machine(folder)), request.kernels)
+            if lost := missing(request, symbols, log, command):
+                raise lost
             cubin, ptxas_log = _assemble(self.path, request, options, ptx, folder)
         log += ptxas_log
         return Build(
@@ -106,6 +113,7 @@ class Nvcc:
             version=self.version,
             arch=request.arch,
             seconds=time.perf_counter() - started,
+            symbols=symbols,
         )
 
 
@@ -166,7 +174,7 @@ def relocate(ptx: str, name_of: Callable[[str], str]) -> str:
 
 
 def _front_end(nvcc: Path, request: CompileRequest, options: tuple[str, ...], folder: Path) -> tuple[str, str]:
-    for name, text in ((request.name, request.source), *request.included):
+    for name, text in ((request.name, with_references(request)), *request.included):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     output = folder / "front.ptx"

@@ -83,7 +83,7 @@ def test_keys_are_equal_when_everything_is(one, two):
 
 @given(st.sampled_from([f.name for f in fields(CompileRequest)]), words)
 def test_any_change_of_a_request_changes_the_key(field, text):
-    value: Any = {"options": (text,), "included": ((text, text),)}.get(field, text)
+    value: Any = {"options": (text,), "included": ((text, text),), "kernels": (text,)}.get(field, text)
     changed = replace(REQUEST, **{field: value})
     assert (cache.cache_key(FakeToolchain(), changed, "1") != cache.cache_key(FakeToolchain(), REQUEST, "1")) == (
         changed != REQUEST

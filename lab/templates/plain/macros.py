@@ -91,9 +91,9 @@ def unused(text: str, kernel: str, names: Mapping[str, object]) -> list[str]:
 
 def _chosen(text: str, macros: Mapping[str, Scalar], file: Path | str) -> dict[str, str]:
     """Check macros, and return the values of those that are defined, as text."""
-    own = {
-        one.name for kernel in read_kernels(text) for one in (*kernel.parameters, *(kernel.template or ())) if one.name
-    }
+    kernels = read_kernels(text)
+    own = {one.name for kernel in kernels for one in kernel.parameters}
+    own |= {one.name for kernel in kernels for one in kernel.template or ()}
     chosen = {}
     for name, value in macros.items():
         _check_name(name, file)

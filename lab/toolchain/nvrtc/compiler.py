@@ -16,6 +16,7 @@ from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
 from lab.toolchain.nvrtc.library import NvrtcLibrary, load
 from lab.toolchain.options import NVRTC, accepted
+from lab.toolchain.symbols import check_expressions, unresolved
 
 INSTALL = "python -m pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
 FIRST_WITHOUT_SUFFIX = 13
@@ -81,16 +82,20 @@ class Nvrtc:
         shown = [*options, *(["--include-path='<CUDA headers>'"] if asks else []), request.name]
         command = " ".join(["nvrtc", *shown])
         check(request.source, request.name, own, command)
+        check_expressions(request, command)
         given = headers.embed(request.source, request.name, own, self.header_folder)
         made = load(self.library).compile(
             given.source,
             f"/{request.name}",
             (*options, *(f"--include-path={root}" for root in given.search)),
             given.texts,
+            request.kernels,
         )
         log = made.log.replace(f"/{request.name}", request.name)
         if not made.ok:
-            raise CompileError(first_error(log) + self._missing_headers(log), log, command)
+            if error := unresolved(request, log, command):
+                raise error
+            raise CompileError(first_error(log) + self._missing_headers(log) + _host_code(log), log, command)
         if not made.cubin or not made.ptx:
             raise CompileError("NVRTC made no machine code; remove the option that requests other output", log, command)
         return Build(
@@ -103,6 +108,7 @@ class Nvrtc:
             version=self.version,
             arch=request.arch,
             seconds=time.perf_counter() - started,
+            symbols=dict(made.symbols),
         )
 
     def _missing_headers(self, log: str) -> str:
@@ -110,6 +116,13 @@ class Nvrtc:
         if self.header_folder is not None or "could not open source file" not in log:
             return ""
         return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
+
+
+def _host_code(log: str) -> str:
+    """Return what to do about host functions, if there are any."""
+    if "host functions are not allowed" not in log:
+        return ""
+    return " (put host code between #ifndef __CUDACC_RTC__ and #endif, or use the toolchain nvcc)"
 
 
 def find_nvrtcs(wanted: str = "") -> Iterator[Nvrtc]:

@@ -1,7 +1,7 @@
 """Calls libnvrtc through ctypes: one library for each path, any number of versions in one process.
 
 It is written by hand because NVIDIA's own bindings load only one NVRTC of one CUDA major version, and a comparison of
-compilers needs 11.8, 12.9 and 13.x beside each other. The nine functions that are called have kept their signatures
+compilers needs 11.8, 12.9 and 13.x beside each other. The eleven functions that are called have kept their signatures
 since 11.2 (NVRTC documentation, "User Interface"). The dynamic loader distinguishes libraries that are opened by path
 by their files, even if two versions share a soname.
 """
@@ -12,7 +12,7 @@ import ctypes
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.base.errors import MissingToolError
@@ -29,12 +29,14 @@ class NvrtcOutput:
         ptx: PTX text; empty if it did not compile.
         cubin: The ELF image; empty for a virtual architecture.
         log: Everything the compiler printed.
+        symbols: Symbols of the kernels that were asked for, by their expressions; empty if it did not compile.
     """
 
     ok: bool
     ptx: str
     cubin: bytes
     log: str
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
 
 class NvrtcLibrary:
@@ -62,7 +64,14 @@ class NvrtcLibrary:
         except (OSError, AttributeError) as error:  # ctypes raises AttributeError for a function that the library lacks
             raise MissingToolError(f"cannot load NVRTC from {path}: {error}") from error
 
-    def compile(self, source: str, name: str, options: Sequence[str], included: Mapping[str, str]) -> NvrtcOutput:
+    def compile(
+        self,
+        source: str,
+        name: str,
+        options: Sequence[str],
+        included: Mapping[str, str],
+        kernels: Sequence[str] = (),
+    ) -> NvrtcOutput:
         """Compile one program.
 
         Args:
@@ -70,6 +79,7 @@ class NvrtcLibrary:
             name: Its name in messages and line tables.
             options: NVRTC's options.
             included: Maps the names of included headers to their texts.
+            kernels: Kernels as C++ expressions, which are instantiated and whose symbols are returned.
 
         Raises:
             MissingToolError: NVRTC has an internal failure.
@@ -78,12 +88,16 @@ class NvrtcLibrary:
         headers = _strings(included.values()), _strings(included)
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), len(included), *headers)
         try:
+            for kernel in kernels:
+                self._call("nvrtcAddNameExpression", program, kernel.encode())
             result = api.nvrtcCompileProgram(program, len(options), _strings(options))
             log = self._bytes("ProgramLog", program).decode(errors="replace")
             if result != _SUCCESS:
                 return NvrtcOutput(ok=False, ptx="", cubin=b"", log=log or f"error: {self._text(result).decode()}")
             ptx = self._bytes("PTX", program).decode(errors="replace")
-            return NvrtcOutput(ok=True, ptx=ptx, cubin=self._bytes("CUBIN", program, closed=False), log=log)
+            symbols = {kernel: self._symbol(program, kernel) for kernel in kernels}
+            cubin = self._bytes("CUBIN", program, closed=False)
+            return NvrtcOutput(ok=True, ptx=ptx, cubin=cubin, log=log, symbols=symbols)
         finally:
             api.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -103,6 +117,11 @@ class NvrtcLibrary:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         return f"{major.value}.{minor.value}"
+
+    def _symbol(self, program: ctypes.c_void_p, kernel: str) -> str:
+        symbol = ctypes.c_char_p()  # of the program, which frees it
+        self._call("nvrtcGetLoweredName", program, kernel.encode(), ctypes.byref(symbol))
+        return (symbol.value or b"").decode()
 
     def _bytes(self, what: str, program: ctypes.c_void_p, *, closed: bool = True) -> bytes:
         """Return an output, whose size and content have a function each.

@@ -20,7 +20,7 @@ def heads(text: str) -> list[str]:
     ("name", "expected"),
     [
         ("vector_add", ["vector_add(float * c, const float * a, const float * b, int n)"]),
-        ("reduce", ["sums::reduce<T, BLOCK, Vector>(const T * input, T * sum, std::size_t count)"]),
+        ("reduce", ["sums::reduce<T, BLOCK, Vector>(const T * input, T * sum, size_t count)"]),
         ("stencil", ["stencil(const real * in, real * out, int width, int height)"]),
         ("histogram", ["histogram(const unsigned char * data, unsigned int n, unsigned int * bins)"]),
         (

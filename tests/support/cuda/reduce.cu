@@ -1,5 +1,4 @@
 #include <cooperative_groups.h>
-#include <cstddef>
 
 namespace cg = cooperative_groups;
 
@@ -21,9 +20,9 @@ __device__ T block_sum(T value) {
 }
 
 template <typename T, int BLOCK = 256, bool Vector = (BLOCK > 64)>
-__global__ __launch_bounds__(BLOCK) void reduce(const T *__restrict__ input, T *__restrict__ sum, std::size_t count) {
+__global__ __launch_bounds__(BLOCK) void reduce(const T *__restrict__ input, T *__restrict__ sum, size_t count) {
     T mine = 0;
-    for (std::size_t i = blockIdx.x * std::size_t(BLOCK) + threadIdx.x; i < count; i += std::size_t(BLOCK) * gridDim.x)
+    for (size_t i = blockIdx.x * size_t(BLOCK) + threadIdx.x; i < count; i += size_t(BLOCK) * gridDim.x)
         mine += input[i];
     T total = block_sum<T, BLOCK>(mine);
     if (threadIdx.x == 0) atomicAdd(sum, total);
@@ -31,7 +30,9 @@ __global__ __launch_bounds__(BLOCK) void reduce(const T *__restrict__ input, T *
 
 }  // namespace sums
 
-// What a program would do; the bench only reads it.
-void launch(const float *input, float *sum, std::size_t count) {
+#ifndef __CUDACC_RTC__
+// what a program would do
+void launch(const float *input, float *sum, size_t count) {
     sums::reduce<float, 256><<<64, 256>>>(input, sum, count);
 }
+#endif

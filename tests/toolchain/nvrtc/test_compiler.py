@@ -195,3 +195,11 @@ def test_an_older_release_beside_this_one(compiler, release, isa):
     if old.header_folder is not None:
         assert old.header_version.split(".")[0] == release.split(".")[0]
         assert "add" in old.compile(CompileRequest(HALF, "half.cu", "sm_90")).resources
+
+
+def test_host_code_is_refused_with_advice(compiler):
+    source = "int main() { return 0; }\n__global__ void k() {}"
+    with pytest.raises(CompileError, match=r"k\.cu\(1\).*put host code between #ifndef __CUDACC_RTC__ and #endif"):
+        compiler.compile(CompileRequest(source, "k.cu", "sm_90"))
+    guarded = "#ifndef __CUDACC_RTC__\nint main() { return 0; }\n#endif\n__global__ void k() {}"
+    assert ".entry _Z1kv" in compiler.compile(CompileRequest(guarded, "k.cu", "sm_90")).ptx
