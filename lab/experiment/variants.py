@@ -16,6 +16,7 @@ from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.templates.instance import Instance
 from lab.templates.launches import Launches
+from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.includes import gather
 from lab.toolchain.select import toolchain
@@ -122,7 +123,7 @@ def plan(
             sources[key] = text, tuple(included.items())
         source, files = sources[key]
         for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
-            request = CompileRequest(source, SOURCE_NAME, arch, options, files)
+            request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
             label = [point.label] if point.label else []
             label += [title(tool)] if len(toolchains) > 1 else []
             label += [arch] if len(archs) > 1 else []
@@ -142,6 +143,11 @@ def plan(
     return tuple(planned)
 
 
+def _cpp_names(instance: Instance) -> tuple[str, ...]:
+    """Kernels that the compiler must look up as C++ names; templates with a front matter name symbols."""
+    return instance.launches.entries if isinstance(instance.template, PlainTemplate) else ()
+
+
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
     """Return ten hexadecimal digits that depend on all that decides a variant's machine code, and on its problem."""
     facts: dict[str, object] = {
@@ -155,6 +161,8 @@ def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:
         "toolchain": tool.name,
         "version": tool.version,
     }
+    if request.kernels:
+        facts["kernels"] = request.kernels
     if request.included:
         facts["included"] = sorted(request.included)
     return short_hash(facts)

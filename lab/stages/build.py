@@ -110,20 +110,22 @@ def _not_text(request: CompileRequest) -> str:
 def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFailure:
     if isinstance(result, CompileError):
         return BuildFailure(str(result), result.log, result.command)
+    symbols = result.build.symbols
+    entries = tuple(symbols.get(entry, entry) for entry in task.entries)
     try:
         ptx = read_ptx(result.build.ptx, "kernel.ptx")
         sass = read_sass(result.disassembly.text, result.disassembly.lines, "kernel.sass")
-        if missing := missing_entries(task.entries, (ptx, sass)):
+        if missing := missing_entries(entries, (ptx, sass)):
             return BuildFailure(missing, result.build.log, result.build.command)
-        mixes = _mixes(sass, task.entries)
+        mixes = _mixes(sass, entries)
         return Built(
             build=result.build,
             disassembly=result.disassembly,
             cached=result.cached,
-            ptx=_mixes(ptx, task.entries),
+            ptx=_mixes(ptx, entries),
             sass=mixes,
-            sass_sha256=_code_hash(sass, task.entries),
-            loops=_loops(result.build, _functions(sass, task.entries), mixes),
+            sass_sha256=_code_hash(sass, entries),
+            loops=_loops(result.build, _functions(sass, entries), mixes),
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)

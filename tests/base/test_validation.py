@@ -86,3 +86,27 @@ def test_an_unknown_key_is_reported_before_a_missing_one() -> None:
         Inner.model_validate({"widht": 1})
     path, error = refusal(caught.value, Inner)
     assert (path, error.message) == (("widht",), "unknown key")
+
+
+def test_all_mistakes_are_reported_at_once_in_the_order_of_their_lines() -> None:
+    with pytest.raises(UserError) as caught:
+        validate(Thing, parse("sizes: {a: 0}\ncuont: 3\nshare: -1.0\n", "f.yaml"))
+    message = str(caught.value)
+    assert message.index("f.yaml:1") < message.index("did you mean 'count'?") < message.index("f.yaml:3")
+
+
+def test_a_misspelt_key_is_not_also_missing() -> None:
+    with pytest.raises(UserError) as caught:
+        validate(Outer, parse("iner: [{width: 1}]\n", "f.yaml"))
+    assert "a key is missing" not in str(caught.value)
+    assert "did you mean 'inner'?" in str(caught.value)
+
+
+def test_alternatives_of_a_union_leave_no_trace_in_a_path() -> None:
+    class Either(Strict):
+        sizes: int | list[int]
+
+    with pytest.raises(UserError) as caught:
+        validate(Either, parse("sizes: [1, x]\n", "f.yaml"))
+    assert "list[int]" not in str(caught.value)
+    assert "key: sizes" in str(caught.value)

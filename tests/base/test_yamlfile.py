@@ -110,3 +110,8 @@ def test_what_an_experiment_may_need_is_far_from_the_limits():
     assert parse(nested, "f.yaml").at(*["a"] * (MOST_DEPTH - 2)).line == MOST_DEPTH - 2
     assert len(parse(_mapping(2_000), "f.yaml").data) == 2_000
     assert parse("seed: 18446744073709551615", "f.yaml").data == {"seed": 2**64 - 1}
+
+
+def test_a_tab_is_told_what_to_write():
+    with pytest.raises(UserError, match="replace the tab by spaces"):
+        parse("a: 1\n\tb: 2\n", "f.yaml")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from lab.base.errors import Location, UserError
@@ -145,3 +148,13 @@ def test_an_illegal_launch_is_named(one: DeclaredLaunch, key: str, words: str) -
     with pytest.raises(UserError, match=words) as error:
         resolved([one], (), scope())
     assert error.value.key == key
+
+
+def test_a_division_that_is_not_whole_is_told_how_to_round() -> None:
+    with pytest.raises(UserError, match=r"found: 'm / 2, which is .*'\n.*\n  suggestion: write ceil_div\(m, 2\)"):
+        resolved([launch(grid=("m / 2",))], (), scope())
+
+
+def test_expressions_in_the_name_of_a_kernel_are_values() -> None:
+    (step,) = resolved([replace(launch(), entry="add<float, {m + 1}, {m > 0}>")], (), scope()).steps
+    assert re.fullmatch(r"add<float, \d+, true>", step.entry)
