@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lab.base.errors import Location, UserError, did_you_mean
@@ -108,3 +108,19 @@ def _missing(path: Path) -> UserError:
         accepted=siblings[:_MOST_SIBLINGS] or None,
         suggestion=did_you_mean(path.name, siblings),
     )
+
+
+def check_below(file: Path, roots: Iterable[Path]) -> None:
+    """Check that a file lies below one of some folders once symbolic links are followed.
+
+    Raises:
+        UserError: It lies elsewhere.
+    """
+    real = file.resolve()
+    if not any(real.is_relative_to(root.resolve()) for root in roots):
+        raise UserError(
+            "the file lies outside the folders in which it is looked for",
+            at=Location(file),
+            found=str(real),
+            accepted=f"a file below {', '.join(map(str, roots))}",
+        )

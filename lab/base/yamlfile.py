@@ -36,6 +36,9 @@ INTEGERS = range(-(2**63), 2**64)
 the parser takes 0.1 ms for each node, and compares each merge key `<<` with all others. Entries are counted before
 parsing, as lines and commas; nodes and their depth while parsing; nodes once more after aliases are expanded."""
 
+_MOST_BITS = 64
+"""Of a whole number: seeds take all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -182,6 +185,13 @@ class _Plain:
             for i in range(len(node)):
                 self.lines[(*path, i)] = node.lc.item(i)[0] + 1 + self.offset
             return [self.plain(value, (*path, i)) for i, value in enumerate(node)]
+        if isinstance(node, int) and node.bit_length() > _MOST_BITS:  # Python refuses to write very long ones
+            raise UserError(
+                f"the number has {node.bit_length()} bits",
+                at=Location(self.file, self.lines.get(path)),
+                key=dotted(path),
+                accepted=f"a whole number of at most {_MOST_BITS} bits",
+            )
         for kind in (bool, int, float, str):
             if isinstance(node, kind):
                 if kind is int and int(node) not in INTEGERS:

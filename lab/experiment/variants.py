@@ -14,7 +14,7 @@ from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
 from lab.experiment.space import Point
-from lab.templates.instance import Instance
+from lab.templates.instance import Instance, sources
 from lab.templates.launches import Launches
 from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.base import CompileRequest, Toolchain, title
@@ -111,17 +111,10 @@ def plan(
                     suggestion=did_you_mean(arch, tool.architectures) or "name one of these, or another toolchain",
                 )
     planned: list[Planned] = []
-    sources: dict[tuple[object, ...], tuple[str, tuple[tuple[str, str], ...]]] = {}
-    for point in points:
-        instance = point.instance
-        launches = instance.launches  # an illegal geometry ends the run here, not after the builds
-        # a template knows the words of a problem, not its numbers: sizes share their source
-        words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
-        key = (point.kernel.name, repr(point.parameters), words)
-        if key not in sources:
-            text, included = gather(instance.source, point.kernel.template.roots)
-            sources[key] = text, tuple(included.items())
-        source, files = sources[key]
+    instances = [point.instance for point in points]
+    every = [instance.launches for instance in instances]  # an illegal geometry ends the run here, not after the builds
+    rendered = _sources(points, instances)
+    for point, instance, launches, (source, files) in zip(points, instances, every, rendered, strict=True):
         for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
             request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
             label = [point.label] if point.label else []
@@ -146,6 +139,23 @@ def plan(
 def _cpp_names(instance: Instance) -> tuple[str, ...]:
     """Kernels that the compiler must look up as C++ names; templates with a front matter name symbols."""
     return instance.launches.entries if isinstance(instance.template, PlainTemplate) else ()
+
+
+def _sources(points: Sequence[Point], instances: Sequence[Instance]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Render every point, with the files that its source includes.
+
+    A template knows the words of a problem, not its numbers: sizes share their source.
+    """
+    keys = []
+    for point, instance in zip(points, instances, strict=True):
+        words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
+        keys.append((point.kernel.name, repr(point.parameters), words))
+    distinct = dict(zip(keys, instances, strict=True))
+    gathered = {}
+    for (key, instance), text in zip(distinct.items(), sources(list(distinct.values())), strict=True):
+        whole, included = gather(text, instance.template.roots)
+        gathered[key] = whole, tuple(included.items())
+    return [gathered[key] for key in keys]
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:

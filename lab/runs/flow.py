@@ -20,9 +20,9 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
+from lab.operators.base import Problem
 from lab.operators.checked import OperatorFault
 from lab.predict.schedulers.estimate import Pace
-from lab.operators.base import Problem
 from lab.runs.reference import ReferenceVariant
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
@@ -207,9 +207,7 @@ def spared(planned: Sequence[Planned], most: int | None) -> frozenset[int]:
     return frozenset(one.position for one in planned) - chosen
 
 
-def job_of(
-    experiment: Experiment, planned: Planned, cubin: bytes, reference: ReferenceVariant | None = None
-) -> Job:
+def job_of(experiment: Experiment, planned: Planned, cubin: bytes, reference: ReferenceVariant | None = None) -> Job:
     """What the GPU is asked to do with a variant; `reference` is the one that it is compared with, if there is one."""
     compared = None
     if reference is not None:

@@ -158,7 +158,9 @@ class Sweep:
             return None
         assert self._line is not None  # noqa: S101 - nothing is put in a lane without a line
         experiment = self._context.experiment
-        return self._line.submit(flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference), flow.policy_of(experiment))
+        return self._line.submit(
+            flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference), flow.policy_of(experiment)
+        )
 
     def _measured(self, variant: InspectedVariant, done: Future[tuple[JobResult, int]]) -> None:
         try:

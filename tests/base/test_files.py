@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import Location, UserError
-from lab.base.files import read_regular, within, write_atomically
+from lab.base.files import check_below, read_regular, within, write_atomically
 
 
 def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
@@ -99,3 +99,15 @@ def test_a_file_named_in_a_file_stays_in_its_folder(tmp_path: Path) -> None:
             within(name, own, at=at, key="csv")
         assert caught.value.at == at
         assert caught.value.key == "csv"
+
+
+def test_a_link_may_not_lead_out_of_a_folder(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.touch()
+    (inside / "link").symlink_to(outside)
+    (inside / "own").symlink_to(inside / "file")
+    check_below(inside / "own", [tmp_path / "none", inside])
+    with pytest.raises(UserError, match="lies outside") as caught:
+        check_below(inside / "link", [inside])
+    assert caught.value.found == str(outside)
