@@ -242,9 +242,7 @@ def test_a_folder_that_cannot_be_written_can_be_read(
         kind(open_folder, create=True)
 
 
-def test_a_log_that_cannot_be_merged_is_not_passed_over(
-    open_folder: Path, read_only: Callable[[Path], None]
-) -> None:
+def test_a_log_that_cannot_be_merged_is_not_passed_over(open_folder: Path, read_only: Callable[[Path], None]) -> None:
     """Reading the file without its log would show an older state as if it were the last."""
     source = open_folder / "source"
     with Numbers(source, create=True) as store:
