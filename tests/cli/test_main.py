@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from written_runs import make_store
 
 from lab.base.errors import StoreError
 from lab.cli import main
@@ -279,11 +280,13 @@ def test_a_full_disk_at_the_start_is_a_message(folder):
     assert done.stderr.strip().startswith("error: ")
 
 
-def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(folder, monkeypatch, capsys):
-    assert lab("run", "small.yaml", "--no-gpu", "--no-emulate", "-o", "done", cwd=folder).returncode == 0
-    done = lab("report", "done", "-o", "elsewhere/page", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert (folder / "elsewhere" / "page" / "index.html").is_file()
+def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(tmp_path, monkeypatch):
+    with make_store(tmp_path / "done", "ladder") as store:
+        folder = store.folder
+    before = sorted(path.name for path in folder.iterdir())
     monkeypatch.setattr(os, "access", lambda path, mode, **more: mode != os.W_OK)
-    with pytest.raises(StoreError, match="done cannot be written; name another folder for the report with --output"):
-        main.report(folder / "done")
+    with pytest.raises(StoreError, match="cannot be written; name another folder for the report with --output"):
+        main.report(folder, None)
+    main.report(folder, tmp_path / "elsewhere" / "page")
+    assert (tmp_path / "elsewhere" / "page" / "index.html").is_file()
+    assert sorted(path.name for path in folder.iterdir()) == before
