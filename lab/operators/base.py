@@ -156,13 +156,11 @@ class Operator(ABC, Generic[P]):
         name: What reports call it: `gemm`.
         merit: What throughput counts: `Merit.TFLOPS`, or `Merit.BANDWIDTH` where moving the bytes is the work.
         problem_type: The class of its problems.
-        has_reference: Whether it can compute what outputs must hold. One that cannot has `as_expected`.
     """
 
     name: str
     merit: Merit
     problem_type: type[P]
-    has_reference: bool = True
 
     def problem(self, values: Mapping[str, object]) -> P:
         """Check the fields of a problem and fill in defaults; see `Problem.of`.
@@ -175,6 +173,11 @@ class Operator(ABC, Generic[P]):
     def restored(self, values: Mapping[str, Scalar]) -> P:
         """Return the problem whose plain form is `values`; see `Problem.restored`."""
         return self.problem_type.restored(values)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether `reference` can say what the outputs must hold; if not, `as_expected` can after one launch."""
+        return True
 
     def for_parameters(self, problem: P, parameters: Mapping[str, Scalar]) -> P:  # noqa: ARG002 - see the docstring
         """Return the problem with what an operator needs of a variant's parameters, such as sizes of buffers.

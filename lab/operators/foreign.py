@@ -37,9 +37,17 @@ VARIABLE = "LAB_OPERATOR_SECONDS"
 class Described(Protocol):
     """What is known of an operator where its inputs and references are not needed; every `Operator` is one."""
 
-    name: str
-    merit: Merit
-    has_reference: bool
+    @property
+    def name(self) -> str:
+        """See `Operator`."""
+
+    @property
+    def merit(self) -> Merit:
+        """See `Operator`."""
+
+    @property
+    def has_reference(self) -> bool:
+        """See `Operator`."""
 
     def problem(self, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Problem of its own type
         """Check the fields of a problem; see `Operator.problem`."""

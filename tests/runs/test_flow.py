@@ -14,6 +14,7 @@ from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
 from lab.gpu.timing.cache import Flush
+from lab.operators.checked import OperatorFault
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
 from lab.runs import flow
@@ -129,11 +130,19 @@ def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, w
     assert flow.judge(variant, (record, pace)).record.status is Status.INSPECTED
 
 
-def test_a_mistake_in_an_emulation_is_no_record():
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("x"), "lab itself failed to execute this variant: KeyError: 'x'"),
+        (OperatorFault("my_op.py:3: Mine.inputs raised ValueError"), "my_op.py:3: Mine.inputs raised ValueError"),
+    ],
+)
+def test_a_mistake_in_an_emulation_is_this_variants_failure(error, words):
     future: Future[Any] = Future()
-    future.set_exception(KeyError("x"))
-    with pytest.raises(KeyError):
-        flow.emulation_outcome(TASK, future)
+    future.set_exception(error)
+    found, _ = flow.emulation_outcome(TASK, future)
+    assert found.failed
+    assert found.fault == found.unsupported == words
 
 
 def test_an_emulation_that_ends_well_is_handed_on():

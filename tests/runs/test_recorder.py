@@ -24,8 +24,8 @@ class Listing(SilentObserver):
         self.records.append(record.variant)
 
 
-def planned(position):
-    return SimpleNamespace(variant=f"v{position}", position=position, label="")
+def planned(position, label=""):
+    return SimpleNamespace(variant=f"v{position}", position=position, label=label)
 
 
 def record(position, ms=1.0, status=Status.VERIFIED):
@@ -100,7 +100,6 @@ def test_a_pruner_learns_from_what_succeeded(store):
 
 def test_a_record_of_an_earlier_run_gets_its_present_label(store):
     store.write(record(0), 7)
-    now = SimpleNamespace(variant="v0", position=0, label="unroll=4")
     with Recorder(store, SilentObserver()) as recorder:
-        recorder.take_over(now, record(0))
+        recorder.take_over(planned(0, "unroll=4"), record(0))
     assert [one.label for one in store.records()] == ["unroll=4"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -58,8 +59,19 @@ def test_inputs_and_reference_are_made_once_a_problem(device):
 def test_an_operator_that_raises_is_this_jobs_failure(runner):
     answer = runner.answer(job(n=13), QUIET)
     assert answer.usable
-    assert (answer.result.failure.stage, answer.result.failure.reason) == (JobStage.PREPARE, "ValueError: thirteen")
+    assert answer.result.failure.stage is JobStage.PREPARE
+    assert re.fullmatch(
+        r".*fake_operator\.py:24: Double\.inputs raised ValueError: thirteen", answer.result.failure.reason
+    )
     assert runner.answer(job(), QUIET).result.failure is None
+
+
+def test_an_operator_whose_reference_is_wrong_is_this_jobs_failure_and_costs_no_worker(runner, monkeypatch):
+    monkeypatch.setattr("lab.operators.checked.reference_fault", lambda found, inputs: "returned nothing")
+    answer = runner.answer(job(), QUIET)
+    assert answer.usable
+    assert answer.result.failure.stage is JobStage.PREPARE
+    assert "Double.reference returned nothing" in answer.result.failure.reason
 
 
 def test_arrays_that_do_not_fit_are_this_jobs_failure(device, monkeypatch):
