@@ -126,10 +126,10 @@ def _rewritten(
 def _line(text: str, position: int) -> int:
     """Return the number of a position's line, from 1, as compilers count after `#line` directives."""
     before = text[:position]
-    last = None
-    for last in _LINE.finditer(before):
-        pass
-    return before.count("\n") + 1 if last is None else int(last[1]) + before.count("\n", last.end())
+    told = list(_LINE.finditer(before))
+    if not told:
+        return before.count("\n") + 1
+    return int(told[-1][1]) + before.count("\n", told[-1].end())
 
 
 @functools.cache  # headers do not change while the process lives, and reading all of them takes 15 ms
