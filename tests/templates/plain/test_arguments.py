@@ -127,8 +127,10 @@ def test_both_lists_stand_side_by_side_in_the_error():
     error = arguments_error(entry, kernel, RIGHT[:3], name="k", at=Location("e.yaml", 7))
     assert error is not None
     assert str(error).splitlines() == [
-        "e.yaml:7: the arguments do not match the kernel k: "
-        "the kernel takes 4 arguments, and the experiment declares 3",
+        (
+            "e.yaml:7: the arguments do not match the kernel k: "
+            "the kernel takes 4 arguments, and the experiment declares 3"
+        ),
         "        the kernel takes  the experiment declares",
         "     1  float * y         y: written float32[…]",
         "     2  const float * x   x: float32[…]",
