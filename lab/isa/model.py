@@ -97,6 +97,7 @@ class Variable:
         initial: Elements of the initialiser as written, for module and constant arrays: numbers or symbol names.
         parameterised: Registers only: declared as ``%r<n>``, which names ``%r0`` … ``%r(n-1)``.
         external: Declared ``.extern`` (in shared space: dynamic shared memory).
+        pointer: Parameters only: marked as a pointer (``.ptr``). Many compilers leave pointers unmarked.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Variable:
     initial: tuple[str, ...] = ()
     parameterised: bool = False
     external: bool = False
+    pointer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ TYPE_NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ElementType:
+class CElement:
     """What an array of some C type holds.
 
     Attributes:
@@ -87,7 +87,7 @@ class ElementType:
     lanes: int = 1
 
 
-def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> ElementType | None:
+def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> CElement | None:
     """Return what a C type without pointers holds, or None where that is unknown.
 
     Args:
@@ -104,13 +104,13 @@ def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> Eleme
     return None
 
 
-def _known(name: str) -> ElementType | None:
+def _known(name: str) -> CElement | None:
     if name in _SCALARS:
-        return ElementType(_SCALARS[name])
+        return CElement(_SCALARS[name])
     if name in _PAIRS:
-        return ElementType(_PAIRS[name], 2)
+        return CElement(_PAIRS[name], 2)
     match = _SHORT_VECTOR.fullmatch(name)
-    return ElementType(_SHORT_VECTORS[match[1]], int(match[2])) if match else None
+    return CElement(_SHORT_VECTORS[match[1]], int(match[2])) if match else None
 
 
 def _plain(c_type: str) -> str:

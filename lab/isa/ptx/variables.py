@@ -39,6 +39,7 @@ class Prefix:
     align: int | None
     vector: int
     external: bool
+    pointer: bool = False
 
 
 def read_words(cursor: Cursor) -> list[str]:
@@ -92,7 +93,7 @@ def read_parameters(cursor: Cursor) -> tuple[Variable, ...] | None:
 
 
 def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
-    space, kind, align, vector = "", "", None, 1
+    space, kind, align, vector, pointer = "", "", None, 1, False
     while match := cursor.take(_WORD):
         word = match[1]
         if not space:
@@ -101,7 +102,10 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
                 cursor.fail(f"'.{word}' is not a state space")
             cursor.take(_BANK)
         elif word == "align":
-            align = cursor.integer(cursor.need(_NUMBER, "an alignment")[1])
+            number = cursor.integer(cursor.need(_NUMBER, "an alignment")[1])
+            align = align if pointer else number  # behind `.ptr`, it is that of the pointer's target
+        elif word == "ptr":
+            pointer = True
         elif word in {"v2", "v4", "v8"}:
             vector = int(word[1:])
         elif word == "attribute":
@@ -111,7 +115,7 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
         # words after the type describe a pointer's target: `.ptr .global`
     if not space or not kind:
         cursor.fail("a declaration needs a state space and a type")
-    return Prefix(space, kind, align, vector, external)
+    return Prefix(space, kind, align, vector, external, pointer)
 
 
 def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
@@ -134,6 +138,7 @@ def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
         vector=prefix.vector,
         parameterised=parameterised,
         external=prefix.external,
+        pointer=prefix.pointer,
     )
     return _with_initial(cursor, variable, shape) if cursor.take(_EQUALS) else variable
 

@@ -22,6 +22,7 @@ from lab.toolchain.includes import Include, renamed, resolve_questions
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
 
+_LINE = re.compile(r"^[ \t]*#[ \t]*line[ \t]+(\d{1,9})[^\n]*\n", re.MULTILINE)
 _MACRO_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.MULTILINE)
 
@@ -109,7 +110,7 @@ def _rewritten(
             return f"/{one.name}"
         header = _cuda(one.name, None, folder)
         if header is None:
-            line = text.count("\n", 0, one.start) + 1
+            line = _line(text, one.start)
             what = f'could not open source file "{one.name}": it is not in the folder of the source or of CUDA'
             nowhere[one.name] = f'#line {line} "{name}"\n#error {what}\n'
             return None
@@ -120,6 +121,15 @@ def _rewritten(
 
     text = resolve_questions(text, is_there)
     return renamed(text, name_of), nowhere
+
+
+def _line(text: str, position: int) -> int:
+    """Return the number of a position's line, from 1, as compilers count after `#line` directives."""
+    before = text[:position]
+    told = list(_LINE.finditer(before))
+    if not told:
+        return before.count("\n") + 1
+    return int(told[-1][1]) + before.count("\n", told[-1].end())
 
 
 @functools.cache  # headers do not change while the process lives, and reading all of them takes 15 ms

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.isa.cuda.types import ElementType, element_type
+from lab.isa.cuda.types import CElement, element_type
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ from lab.isa.cuda.types import ElementType, element_type
     ],
 )
 def test_scalar_types(c_type, dtype):
-    assert element_type(c_type) == ElementType(dtype)
+    assert element_type(c_type) == CElement(dtype)
 
 
 def test_short_vectors():
-    assert element_type("const float4") == ElementType("float32", 4)
-    assert element_type("uchar3") == ElementType("uint8", 3)
-    assert element_type("longlong2") == ElementType("int64", 2)
-    assert element_type("__half2") == ElementType("float16", 2)
+    assert element_type("const float4") == CElement("float32", 4)
+    assert element_type("uchar3") == CElement("uint8", 3)
+    assert element_type("longlong2") == CElement("int64", 2)
+    assert element_type("__half2") == CElement("float16", 2)
 
 
 @pytest.mark.parametrize("c_type", ["Particle", "", "void", "float5", "vec<float>", "::", "T"])
@@ -54,5 +54,5 @@ def test_unknown_types(c_type):
 
 
 def test_aliases_are_followed_and_may_turn_in_a_circle():
-    assert element_type("const real", {"real": "scalar", "scalar": "const float"}) == ElementType("float32")
+    assert element_type("const real", {"real": "scalar", "scalar": "const float"}) == CElement("float32")
     assert element_type("a", {"a": "b", "b": "a"}) is None

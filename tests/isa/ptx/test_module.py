@@ -169,7 +169,7 @@ def test_parameters() -> None:
     assert function.results == (Variable("%out", "reg", "b32", 1, 4), Variable("pair", "param", "b8", 16, 8))
     assert function.parameters == (Variable("%x", "reg", "f32", 1, 4), Variable("n", "param", "b32", 1, 4))
     assert function.directives == {"noreturn": ()}
-    assert kernel.parameters == (Variable("p", "param", "u64", 1, 16), Variable("s", "param", "b8", 24, 8))
+    assert kernel.parameters == (Variable("p", "param", "u64", 1, 8, pointer=True), Variable("s", "param", "b8", 24, 8))
     assert kernel.directives == {
         "maxntid": (32, 4, 1),
         "maxnreg": (64,),

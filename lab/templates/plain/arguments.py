@@ -1,0 +1,215 @@
+"""Checks the arguments that an experiment declares against what its kernel takes.
+
+The PTX entry has count, sizes and kinds of the parameters as they are, and the source has their names and types. A
+kernel that is launched with other arguments reads what is not there, so every difference is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.isa.cuda.kernels import SourceKernel, SourceParameter
+from lab.isa.ptx.signature import EntryParameter
+
+_KIND = re.compile(r"(bool|u?int|float|bfloat|complex)(\d*)")
+
+
+class PassedArgument(Protocol):
+    """An argument that an experiment declares for a kernel.
+
+    Attributes:
+        name: Its name.
+        dtype: NumPy's name of its element type, or `bfloat16`.
+        is_array: It is an array, passed as a pointer; else a scalar.
+        is_written: The kernel writes it (`out`, `inout`).
+    """
+
+    @property
+    def name(self) -> str:
+        """See the class."""
+
+    @property
+    def dtype(self) -> str:
+        """See the class."""
+
+    @property
+    def is_array(self) -> bool:
+        """See the class."""
+
+    @property
+    def is_written(self) -> bool:
+        """See the class."""
+
+
+def check_arguments(
+    entry: Sequence[EntryParameter], kernel: SourceKernel | None, declared: Sequence[PassedArgument]
+) -> list[str]:
+    """Return every difference between a kernel's parameters and the declared arguments, one sentence each.
+
+    Args:
+        entry: Parameters of the kernel's PTX entry.
+        kernel: The kernel in its source, where there is one.
+        declared: The experiment's arguments, in its order.
+    """
+    source = _parameters(entry, kernel)
+    if len(entry) != len(declared):
+        return [f"the kernel takes {_count(len(entry))}, and the experiment declares {len(declared)}"]
+    order = _order(source, declared)
+    if order:
+        return order
+    mistakes = []
+    for place, (parameter, argument) in enumerate(zip(entry, declared, strict=True)):
+        written = source[place] if source else None
+        head = f"argument {place + 1}, {argument.name},"
+        if why := _name(written, argument, source) or _form(parameter, written, argument) or _type(written, argument):
+            mistakes.append(f"{head} {why}")
+    return mistakes
+
+
+def compared(entry: Sequence[EntryParameter], kernel: SourceKernel | None, declared: Sequence[PassedArgument]) -> str:
+    """Return both lists side by side, one line a position."""
+    source = _parameters(entry, kernel)
+    left = [_shown(parameter, source[place] if source else None) for place, parameter in enumerate(entry)]
+    right = [_declared(argument) for argument in declared]
+    rows = [("the kernel takes", "the experiment declares")]
+    rows += itertools.zip_longest(left, right, fillvalue="-")
+    width = max(len(row[0]) for row in rows)
+    numbers = ["", *map(str, range(1, len(rows)))]
+    return "\n".join(f"{number:>6}  {a:<{width}}  {b}" for number, (a, b) in zip(numbers, rows, strict=True))
+
+
+def arguments_error(
+    entry: Sequence[EntryParameter],
+    kernel: SourceKernel | None,
+    declared: Sequence[PassedArgument],
+    *,
+    name: str,
+    at: Location | None = None,
+    key: str = "arguments",
+) -> UserError | None:
+    """Return an error that names every difference and shows both lists, or None where there is no difference.
+
+    Args:
+        entry: Parameters of the kernel's PTX entry.
+        kernel: The kernel in its source, where there is one.
+        declared: The experiment's arguments.
+        name: What the experiment calls the kernel.
+        at: Where the arguments are declared.
+        key: The key under which they are.
+    """
+    mistakes = check_arguments(entry, kernel, declared)
+    if not mistakes:
+        return None
+    message = f"the arguments do not match the kernel {name}: {'; '.join(mistakes)}"
+    return UserError(f"{message}\n{compared(entry, kernel, declared)}", at=at, key=key)
+
+
+def matching_kernel(kernels: Sequence[SourceKernel], entry: Sequence[EntryParameter]) -> SourceKernel | None:
+    """Return the one of several kernels of a name (overloads, branches of a condition) that fits a PTX entry."""
+    fitting = [
+        kernel
+        for kernel in kernels
+        if len(kernel.parameters) == len(entry)
+        and all(one.may_be_pointer or not own.is_pointer for own, one in zip(kernel.parameters, entry, strict=True))
+    ]
+    return fitting[0] if fitting else None
+
+
+def _parameters(entry: Sequence[EntryParameter], kernel: SourceKernel | None) -> tuple[SourceParameter, ...]:
+    """Return the source's parameters where the source agrees with the entry about their number."""
+    if kernel is None or len(kernel.parameters) != len(entry):
+        return ()
+    return kernel.parameters
+
+
+def _count(number: int) -> str:
+    return "1 argument" if number == 1 else f"{number} arguments"
+
+
+def _order(source: Sequence[SourceParameter], declared: Sequence[PassedArgument]) -> list[str]:
+    """Say that the order is wrong, where that is all that is wrong with the names."""
+    theirs, ours = [one.name for one in source], [one.name for one in declared]
+    if not source or theirs == ours or sorted(theirs) != sorted(ours):
+        return []
+    return [f"their order differs: the kernel takes {', '.join(theirs)}, and the experiment declares {', '.join(ours)}"]
+
+
+def _name(written: SourceParameter | None, argument: PassedArgument, source: Sequence[SourceParameter]) -> str | None:
+    if written is None or not written.name or written.name == argument.name:
+        return None
+    names = [one.name for one in source if one.name]
+    if argument.name in names:
+        return f"is called {written.name} at this place in the kernel"
+    near = did_you_mean(argument.name, names)
+    return f"is called {written.name} in the kernel{f'; {near}' if near and near != written.name else ''}"
+
+
+def _form(parameter: EntryParameter, written: SourceParameter | None, argument: PassedArgument) -> str | None:
+    """Compare what is passed: a pointer or a value, its size and its kind."""
+    is_pointer = written.is_pointer if written else parameter.is_marked_pointer
+    known = written is not None or parameter.is_marked_pointer
+    if argument.is_array:
+        if not parameter.may_be_pointer or (written and not is_pointer):
+            return f"is an array here, but the kernel takes a value ({_shown(parameter, written)})"
+        return None
+    if known and is_pointer:
+        wanted = f"the kernel takes a pointer ({_shown(parameter, written)}); write {argument.dtype}[…]"
+        return f"is a scalar here, but {wanted}"
+    size = _bytes(argument.dtype)
+    if size != parameter.bytes:
+        return (
+            f"has {size} bytes as {argument.dtype}, but the kernel takes {parameter.bytes} bytes"
+            f" ({_shown(parameter, written)})"
+        )
+    kind = _kind(argument.dtype)
+    is_integer_type = not parameter.is_array and parameter.type[0] in "us"
+    if (parameter.is_float and kind != "float") or (
+        is_integer_type and kind not in ("int", "bool") and written is None
+    ):
+        return f"is {argument.dtype} here, but the kernel takes {_shown(parameter, written)}"
+    return None
+
+
+def _type(written: SourceParameter | None, argument: PassedArgument) -> str | None:
+    """Compare element types, as far as the source tells."""
+    if written is None:
+        return None
+    if argument.is_array and argument.is_written and written.is_const and written.pointer == 1:
+        return f"is written according to the experiment, but the kernel takes {written.c_type}, which it cannot write"
+    if written.dtype is None or _same(written.dtype, written.lanes, argument.dtype):
+        return None
+    elements = "has elements of type" if argument.is_array else "is"
+    return f"{elements} {argument.dtype} here, but the kernel takes {written.c_type}"
+
+
+def _same(theirs: str, lanes: int, ours: str) -> bool:
+    """Return whether two element types have the same bits for the same values, signs of integers aside."""
+    if _kind(ours) == "complex" and _kind(theirs) == "float":  # float2 for complex64
+        return lanes == 2 and _bytes(ours) == 2 * _bytes(theirs)  # noqa: PLR2004 - real and imaginary part
+    if _kind(theirs) == "complex" and _kind(ours) == "float":
+        return _bytes(theirs) == 2 * _bytes(ours)
+    return _bytes(theirs) == _bytes(ours) and _kind(theirs) == _kind(ours)
+
+
+def _kind(dtype: str) -> str:
+    match = _KIND.fullmatch(dtype)
+    word = match[1] if match else dtype
+    return "int" if word in ("uint", "bool") else word
+
+
+def _bytes(dtype: str) -> int:
+    match = _KIND.fullmatch(dtype)
+    return int(match[2]) // 8 if match and match[2] else 1
+
+
+def _shown(parameter: EntryParameter, written: SourceParameter | None) -> str:
+    return f"{written.c_type} {written.name}".strip() if written else str(parameter)
+
+
+def _declared(argument: PassedArgument) -> str:
+    direction = "written " if argument.is_written else ""
+    return f"{argument.name}: {direction}{argument.dtype}{'[…]' if argument.is_array else ''}"

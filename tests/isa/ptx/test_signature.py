@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.isa.ptx.module import read_ptx
+from lab.isa.ptx.signature import entry, entry_parameters
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+
+
+def parameters(text: str):
+    module = read_ptx(f"{HEAD}.visible .entry k({text}) {{ ret; }}")
+    found = entry(module, "k")
+    assert found is not None
+    return entry_parameters(found)
+
+
+def test_types_sizes_and_alignment():
+    found = parameters(
+        ".param .u64 a, .param .f32 b, .param .align 4 .b8 c[12], .param .u8 d, .param .align 2 .b8 e[2]"
+    )
+    assert [(one.type, one.bytes, one.align) for one in found] == [
+        *(("u64", 8, 8), ("f32", 4, 4), ("b8", 12, 4), ("u8", 1, 1), ("b8", 2, 2))
+    ]
+    assert [one.may_be_pointer for one in found] == [True, False, False, False, False]
+    assert [one.is_array for one in found] == [False, False, True, False, True]
+    assert [one.is_float for one in found] == [False, True, False, False, False]
+    assert [str(one) for one in found] == [".u64", ".f32", "12 bytes aligned to 4", ".u8", "2 bytes aligned to 2"]
+
+
+def test_pointers_that_are_marked():
+    [first, second] = parameters(".param .u64 .ptr .global .align 16 a, .param .b64 .ptr b")
+    assert first.is_marked_pointer
+    assert (first.bytes, first.align) == (8, 8)  # 16 is the alignment of what it points to
+    assert second.is_marked_pointer
+    assert str(first) == "pointer"
+
+
+def test_no_parameters_and_no_entry():
+    assert parameters("") == ()
+    assert entry(read_ptx(HEAD), "k") is None
+
+
+@pytest.mark.parametrize(
+    ("c_type", "size", "pointer"),
+    [
+        *(("float *", 8, True), ("int", 4, False), ("double", 8, False), ("bool", 1, False), ("__half", 2, False)),
+        *(("float4", 16, False), ("long long", 8, True), ("char", 1, False), ("__nv_bfloat16", 2, False)),
+    ],
+)
+def test_what_nvrtc_declares(c_type, size, pointer):
+    source = f'#include <cuda_fp16.h>\n#include <cuda_bf16.h>\nextern "C" __global__ void k({c_type} p) {{ }}'
+    build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
+    [found] = entry_parameters(read_ptx(build.ptx).kernels[0])
+    assert (found.bytes, found.may_be_pointer) == (size, pointer)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from lab.base.errors import Location
+from lab.isa.cuda.kernels import read_kernels
+from lab.isa.ptx.module import read_ptx
+from lab.isa.ptx.signature import entry_parameters
+from lab.templates.plain.arguments import arguments_error, check_arguments, compared, matching_kernel
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.select import toolchain
+
+
+@dataclass(frozen=True)
+class Passed:
+    name: str
+    dtype: str
+    is_array: bool = False
+    is_written: bool = False
+
+
+def array(name, dtype, *, written=False):
+    return Passed(name, dtype, is_array=True, is_written=written)
+
+
+def compiled(signature: str):
+    includes = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    source = f'{includes}extern "C" __global__ void k({signature}) {{ }}'
+    build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
+    [kernel] = read_kernels(source)
+    return entry_parameters(read_ptx(build.ptx).kernels[0]), kernel
+
+
+SAXPY = "float *y, const float *x, float a, int n"
+RIGHT = (array("y", "float32", written=True), array("x", "float32"), Passed("a", "float32"), Passed("n", "int32"))
+
+
+def test_right_arguments():
+    entry, kernel = compiled(SAXPY)
+    assert check_arguments(entry, kernel, RIGHT) == []
+    assert check_arguments(entry, None, RIGHT) == []
+    assert arguments_error(entry, kernel, RIGHT, name="k") is None
+
+
+def test_a_wrong_number():
+    entry, kernel = compiled(SAXPY)
+    assert check_arguments(entry, kernel, RIGHT[:3]) == ["the kernel takes 4 arguments, and the experiment declares 3"]
+
+
+def test_a_wrong_order():
+    entry, kernel = compiled(SAXPY)
+    [mistake] = check_arguments(entry, kernel, (RIGHT[1], RIGHT[0], *RIGHT[2:]))
+    assert mistake == "their order differs: the kernel takes y, x, a, n, and the experiment declares x, y, a, n"
+
+
+def test_a_wrong_order_is_found_without_a_source_where_kinds_differ():
+    entry, _ = compiled(SAXPY)
+    mistakes = check_arguments(entry, None, (RIGHT[2], *RIGHT[:2], RIGHT[3]))
+    assert [one.split(",")[0] for one in mistakes] == ["argument 1", "argument 3"]
+
+
+def test_a_wrong_name():
+    entry, kernel = compiled(SAXPY)
+    mistakes = check_arguments(entry, kernel, (*RIGHT[:3], Passed("count", "int32")))
+    assert mistakes == ["argument 4, count, is called n in the kernel"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "argument", "words"),
+    [
+        ("float p", Passed("p", "int32"), "is int32 here, but the kernel takes float p"),
+        ("int p", Passed("p", "float32"), "is float32 here, but the kernel takes int"),
+        ("int p", Passed("p", "int64"), "has 8 bytes as int64, but the kernel takes 4 bytes"),
+        ("long long p", Passed("p", "int32"), "has 4 bytes as int32, but the kernel takes 8 bytes"),
+        ("float *p", Passed("p", "float32"), "is a scalar here, but the kernel takes a pointer"),
+        ("float *p", Passed("p", "int64"), "is a scalar here, but the kernel takes a pointer"),
+        ("float p", array("p", "float32"), "is an array here, but the kernel takes a value"),
+        ("long long p", array("p", "float32"), "is an array here, but the kernel takes a value"),
+        ("double *p", array("p", "float32"), "has elements of type float32 here, but the kernel takes double *"),
+        ("__half *p", array("p", "bfloat16"), "has elements of type bfloat16 here, but the kernel takes __half *"),
+        ("const float *p", array("p", "float32", written=True), "which it cannot write"),
+        ("float2 *p", array("p", "complex128"), "has elements of type complex128"),
+        ("__half p", Passed("p", "float32"), "has 4 bytes as float32, but the kernel takes 2 bytes"),
+    ],
+)
+def test_wrong_kinds(signature, argument, words):
+    entry, kernel = compiled(signature)
+    [mistake] = check_arguments(entry, kernel, (argument,))
+    assert mistake.startswith("argument 1, p, ")
+    assert words in mistake
+
+
+@pytest.mark.parametrize(
+    ("signature", "argument"),
+    [
+        ("unsigned p", Passed("p", "int32")),
+        ("size_t p", Passed("p", "int64")),
+        ("bool p", Passed("p", "bool")),
+        ("__half p", Passed("p", "float16")),
+        ("__nv_bfloat16 p", Passed("p", "bfloat16")),
+        ("float2 p", Passed("p", "complex64")),
+        ("unsigned char *p", array("p", "uint8", written=True)),
+        ("char *p", array("p", "bool")),
+        ("float4 *p", array("p", "float32")),
+        ("float2 *p", array("p", "complex64")),
+        ("const void *p", array("p", "float64")),
+        ("float * const p", array("p", "float32", written=True)),
+        ("__half2 *p", array("p", "float16")),
+        ("float p[]", array("p", "float32", written=True)),
+    ],
+)
+def test_kinds_that_fit(signature, argument):
+    entry, kernel = compiled(signature)
+    assert check_arguments(entry, kernel, (argument,)) == []
+
+
+def test_several_mistakes_are_all_named():
+    entry, kernel = compiled(SAXPY)
+    mistakes = check_arguments(entry, kernel, (Passed("y", "float32"), array("x", "float64"), *RIGHT[2:]))
+    assert len(mistakes) == 2
+
+
+def test_both_lists_stand_side_by_side_in_the_error():
+    entry, kernel = compiled(SAXPY)
+    error = arguments_error(entry, kernel, RIGHT[:3], name="k", at=Location("e.yaml", 7))
+    assert error is not None
+    assert str(error).splitlines() == [
+        (
+            "e.yaml:7: the arguments do not match the kernel k: "
+            "the kernel takes 4 arguments, and the experiment declares 3"
+        ),
+        "        the kernel takes  the experiment declares",
+        "     1  float * y         y: written float32[…]",
+        "     2  const float * x   x: float32[…]",
+        "     3  float a           a: float32",
+        "     4  int n             -",
+        "  key: arguments",
+    ]
+
+
+def test_without_a_source_the_ptx_is_shown():
+    entry, _ = compiled("float *p, float4 q")
+    assert ".u64" in compared(entry, None, ()) or "pointer" in compared(entry, None, ())
+    assert "16 bytes aligned to 16" in compared(entry, None, ())
+
+
+def test_the_overload_that_fits_an_entry():
+    kernels = read_kernels("__global__ void k(float x) {}\n__global__ void k(float *x) {}\n__global__ void k() {}")
+    entry, _ = compiled("float x")
+    assert matching_kernel(kernels, entry) is kernels[0]
+    entry, _ = compiled("int x, int y")
+    assert matching_kernel(kernels, entry) is None
