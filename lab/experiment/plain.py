@@ -23,7 +23,7 @@ from lab.experiment.problems import values_of
 from lab.experiment.schema import PlainFile, PlainLaunch, Sizes
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.operators.declared.declaration import Declaration, declare
-from lab.operators.declared.specification import Argument, parse_all
+from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.template import PlainTemplate
 
@@ -98,9 +98,8 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         at=document.at,
     )
     reading.mistakes += refused
-    arguments, _ = parse_all(document.data["arguments"])
-    if text is not None:
-        _check_kernels(reading, found, arguments)
+    if text is not None and not raw.source.endswith(".ptx"):
+        _check_kernels(reading, found)
     _check_sizes(reading, known)
     _check_constraints(reading, known)
     baseline = _baseline(reading, axes)
@@ -109,7 +108,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     template = PlainTemplate(
         Path(raw.source).name,
         reading.folder / raw.source,
-        _declares(raw, arguments, axes, found),
+        _declares(raw, declaration.arguments, axes, found),
         document,
         (reading.folder.resolve(),),
         text or "",
@@ -240,63 +239,19 @@ def _check_names(reading: _Reading, expression: str | float | None, path: Key, k
             )
 
 
-def _check_kernels(reading: _Reading, found: tuple[SourceKernel, ...], arguments: tuple[Argument, ...]) -> None:
-    """Check names of kernels, and each kernel's parameters against the arguments, as far as the source tells."""
-    raw = reading.raw
-    if raw.launches is None and raw.kernel is None and not raw.source.endswith(".ptx"):
-        if len(found) != 1:
-            listed = [kernel.qualified_name for kernel in found]
+def _check_kernels(reading: _Reading, found: tuple[SourceKernel, ...]) -> None:
+    """Check that the source has the kernels that the file names; their arguments are compared once one is built."""
+    raw, names = reading.raw, [kernel.qualified_name for kernel in found]
+    if raw.launches is None and raw.kernel is None:
+        if len(names) != 1:
             message = "the source has several kernels" if found else "the source has no kernel"
-            reading.refuse(message, ("kernel",), accepted=listed or "a source with a __global__ function")
-        else:
-            _check_arguments(reading, found[0], arguments, ("arguments",))
+            reading.refuse(message, ("kernel",), accepted=names or "a source with a __global__ function")
         return
-    named = {argument.name: argument for argument in arguments}
-    for path, launch in _launches(raw) or ([((), None)] if raw.kernel else []):
-        wanted = launch.kernel if launch else raw.kernel or ""
-        fits = [kernel for kernel in found if _base_name(wanted) in (kernel.name, kernel.qualified_name)]
-        if not fits and found:
-            names = [kernel.qualified_name for kernel in found]
+    named = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw) if launch.kernel != "?"]
+    for path, wanted in named:
+        if found and not any(_base_name(wanted) in (kernel.name, kernel.qualified_name) for kernel in found):
             suggestion = did_you_mean(_base_name(wanted), names)
-            reading.refuse("no such kernel", (*path, "kernel"), found=wanted, accepted=names, suggestion=suggestion)
-        elif len(fits) == 1:
-            given = tuple(named[name] for name in launch.arguments if name in named) if path and launch else arguments
-            _check_arguments(reading, fits[0], given, (*path, "arguments"))
-
-
-def _check_arguments(reading: _Reading, kernel: SourceKernel, given: tuple[Argument, ...], path: Key) -> None:
-    """Compare the kernel's parameters with the file's arguments; a mismatch shows both lists, one below the other."""
-    for mistake in mismatches(kernel, given):
-        reading.refuse(mistake, path, found=_spelled(given), accepted=f"{kernel.name}{kernel.signature}")
-        break
-
-
-def _spelled(given: tuple[Argument, ...]) -> str:
-    return ", ".join(f"{argument.name}: {argument}" for argument in given)
-
-
-def mismatches(kernel: SourceKernel, given: tuple[Argument, ...]) -> list[str]:
-    """Say how arguments differ from a kernel's parameters; empty where nothing is known to differ.
-
-    A type that the source spells in its own words (a template's, a typedef's) is not compared.
-    """
-    wanted = kernel.parameters
-    if len(wanted) != len(given):
-        return [f"the kernel takes {len(wanted)} arguments, and {len(given)} are given"]
-    names = [one.name for one in wanted]
-    if all(names) and [one.name for one in given] != names:
-        same = sorted(one.name for one in given) == sorted(names)
-        return ["the arguments are in another order" if same else "the arguments have other names than the kernel's"]
-    found: list[str] = []
-    for place, (parameter, argument) in enumerate(zip(wanted, given, strict=True), 1):
-        if parameter.is_pointer != argument.is_array:
-            kinds = ("a pointer", "a scalar") if parameter.is_pointer else ("a scalar", "an array")
-            found.append(f"argument {place}, {argument.name}, is {kinds[0]} in the kernel and {kinds[1]} in the file")
-        elif parameter.dtype is not None and parameter.dtype != argument.dtype:
-            found.append(f"argument {place}, {argument.name}, is {parameter.c_type} in the kernel")
-        elif parameter.is_pointer and parameter.is_const and argument.is_written:
-            found.append(f"argument {place}, {argument.name}, is const in the kernel, which cannot write it")
-    return found
+            reading.refuse("no such kernel", path, found=wanted, accepted=names, suggestion=suggestion)
 
 
 def _baseline(reading: _Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:

@@ -20,6 +20,8 @@ from lab.measured.timing import Merit
 from lab.operators.base import Operator, Problem
 from lab.operators.checked import Checked, OperatorFault, guarded
 from lab.operators.contraction import Contraction
+from lab.operators.declared.declaration import PREFIX
+from lab.operators.declared.operator import declared
 from lab.operators.gemm import Gemm
 from lab.operators.moves import CopyProblem, Move, TransposeProblem
 from lab.operators.softmax import Softmax
@@ -44,6 +46,8 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
     Raises:
         UserError: There is no such operator, file or class, or the class is not an operator.
     """
+    if reference.startswith(PREFIX):
+        return declared(reference)
     if is_file(reference):
         return _from_file(reference, base or Path.cwd(), at)
     if reference not in BUILT_IN:
@@ -60,7 +64,7 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
 
 def is_file(reference: str) -> bool:
     """Return whether a reference names a Python file."""
-    return not reference.startswith(DECLARED) and (":" in reference or reference.endswith(".py"))
+    return not reference.startswith(PREFIX) and (":" in reference or reference.endswith(".py"))
 
 
 def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]:

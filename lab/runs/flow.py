@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from lab.base.errors import UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
 from lab.experiment.model import Experiment
@@ -22,6 +23,7 @@ from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.operators.base import Problem
 from lab.operators.checked import OperatorFault
+from lab.operators.declared.operator import Declared
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
 from lab.runs.schedule import LaneTask
@@ -31,6 +33,8 @@ from lab.stages.emulate import EmulationTask, ReferenceLaunch, not_executed
 from lab.stages.estimate import EstimateTask, execute
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
+from lab.templates.plain.arguments import arguments_error, matching_kernel
+from lab.templates.plain.template import PlainTemplate
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -103,6 +107,29 @@ def inspect(
     if isinstance(outcome, BuildFailure):
         return InspectedVariant(planned, record, "", b"", model)
     return InspectedVariant(planned, record, outcome.build.ptx, outcome.build.cubin, model)
+
+
+def argument_mistake(
+    context: FlowContext, variant: InspectedVariant, outcome: Built | BuildFailure
+) -> UserError | None:
+    """Compare what a plain kernel takes with what its file declares: a difference is a mistake in the file."""
+    template, computed = variant.planned.point.kernel.template, context.experiment.operator
+    if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate):
+        return None
+    assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
+    declared = computed.declaration.argument
+    for given, step in zip(variant.planned.launches.steps, variant.planned.launched.steps, strict=True):
+        entry = outcome.signatures[step.entry]
+        mistake = arguments_error(
+            entry,
+            matching_kernel(template.kernels_named(given.entry), entry),
+            [declared[name] for name, _ in step.arguments],
+            name=given.entry,
+            at=template.document.at("arguments"),
+        )
+        if mistake is not None:
+            return mistake
+    return None
 
 
 def step_after_build(context: FlowContext, variant: InspectedVariant, *, spared: bool) -> NextStep:

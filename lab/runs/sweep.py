@@ -111,6 +111,8 @@ class Sweep:
     def _built(self, planned: Planned, searched: int | None, outcome: Built | BuildFailure) -> None:
         self._recorder.observer.built(planned, outcome)
         variant = flow.inspect(self._context, planned, outcome, searched)
+        if mistake := flow.argument_mistake(self._context, variant, outcome):
+            raise mistake
         self._recorder.files(planned, provenance.files_of(planned, outcome, variant.record))
         self._gate.hold(planned.position, variant)
         self._release()
@@ -158,9 +160,8 @@ class Sweep:
             return None
         assert self._line is not None  # noqa: S101 - nothing is put in a lane without a line
         experiment = self._context.experiment
-        return self._line.submit(
-            flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference), flow.policy_of(experiment)
-        )
+        job = flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference)
+        return self._line.submit(job, flow.policy_of(experiment))
 
     def _measured(self, variant: InspectedVariant, done: Future[tuple[JobResult, int]]) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lab.base.errors import CompileError, ReaderError, did_you_mean
 from lab.experiment.variants import Planned
@@ -13,6 +13,7 @@ from lab.hardware.latencies import latencies_of
 from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Function, Module
 from lab.isa.ptx.module import read_ptx
+from lab.isa.ptx.signature import EntryParameter, entry_parameters
 from lab.isa.sass.module import read_sass
 from lab.predict.schedulers.loop import MainLoop, main_loop
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
@@ -46,6 +47,7 @@ class Built:
         ptx: Symbol to mix of its PTX, for every kernel that is launched, in order.
         sass: The same for the SASS.
         sass_sha256: Hash of the launched kernels' instructions; equal hashes mean equal machine code.
+        signatures: Symbol to the parameters of its PTX entry.
         loops: Symbol to its main loop for the model of the schedulers; empty where the architecture has no model.
     """
 
@@ -56,6 +58,7 @@ class Built:
     sass: Mapping[str, KernelMix]
     sass_sha256: str
     loops: Mapping[str, MainLoop]
+    signatures: Mapping[str, tuple[EntryParameter, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ def _read(task: BuildTask, result: Compiled | CompileError) -> Built | BuildFail
             sass=mixes,
             sass_sha256=_code_hash(sass, entries),
             loops=_loops(result.build, _functions(sass, entries), mixes),
+            signatures={one.name: entry_parameters(one) for one in _functions(ptx, entries)},
         )
     except ReaderError as error:
         return BuildFailure(f"the listing cannot be read: {error}", result.build.log, result.build.command)

@@ -114,9 +114,8 @@ def _reference(task: EmulationTask, computed: Operator[Any], problem: Any, input
     """What the outputs must hold: by the operator, or what another variant makes of the same inputs."""
     if task.reference is None:
         return computed.reference(problem, inputs)
-    return computed.as_expected(
-        problem, _outputs(task.operator, task.reference.ptx, task.seed, _Hashed(task.reference))
-    )
+    outputs = _outputs(task.operator, task.reference.ptx, task.seed, _Hashed(task.reference))
+    return computed.as_expected(problem, outputs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from lab.base.expressions import Scalar
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.cuda.names import declared_line
 from lab.templates.front_matter import Template
 from lab.templates.plain.macros import with_macros
@@ -22,6 +24,16 @@ class PlainTemplate(Template):
 
     text: str = ""
     instantiated: frozenset[str] = frozenset()
+
+    @cached_property
+    def kernels(self) -> tuple[SourceKernel, ...]:
+        """The kernels that the source defines; PTX has none of these."""
+        return read_kernels(self.text) if not self.name.endswith(".ptx") else ()
+
+    def kernels_named(self, expression: str) -> tuple[SourceKernel, ...]:
+        """Return the kernels that an expression such as `ns::add<float>` may mean."""
+        name = expression.partition("<")[0].strip()
+        return tuple(kernel for kernel in self.kernels if name in (kernel.name, kernel.qualified_name))
 
     def rendered(self, parameters: Mapping[str, Scalar]) -> str:
         """Return the source with a macro for every parameter; PTX has none.
