@@ -12,6 +12,7 @@ from lab.experiment.load import Experiment
 from lab.experiment.space import Point
 from lab.templates.instance import Instance, sources
 from lab.templates.launches import Launches
+from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.select import toolchain
 
@@ -85,6 +86,7 @@ def plan(
                     suggestion="leave the architecture out, or name a toolchain that supports it",
                 )
     planned: list[Planned] = []
+    renderer().start()
     instances = [point.instance for point in points]
     every = [instance.launches for instance in instances]  # an illegal geometry ends the run here, not after the builds
     rendered = _sources(points, instances)
