@@ -17,6 +17,7 @@ from lab.experiment.space import Point
 from lab.templates.instance import Instance, sources
 from lab.templates.launches import Launches
 from lab.templates.plain.template import PlainTemplate
+from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.includes import gather
 from lab.toolchain.select import toolchain
@@ -111,6 +112,8 @@ def plan(
                     suggestion=did_you_mean(arch, tool.architectures) or "name one of these, or another toolchain",
                 )
     planned: list[Planned] = []
+    if not all(isinstance(point.kernel.template, PlainTemplate) for point in points):
+        renderer().start()
     instances = [point.instance for point in points]
     every = [instance.launches for instance in instances]  # an illegal geometry ends the run here, not after the builds
     rendered = _sources(points, instances)

@@ -93,6 +93,11 @@ class Renderer:
     _owner: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def start(self) -> None:
+        """Start the process, if there is none; it loads what it needs while the caller does something else."""
+        with self._lock:
+            self._started()
+
     def render(self, name: str, roots: tuple[Path, ...], names: Mapping[str, object], *, file: Path) -> str:
         """Render one template; see `render_all`."""
         return self.render_all([RenderRequest(name, roots, names, file)])[0]

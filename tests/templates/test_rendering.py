@@ -99,6 +99,13 @@ def test_a_process_that_was_killed_is_replaced(tmp_path, limited):
     assert render(limited, tmp_path, "b") == "b"
 
 
+def test_a_process_that_was_started_ahead_is_the_one_that_renders(tmp_path, limited):
+    limited.start()
+    process = limited._process
+    assert render(limited, tmp_path, "a") == "a"
+    assert limited._process is process
+
+
 def test_waiting_has_an_end(tmp_path):
     with_ = Renderer(RenderLimits(wall_s=0.0))
     with pytest.raises(UserError, match="longer than 0 s"):
