@@ -8,7 +8,7 @@ else is as for any experiment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,6 +116,35 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     )
     constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
     return PlainKernel(KernelEntry(name, template, axes, constraints), declaration, baseline)
+
+
+def check_quotes(document: Document) -> None:
+    """Find texts that YAML ended at a comma, such as `{c: matmul(a, b)}`, before they are judged for what is left.
+
+    Raises:
+        UserError: A text opens a bracket that it does not close.
+    """
+    mistakes = [
+        UserError(
+            "the text ends inside of a bracket: YAML ends a text at a comma",
+            at=document.at(*path),
+            key=dotted(path),
+            found=text,
+            suggestion="put the whole text in quotes",
+        )
+        for path, text in _texts(document.data, ())
+        if text.count("(") > text.count(")") or text.count("[") > text.count("]")
+    ]
+    if mistakes:
+        raise together(mistakes)
+
+
+def _texts(data: object, path: Key) -> Iterator[tuple[Key, str]]:
+    if isinstance(data, str) and path[:1] not in (("question",), ("source",)):
+        yield path, data
+    elif isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _texts(value, (*path, key))
 
 
 def _source(reading: _Reading) -> str | None:
