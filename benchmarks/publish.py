@@ -16,7 +16,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def _run(run: Path, made: Path, target: Path, most_listing_bytes: int) -> tuple[
         texts = _listings(store, analysis, most_listing_bytes)
         left_out = earlier
         if len(texts) < len(records):
-            which = f"{len(texts)} of {len(records)} variants, the best ones" if texts else "no variant"
+            which = f"{len(texts)} of {len(records)} variants, {_kind(texts, analysis)}" if texts else "no variant"
             left_out = (*earlier, f"Listings are kept of {which}.")
         published.write_records(published.PublishedRun(facts, store.records(), store.repeat(), earlier), made)
         published.write_listings(texts, made)
@@ -108,6 +108,12 @@ def _listings(store: Store, analysis: Analysis, most_bytes: int) -> dict[str, di
         if texts := published_texts(store, store.record(record.variant)):
             every[record.variant] = texts
     return _fitting(every, most_bytes)
+
+
+def _kind(kept: Collection[str], analysis: Analysis) -> str:
+    """What variants these are: files may have been lost, and then the best variant's may be among them."""
+    best = [record.variant for record in figures.ranked(analysis.records, analysis.response)][: len(kept)]
+    return "the best ones" if all(variant in kept for variant in best) else "the best ones that have files"
 
 
 def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, dict[str, str]]:
