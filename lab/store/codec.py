@@ -14,12 +14,13 @@ from pydantic_core import PydanticSerializationError
 
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
-SCHEMA = 11
+SCHEMA = 12
 """Version of the records' shape, raised with each change; an unknown one is refused, never misread."""
 
-READ_TOO = (7, 9, 10)
+READ_TOO = (7, 9, 10, 11)
 """Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
-10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`."""
+10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. Up to
+11 they lacked what was executed in any loop (`looped`), and the emulated `flops`."""
 
 
 def _with_baselines(run: object) -> object:
