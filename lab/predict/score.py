@@ -28,8 +28,9 @@ latency
     as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), and 4 cycles for each
     instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826).
 
-All constants stood in `lab.hardware.latencies` before, or in the documents named above. The order of the norm and the
-charge for partly filled sectors were chosen with the errors of docs/model.md in view.
+docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the norm
+and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
+`lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of shared memory.
 
 Not in it: caches that hold what is read twice, the order of instructions, and what ptxas makes of the PTX.
 """
@@ -46,7 +47,7 @@ from lab.hardware.latencies import latencies_of
 from lab.isa.model import InstructionClass as C
 
 TOLERANCE: Final = 0.05
-"""Scores that differ by less are tied. Of pairs of variants that score further apart, docs/model.md counts how many the
+"""Scores that differ by less are tied. Of pairs of variants that score further apart, docs/score.md counts how many the
 hardware orders alike; below this difference the order of the scores says nothing."""
 
 ORDER: Final = 4

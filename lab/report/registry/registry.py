@@ -103,7 +103,7 @@ def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Colum
     shown, found = response.basis is Basis.SCORE, scores(records)
     rates = {r.variant: rate(r, found[r.variant]) for r in records if r.variant in found}
     bounds = {variant: one.bound for variant, one in found.items()}
-    about = "from a predicted time: what each resource must do, by counts of the CPU execution (docs/model.md)"
+    about = "from a predicted time: what each resource must do, by counts of the CPU execution (docs/score.md)"
     return (
         Column(
             "scored_tflops",
