@@ -84,6 +84,9 @@ main loop's SASS on an SM with its resident warps, cycle by cycle, and adds the 
   for an SM, and for each block the instructions before and after its loop, its first data's latency and its stores. It
   takes no less than its least traffic through DRAM. Launches before it and buffers that are zeroed take their own time.
 
+Kernels without an estimate, and experiments with one such variant, are ranked by [a predicted time](score.md) of any
+kernel instead.
+
 There is no estimate for a loop that waits for an mbarrier but issues no bulk copy itself (another warp does), for bulk
 copies that more than one warp of a block issues, and for loops that use tensor cores.
 

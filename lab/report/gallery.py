@@ -14,6 +14,7 @@ from lab.store.figures import Basis
 _RESPONSES: Final = {
     Basis.MEASURED: "throughput",
     Basis.ESTIMATE: "estimated throughput",
+    Basis.SCORE: "predicted throughput",
     Basis.CEILING: "predicted ceiling",
 }
 """What the title of a PNG calls the figure that variants are compared by."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab.emulator.results import LineCount, MemoryCount
+from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCount
 from lab.operators.builtin import operator
-from lab.stages.emulate import EmulationTask, alike, emulate, not_executed, unsupported
+from lab.stages.emulate import EmulationTask, alike, emulate, hottest, not_executed, unsupported
 from lab.templates.launches import Launch, Launches, Workspace
 
 PTX = """.version 8.0
@@ -120,3 +120,24 @@ def test_a_record_without_a_result_keeps_its_launches(task):
 def test_an_instruction_that_the_emulator_lacks_is_no_fault(task):
     record = unsupported(task, "wgmma")
     assert (record.unsupported, record.fault) == ("wgmma", "")
+
+
+def loop(label: str, depth: int, warps: int) -> LoopCounts:
+    return LoopCounts(label, depth, ExecutedCounts(warps, 32 * warps, {}, {}, {}, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("loops", "static", "expected"),
+    [
+        pytest.param((loop("A", 1, 100), loop("B", 1, 199)), "A", "A", id="not twice as much"),
+        pytest.param((loop("A", 1, 100), loop("B", 1, 200)), "A", "B", id="twice as much"),
+        pytest.param((loop("A", 1, 1000), loop("B", 2, 900)), "B", "B", id="what it contains is not its own"),
+        pytest.param((loop("A", 1, 1000), loop("B", 2, 90), loop("C", 2, 20)), "B", "A", id="outside of loops within"),
+        pytest.param((loop("A", 1, 500), loop("B", 2, 10), loop("C", 3, 9), loop("D", 1, 20)), "D", "A", id="nested"),
+        pytest.param((loop("A", 1, 5), loop("B", 1, 0)), "B", "A", id="the hot loop of the text never ran"),
+        pytest.param((loop("A", 1, 0),), "A", "A", id="nothing ran"),
+        pytest.param((), "", "", id="no loops"),
+    ],
+)
+def test_the_loop_that_executes_clearly_more_is_hot(loops, static, expected):
+    assert hottest(loops, static) == expected

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.gpu.process.job import Failure, JobResult, JobStage
+from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
-from lab.store.model import EmulationRecord, PruneRule, Status, VariantRecord
+from lab.store.model import EmulatedStep, EmulationRecord, PruneRule, Status, VariantRecord
 
 
 @pytest.mark.parametrize(
@@ -85,3 +88,23 @@ def test_a_job_that_went_well_is_verified_and_keeps_its_times():
     made = records.measured(record(reason="old"), JobResult("v", PASSED, timed))
     assert (made.status, made.reason) == (Status.VERIFIED, "")
     assert made.throughput == pytest.approx(1.0)
+
+
+def test_execution_marks_the_hot_loop_in_both_listings(make):
+    built = make("no_gpu").records()[0]
+    ptx, sass = built.ptx, built.sass
+    (first,) = ptx.loops
+    copies = Counts(4, {"ld.global": 2, "st.global": 2}, {}, 0, 32)
+    second = replace(first, label="copying", hot=False, counts=copies)
+    (sass_first,) = sass.loops
+    built = replace(
+        built,
+        ptx=replace(ptx, loops=(first, second)),
+        sass=replace(sass, loops=(replace(sass_first, label=".L_copy", hot=False, counts=copies), sass_first)),
+    )
+    step = EmulatedStep(ptx.name, built.launch, hot_label="copying")
+    made = records.judged(built, EmulationRecord({}, (step,)))
+    assert (made.ptx.hot_name, made.sass.hot_name) == ("copying", ".L_copy")
+    for other in (replace(step, hot_label=first.label), replace(step, hot_label=""), replace(step, entry="another")):
+        kept = records.judged(built, EmulationRecord({}, (other,)))
+        assert (kept.ptx, kept.sass) == (built.ptx, built.sass)
