@@ -43,6 +43,9 @@ PROBLEMS_A_PAGE = 12
 REPEAT = "repeat/index.html"
 """The report of the second run, relative to the first one's."""
 
+SCRIPTS: Final = ("diff.js", "filter.js", "page.js")
+"""The page's script, in parts; a part uses those before it."""
+
 _NAMES: Final = {**FILES, "provenance": "provenance.json"}
 """What a variant's file is of, to its name."""
 
@@ -84,7 +87,7 @@ def page(
             data=_data(analysis, charts, packed) | {"beside": _files_beside(folder, analysis.records)},
             vega=vega(),
             css=Markup((package / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-            script=Markup((package / "page.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+            script=Markup("".join((package / name).read_text(encoding="utf-8") for name in SCRIPTS)),  # noqa: S704 - our own
             classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
             failures=_failures(store, analysis.records),
             provenance=_provenance(analysis.records),
@@ -146,6 +149,7 @@ def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> di
     """The data that the page's script reads."""
     columns = [column for column in analysis.columns if column.name != "folder"]
     return {
+        "name": analysis.run.experiment,
         "columns": [_column(column, analysis.rows) for column in columns],
         "rows": [[_number(cells[column.key]) for column in columns] for cells in analysis.rows],
         "response": analysis.response.column,
