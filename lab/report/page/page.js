@@ -63,7 +63,7 @@
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
       axisX: { titleAnchor: broad.matches ? "middle" : "end" },
       axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
-      legend: { ...label, labelLimit: 180, symbolType: "circle" },
+      legend: { ...label, labelLimit: 180, titleLimit: 360, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
     };
   }
@@ -77,16 +77,27 @@
     return { ...choice, spec: { ...choice.spec, vconcat } };
   }
 
+  let reference = null; // name of the bar that ratios are taken over, where the reader chose one
+
+  const ratioRows = () => data.datasets.bars;
+
+  /** Put the chosen bar's figure into the chart of ratios. */
+  function useReference(spec) {
+    const chosenRow = ratioRows().find((row) => row.name === reference);
+    return { ...spec, params: spec.params.map((one) => (chosenRow && one.name === "reference" ? { ...one, value: chosenRow.value } : one)) };
+  }
+
   async function drawChart(element) {
     const id = element.dataset.chart;
-    const { spec } = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
+    const drawn = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
+    const spec = id === "speedup" ? useReference(drawn.spec) : drawn.spec;
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
       config: config(id, element.clientWidth), tooltip: { theme: dark.matches ? "dark" : "light" },
     });
     view.addEventListener("click", (event, item) => {
-      const variant = item?.datum?.variant;
+      const variant = item?.datum?.variant ?? data.rows[item?.datum?.record]?.[at.variant]; // of a record's number
       if (!variant) return;
       if (opened && opened !== variant && (event.shiftKey || event.ctrlKey || event.metaKey)) visit({ variant: opened, other: variant });
       else visit({ variant });
@@ -734,6 +745,18 @@
   }
 
   const nameOf = (row) => [row[at.variant], row[at.kernel], row[at.label] === row[at.kernel] ? "" : row[at.label]].filter(Boolean).join(" · ");
+  let firstReference = null;
+  if ($("reference")) {
+    const { value } = data.charts.speedup[0].spec.params.find((one) => one.name === "reference");
+    firstReference = ratioRows().find((row) => row.value === value).name;
+    $("reference").append(...ratioRows().map((row) => make("option", { value: row.name }, row.name)));
+    $("reference").addEventListener("change", (event) => {
+      reference = event.target.value;
+      drawChart($("chart-speedup"));
+      writeAddress();
+    });
+  }
+
   const options = () => data.rows.map((row) => make("option", { value: row[at.variant] }, nameOf(row)));
   $("pick").append(...options());
   $("other").append(make("option", { value: "" }, "nothing"), ...options());
@@ -767,6 +790,7 @@
     if (view.sort !== START.sort || view.ascending !== START.ascending) said.set("sort", `${view.ascending ? "" : "-"}${columns[view.sort].name}`);
     if (view.all) said.set("columns", "all");
     if (hidden.size) said.set("hidden", [...hidden].join(","));
+    if (reference !== null) said.set("over", reference);
     for (const group of document.querySelectorAll("[data-switch]")) {
       const id = group.dataset.switch.split(" ")[0];
       if (shownChoice[id]) said.set(`chart.${id}`, shownChoice[id]);
@@ -829,6 +853,12 @@
       if (wanted === (shownChoice[ids[0]] ?? 0) || !data.charts[ids[0]][wanted]) continue;
       choose(group, wanted);
       changed.push(...ids);
+    }
+    if ($("reference")) {
+      const wanted = ratioRows().some((row) => row.name === said.get("over")) ? said.get("over") : null;
+      if (wanted !== reference) changed.push("speedup");
+      reference = wanted;
+      $("reference").value = wanted ?? firstReference;
     }
     showPanes();
     drawHead();
