@@ -23,6 +23,7 @@ from typing import Any
 from small_page import html, of_run, of_tuning  # the module beside this one
 
 from lab.report.analysis import Analysis, analyse, load
+from lab.report.gallery import SPACE
 from lab.report.render import render
 from lab.report.tuning.data import analyse as analyse_tuning
 from lab.report.tuning.render import render as render_tuning
@@ -151,7 +152,10 @@ def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
 
 
 def _pictures(run: Path, made: Path) -> None:
+    drawn_again = {f"{name}.png" for name in SPACE}  # with the whole page; a committed folder has little room
     for file in sorted(run.glob("*.png")):
+        if file.name in drawn_again:
+            continue
         shutil.copyfile(file, made / file.name)
 
 
