@@ -37,7 +37,6 @@ the parser takes 0.1 ms for each node, and compares each merge key `<<` with all
 parsing, as lines and commas; nodes and their depth while parsing; nodes once more after aliases are expanded."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Document:
     """One YAML document.

@@ -232,10 +232,10 @@ def _check_sizes(reading: _Reading, known: set[str]) -> None:
             _check_names(reading, inner, (*path, "kernel"), known, "the kernel")
         for i, name in enumerate(launch.arguments if path else ()):
             if name not in raw.arguments:
-                suggestion = did_you_mean(name, raw.arguments)
-                accepted = list(raw.arguments)
+                known_names = list(raw.arguments)
+                suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
-                reading.refuse("no such argument", place, found=name, accepted=accepted, suggestion=suggestion)
+                reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
 
 
 def _check_constraints(reading: _Reading, known: set[str]) -> None:

@@ -28,8 +28,8 @@ latency
     as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), and 4 cycles for each
     instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826).
 
-docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the norm
-and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
+docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
+norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
 `lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of shared memory.
 
 Not in it: caches that hold what is read twice, the order of instructions, and what ptxas makes of the PTX.
