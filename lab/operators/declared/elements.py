@@ -1,0 +1,174 @@
+"""Element types of declared arguments: NumPy's, and bfloat16 as its bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.operators.base import STORED_AS, Array
+from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
+
+
+class ElementKind(StrEnum):
+    """What the elements of an array are."""
+
+    BOOL = "bool"
+    INTEGER = "integer"
+    FLOAT = "float"
+    COMPLEX = "complex"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """How a GPU rounds.
+
+    Attributes:
+        unit: Unit roundoff: half the distance from 1 to the next larger number.
+        least: Absolute error of a result too small to have its full precision. For float32 it is the least normal
+            number, since `--use_fast_math` flushes subnormal results to zero.
+    """
+
+    unit: float
+    least: float
+
+
+SINGLE = Arithmetic(2.0**-24, 2.0**-126)
+DOUBLE = Arithmetic(2.0**-53, 2.0**-1074)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """One element type.
+
+    Attributes:
+        name: Its name in an experiment file.
+        kind: What its elements are.
+        storing: How a value is rounded when it is stored; of one part of a complex number.
+        largest: The largest finite value of a float, or of one part of a complex number; 0 for other kinds.
+    """
+
+    name: str
+    kind: ElementKind
+    storing: Arithmetic = SINGLE
+    largest: float = 0.0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type of the host arrays that hold it; bfloat16 is held as uint16."""
+        return np.dtype(STORED_AS.get(self.name, self.name))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its values are never rounded."""
+        return self.kind in (ElementKind.BOOL, ElementKind.INTEGER)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """Return the arithmetic in which kernels compute results of this type: float32 for 16-bit types, too."""
+        return DOUBLE if self.name in ("float64", "complex128") else SINGLE
+
+    def widened(self, stored: Array) -> NDArray[Any]:
+        """Convert stored elements to the type that references compute in, exactly.
+
+        Returns:
+            float64, complex128, bool, uint64 for uint64, and int64 for other integers; the same shape. It may be
+            the array itself.
+        """
+        wide = to_float32(stored.view(np.uint16)) if self.name == "bfloat16" else stored
+        return wide.astype(self.wide, copy=False)
+
+    @property
+    def wide(self) -> np.dtype[Any]:
+        """Return the type that `widened` converts to."""
+        match self.kind:
+            case ElementKind.FLOAT:
+                return np.dtype(np.float64)
+            case ElementKind.COMPLEX:
+                return np.dtype(np.complex128)
+            case ElementKind.INTEGER:
+                return np.dtype(np.uint64 if self.name == "uint64" else np.int64)
+            case ElementKind.BOOL:
+                return np.dtype(np.bool_)
+
+    def stored(self, values: NDArray[Any]) -> Array:
+        """Round values to this type as they are stored; integers wrap around as in C, floats overflow to infinity."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if self.name == "bfloat16":
+                return from_float32(values.astype(np.float32))
+            if self.kind is ElementKind.BOOL:
+                return values.astype(np.bool_)
+            return values.astype(self.dtype)
+
+    def poison(self, count: int) -> Array:
+        """Make a 1-D array for a kernel to write: NaN, or for other kinds bytes of 0xA5, which no bool has."""
+        if self.name == "bfloat16":
+            return np.full(count, BF16_NAN, self.dtype)
+        if self.kind is ElementKind.FLOAT:
+            return np.full(count, np.nan, self.dtype)
+        if self.kind is ElementKind.COMPLEX:
+            return np.full(count, complex(np.nan, np.nan), self.dtype)
+        return np.full(count * self.dtype.itemsize, POISON_BYTE, np.uint8).view(self.dtype)
+
+    def is_poison(self, stored: Array) -> NDArray[np.bool_]:
+        """Mark elements that look as if nobody had written them."""
+        if self.name == "bfloat16":
+            return np.asarray(stored == BF16_NAN)
+        if not self.is_exact:
+            return np.asarray(np.isnan(stored))
+        held = np.ascontiguousarray(stored).reshape(-1).view(np.uint8).reshape(-1, self.dtype.itemsize)
+        return np.asarray((held == POISON_BYTE).all(axis=1)).reshape(stored.shape)
+
+
+POISON_BYTE = 0xA5
+
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+ELEMENT_TYPES: Mapping[str, ElementType] = {
+    one.name: one
+    for one in (
+        ElementType("bool", ElementKind.BOOL),
+        *(ElementType(name, ElementKind.INTEGER) for name in _INTEGERS),
+        ElementType("float16", ElementKind.FLOAT, Arithmetic(2.0**-11, 2.0**-25), 65504.0),
+        ElementType("bfloat16", ElementKind.FLOAT, Arithmetic(2.0**-8, 2.0**-126), float.fromhex("0x1.fep127")),
+        ElementType("float32", ElementKind.FLOAT, SINGLE, float(np.finfo(np.float32).max)),
+        ElementType("float64", ElementKind.FLOAT, DOUBLE, float(np.finfo(np.float64).max)),
+        ElementType("complex64", ElementKind.COMPLEX, SINGLE, float(np.finfo(np.float32).max)),
+        ElementType("complex128", ElementKind.COMPLEX, DOUBLE, float(np.finfo(np.float64).max)),
+    )
+}
+"""By name."""
+
+C_NAMES: Mapping[str, str] = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "char": "int8",
+    "unsigned char": "uint8",
+    "uchar": "uint8",
+    "short": "int16",
+    "int": "int32",
+    "unsigned": "uint32",
+    "uint": "uint32",
+    "long long": "int64",
+    "size_t": "uint64",
+    "int8_t": "int8",
+    "uint8_t": "uint8",
+    "int16_t": "int16",
+    "uint16_t": "uint16",
+    "int32_t": "int32",
+    "uint32_t": "uint32",
+    "int64_t": "int64",
+    "uint64_t": "uint64",
+    "cuFloatComplex": "complex64",
+    "cuDoubleComplex": "complex128",
+    "float2": "complex64",
+    "double2": "complex128",
+}
+"""What a user who writes a C type means."""

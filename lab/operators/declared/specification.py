@@ -1,0 +1,319 @@
+"""Reads what a file says of an argument: ``out float32[n, m]``, ``int32[nnz] uniform 0 n``, ``float32 = 2 * alpha``.
+
+The form is ``[in|out|inout] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a scalar. A shape lists
+expressions, slowest dimension first, as NumPy and C do. A fill is one of `FILLS`, the name of an .npy file, or
+``= EXPRESSION``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NoReturn
+
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import names_in
+from lab.operators.declared.elements import C_NAMES, ELEMENT_TYPES, ElementKind, ElementType
+
+FORM: Final = "[in|out|inout] TYPE[SHAPE] [FILL] for an array, TYPE [= EXPRESSION] for a scalar"
+
+_MOST_DIMENSIONS = 8
+_MOST_CHARACTERS = 2000
+_DIRECTED = re.compile(r"\s*(in|out|inout)\s+(?=\w)")
+_TYPE = re.compile(r"\s*(\w+)\s*")
+_VALUE = re.compile(r"\s*=(?!=)\s*")
+_WORDS = re.compile(r"""'[^']*'|"[^"]*"|\S""")
+_FILE = re.compile(r"""([^'"]+\.npy)|'([^']+\.npy)'|"([^"]+\.npy)\"""")
+_OPENING, _CLOSING = "([", ")]"
+_UNPASSED = ("bfloat16", "complex64", "complex128")
+"""Types whose values cannot be passed by value."""
+
+
+class Direction(StrEnum):
+    """What a kernel does with an argument."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+class FillKind(StrEnum):
+    """What an array holds before the launch."""
+
+    NORMAL = "normal"
+    UNIFORM = "uniform"
+    ZEROS = "zeros"
+    ONES = "ones"
+    RANGE = "range"
+    FILE = "file"
+    VALUES = "values"
+
+
+FILLS: Final[Mapping[str, tuple[FillKind, tuple[str, ...], tuple[int, ...]]]] = {
+    "normal": (FillKind.NORMAL, ("MEAN", "DEVIATION"), (0, 2)),
+    "uniform": (FillKind.UNIFORM, ("LOW", "HIGH"), (2,)),
+    "zeros": (FillKind.ZEROS, (), (0,)),
+    "ones": (FillKind.ONES, (), (0,)),
+    "range": (FillKind.RANGE, (), (0,)),
+}
+"""By name: the kind, its operands, and how many of them are accepted. Operands are expressions without blanks."""
+
+_ACCEPTED_FILLS = "normal, normal MEAN DEVIATION, uniform LOW HIGH, zeros, ones, range, FILE.npy, = EXPRESSION"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What an array holds before the launch.
+
+    Attributes:
+        kind: How it is made.
+        operands: Expressions; of a file, its path; of values, their one expression.
+    """
+
+    kind: FillKind
+    operands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind is FillKind.FILE:
+            quote = '"' if "'" in self.operands[0] else "'"
+            return f"{quote}{self.operands[0]}{quote}"
+        return f"= {self.operands[0]}" if self.kind is FillKind.VALUES else " ".join((self.kind, *self.operands))
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a kernel.
+
+    Attributes:
+        name: Its name.
+        dtype: Element type, a key of `ELEMENT_TYPES`.
+        direction: What the kernel does with it; `Direction.IN` for scalars.
+        shape: Expressions of the dimensions, slowest first; None for a scalar.
+        fill: What an array holds before the launch; None for scalars and for arrays that are only written.
+        value: Expression of a scalar's value; None where it is the problem's or parameter's of that name.
+    """
+
+    name: str
+    dtype: str
+    direction: Direction = Direction.IN
+    shape: tuple[str, ...] | None = None
+    fill: Fill | None = None
+    value: str | None = None
+
+    @property
+    def element(self) -> ElementType:
+        """Return its element type."""
+        return ELEMENT_TYPES[self.dtype]
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array."""
+        return self.shape is not None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.direction is not Direction.IN
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """Return every expression in it, which are over the problem and parameters."""
+        fill = self.fill.operands if self.fill is not None and self.fill.kind is not FillKind.FILE else ()
+        value = () if self.value is None else (self.value,)
+        return (*(self.shape or ()), *fill, *value)
+
+    def __str__(self) -> str:
+        """Return the canonical text, which `parse` reads back."""
+        if self.shape is None:
+            return self.dtype if self.value is None else f"{self.dtype} = {self.value}"
+        direction = "" if self.direction is Direction.IN else f"{self.direction} "
+        fill = "" if self.fill is None else f" {self.fill}"
+        return f"{direction}{self.dtype}[{', '.join(self.shape)}]{fill}"
+
+
+def parse_all(
+    given: object, at: Callable[[str], Location | None] = lambda _: None
+) -> tuple[tuple[Argument, ...], tuple[UserError, ...]]:
+    """Read all arguments of a kernel, in its order.
+
+    Args:
+        given: A mapping from names to texts, as YAML gives it.
+        at: Where an argument stands, for errors.
+
+    Returns:
+        The arguments that could be read, and every mistake.
+    """
+    if not isinstance(given, dict) or not given:
+        accepted = 'a mapping in the order of the kernel\'s parameters, such as {c: "out float32[n]", n: int32}'
+        found = UserError("wrong value", at=at(""), key="arguments", found=given, accepted=accepted)
+        return (), (found,)
+    made, mistakes = [], []
+    for name, text in given.items():
+        try:
+            made.append(parse(str(name), text))
+        except UserError as error:
+            mistakes.append(error.placed(at(str(name)), error.key))
+    if not mistakes and not any(argument.is_written for argument in made):
+        accepted = "out or inout in front of the type of at least one array"
+        mistakes.append(UserError("the kernel writes no argument", at=at(""), key="arguments", accepted=accepted))
+    return tuple(made), tuple(mistakes)
+
+
+def parse(name: str, text: object) -> Argument:
+    """Read one argument.
+
+    Raises:
+        UserError: The text is not of the form. The message names the column, the key is ``arguments.NAME``.
+    """
+    if not isinstance(text, str):
+        raise UserError("wrong type", key=f"arguments.{name}", found=text, accepted=f"text: {FORM}")
+    return _Reader(name, text).argument()
+
+
+class _Reader:
+    """Reads one text from left to right."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text, self._at = name, text, 0
+        if not re.fullmatch(r"[^\W\d]\w*", name):
+            self.refuse("not a name of an argument", "letters, digits and _, a letter first")
+        if len(text) > _MOST_CHARACTERS:
+            self.refuse(f"the text has {len(text)} characters", f"at most {_MOST_CHARACTERS}")
+
+    def refuse(self, message: str, accepted: str, *, at: int | None = None, suggestion: str | None = None) -> NoReturn:
+        column = (self._at if at is None else at) + 1
+        place = f" (column {column})" if self._text.strip() else ""
+        raise UserError(
+            f"{message}{place}",
+            key=f"arguments.{self._name}",
+            found=self._text[:200],
+            accepted=accepted,
+            suggestion=suggestion,
+        )
+
+    def argument(self) -> Argument:
+        directed = _DIRECTED.match(self._text)
+        direction = Direction.IN
+        if directed:
+            direction, self._at = Direction(directed[1]), directed.end()
+        dtype = self._dtype()
+        if self._text[self._at : self._at + 1] == "[":
+            shape = self._shape()
+            return Argument(self._name, dtype, direction, shape, self._fill(direction, dtype))
+        if direction is not Direction.IN:
+            self.refuse(f"a scalar cannot be {direction}", f"an array: {direction} {dtype}[SHAPE]", at=0)
+        if dtype in _UNPASSED:
+            self.refuse(f"a scalar of type {dtype} cannot be passed", f"an array of one element: {dtype}[1]")
+        return Argument(self._name, dtype, value=self._value())
+
+    def _dtype(self) -> str:
+        found = _TYPE.match(self._text, self._at)
+        if found is None:
+            self.refuse("there is no type", ", ".join(ELEMENT_TYPES))
+        word = found[1]
+        if word not in ELEMENT_TYPES:
+            words = re.findall(r"\w+", self._text[self._at :].split("[")[0])  # of `const unsigned char *`, uint8
+            meant = next((C_NAMES[two] for two in map(" ".join, itertools.pairwise(words)) if two in C_NAMES), None)
+            meant = meant or next((C_NAMES[one] for one in words if one in C_NAMES), None)
+            suggestion = f"did you mean '{meant}'?" if meant else did_you_mean(word, ELEMENT_TYPES)
+            at = self._at + found.start(1) - found.start()
+            self.refuse(f"unknown type {word!r}", ", ".join(ELEMENT_TYPES), at=at, suggestion=suggestion)
+        self._at = found.end()
+        if self._text[self._at : self._at + 1] in ("*", "&"):
+            self.refuse("a pointer has no shape", f"{word}[SHAPE], such as {word}[n] or {word}[m, n]")
+        return word
+
+    def _shape(self) -> tuple[str, ...]:
+        opening = self._at
+        dimensions, begin, depth = [], opening + 1, 0
+        for i in range(opening, len(self._text)):
+            sign = self._text[i]
+            depth += (sign in _OPENING) - (sign in _CLOSING)
+            if (sign == "," and depth == 1) or depth == 0:
+                dimensions.append((begin, self._text[begin:i]))
+                begin = i + 1
+            if depth == 0:
+                break
+        if depth:
+            self.refuse("the shape has no closing ']'", "dimensions between [ and ]", at=opening)
+        self._at = begin
+        if len(dimensions) > _MOST_DIMENSIONS:
+            self.refuse(f"{len(dimensions)} dimensions", f"at most {_MOST_DIMENSIONS}", at=opening)
+        return tuple(self._expression(text, place, "a dimension") for place, text in dimensions)
+
+    def _expression(self, text: str, place: int, what: str) -> str:
+        if not text.strip():
+            self.refuse(f"{what} is missing", "an expression over the problem and the parameters", at=place)
+        try:
+            names_in(text.strip(), at=Location("arguments"), key=f"arguments.{self._name}")
+        except UserError as error:
+            at = place + len(text) - len(text.lstrip())
+            accepted = error.accepted if isinstance(error.accepted, str) else "an expression"
+            self.refuse(f"{what}: {error.message}", accepted, at=at, suggestion=error.suggestion)
+        return text.strip()
+
+    def _value(self) -> str | None:
+        assigned = _VALUE.match(self._text, self._at)
+        if assigned is None:
+            if self._text[self._at :].strip():
+                accepted = f"[SHAPE] for an array, '= EXPRESSION' for a scalar: {FORM}"
+                self.refuse(f"unexpected {self._text[self._at :].strip()[:40]!r}", accepted)
+            return None
+        return self._expression(self._text[assigned.end() :], assigned.end(), "the value")
+
+    def _fill(self, direction: Direction, dtype: str) -> Fill | None:
+        start = self._at
+        rest = self._text[start:].strip()
+        if not rest:
+            return None if direction is Direction.OUT else _default(dtype)
+        self._at += len(self._text[start:]) - len(self._text[start:].lstrip())
+        if direction is Direction.OUT:
+            accepted = f"nothing: what is only written holds NaN before. For an array that is also read: inout … {rest}"
+            self.refuse("an output has no contents of its own", accepted)
+        if assigned := _VALUE.match(self._text, start):
+            text = self._text[assigned.end() :]
+            if not text.strip():
+                self.refuse("the value is missing", "an expression over the problem and the parameters")
+            return Fill(FillKind.VALUES, (text.strip(),))  # over arrays, read with the references
+        words = self._words(start)
+        first, _ = words[0]
+        if file := _FILE.fullmatch(first):
+            if len(words) > 1:
+                self.refuse(f"unexpected {words[1][0]!r}", _ACCEPTED_FILLS, at=words[1][1])
+            return Fill(FillKind.FILE, (next(path for path in file.groups() if path),))
+        if first not in FILLS:
+            suggestion = did_you_mean(first, FILLS)
+            self.refuse(f"unknown contents {first[:40]!r}", _ACCEPTED_FILLS, suggestion=suggestion)
+        kind, operands, counts = FILLS[first]
+        if len(words) - 1 not in counts:
+            form = " ".join((first, *operands))
+            self.refuse(f"{first} has {len(words) - 1} operands", f"{form}: expressions without blanks, or in ( )")
+        if kind is FillKind.NORMAL and ELEMENT_TYPES[dtype].is_exact:
+            self.refuse(f"{dtype} has no normal numbers", "uniform LOW HIGH, zeros, ones, range, FILE.npy")
+        return Fill(kind, tuple(self._expression(text, place, "an operand") for text, place in words[1:]))
+
+    def _words(self, start: int) -> list[tuple[str, int]]:
+        """Split at blanks outside parentheses and quotes; each word with its place."""
+        words: list[tuple[str, int]] = []
+        depth, end = 0, -1
+        for found in _WORDS.finditer(self._text, start):
+            sign = found[0]
+            if depth == 0 and (found.start() != end or not words):
+                words.append((sign, found.start()))
+            else:
+                text, place = words[-1]
+                words[-1] = (self._text[place : found.start()] + sign if depth else text + sign, place)
+            depth = max(0, depth + (sign in _OPENING) - (sign in _CLOSING))
+            end = found.end()
+        return words
+
+
+def _default(dtype: str) -> Fill:
+    """Standard normal numbers; integers from 0 to 99, and bool 0 or 1."""
+    kind = ELEMENT_TYPES[dtype].kind
+    if kind is ElementKind.BOOL:
+        return Fill(FillKind.UNIFORM, ("0", "2"))
+    return Fill(FillKind.UNIFORM, ("0", "100")) if kind is ElementKind.INTEGER else Fill(FillKind.NORMAL)
