@@ -23,6 +23,9 @@ _MOST_NODES = 200_000
 _MOST_DEPTH = 50
 """Aliases can make a short file expand without end. No experiment comes near these limits."""
 
+_MOST_BITS = 64
+"""Of a whole number: seeds take all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -130,6 +133,13 @@ class _Plain:
             for i in range(len(node)):
                 self.lines[(*path, i)] = node.lc.item(i)[0] + 1 + self.offset
             return [self.plain(value, (*path, i)) for i, value in enumerate(node)]
+        if isinstance(node, int) and node.bit_length() > _MOST_BITS:  # Python refuses to write very long ones
+            raise UserError(
+                f"the number has {node.bit_length()} bits",
+                at=Location(self.file, self.lines.get(path)),
+                key=dotted(path),
+                accepted=f"a whole number of at most {_MOST_BITS} bits",
+            )
         for kind in (bool, int, float, str):
             if isinstance(node, kind):
                 # ruamel keeps the spelling of a boolean with an anchor, of hexadecimal numbers, of quotes; drop it

@@ -219,7 +219,7 @@ def map_(
     ],
     element_bytes: Annotated[int, typer.Option("--bytes", min=1, max=16, help="Bytes of an element.")] = 4,
     elements: Annotated[
-        int | None, typer.Option(min=1, max=2**24, help="Elements of the data.", show_default="the tensor's")
+        int | None, typer.Option(min=1, max=2**20, help="Elements of the data.", show_default="the tensor's")
     ] = None,
     as_json: Json = False,
 ) -> None:

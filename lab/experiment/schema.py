@@ -54,7 +54,7 @@ class KernelModel(Strict):
     )
     constraints: list[str] = Field(
         default_factory=list,
-        description="Jinja expressions over parameters and problem; points where one is false are left out",
+        description="Expressions over parameters and problem; points where one is false are left out",
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar, ceil_div
+from lab.base.expressions import Scalar
+from lab.base.functions import ceil_div
 from lab.library.grid import LARGEST
 from lab.library.package import ALIGNMENT, POINTERS, Library
 from lab.templates.launches import Launch

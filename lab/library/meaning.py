@@ -10,29 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from jinja2 import nodes
-
+from lab.base import syntax
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar, environment
+from lab.base.expressions import Scalar, parts_of
 
 Value = TypeVar("Value")
 
 FUNCTIONS = {"ceil_div": 2, "min": 2, "max": 2, "abs": 1}
 """What an expression of sizes may call, with how many arguments."""
 
-_BINARY: dict[type[nodes.BinExpr], str] = {
-    nodes.Add: "+",
-    nodes.Sub: "-",
-    nodes.Mul: "*",
-    nodes.Div: "/",
-    nodes.FloorDiv: "//",
-    nodes.Mod: "%",
-    nodes.Pow: "**",
-    nodes.And: "and",
-    nodes.Or: "or",
-}
-_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "lteq": "<=", "gt": ">", "gteq": ">=", "in": "in", "notin": "not in"}
-_ENVIRONMENT = environment()
+_ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**")
 
 
 class Meaning(Generic[Value]):
@@ -88,46 +75,71 @@ def interpreted(expression: str, meaning: Meaning[Value], *, at: Location, key: 
     """Return what an expression means.
 
     Args:
-        expression: A Jinja expression that `lab.base.expressions` accepts.
+        expression: An expression that `lab.base.expressions` accepts.
         meaning: The meaning of its parts.
         at: Where it stands, for errors.
         key: Its key, for errors.
 
     Raises:
-        UserError: The meaning cannot express one of the operations.
+        UserError: The text is not an expression, or the meaning cannot express one of the operations.
     """
-    output = _ENVIRONMENT.parse("{{ (" + expression + ") }}").body[0]
-    assert isinstance(output, nodes.Output)  # noqa: S101 - what two braces are to Jinja
-    return _read(output.nodes[0], meaning, at, key)
+    return _read(parts_of(expression, at=at, key=key), meaning, at, key)
 
 
-def _read(node: nodes.Node, meaning: Meaning[Value], at: Location, key: str) -> Value:
-    def read(part: nodes.Node) -> Value:
-        return _read(part, meaning, at, key)
+def _read(part: syntax.Part, meaning: Meaning[Value], at: Location, key: str) -> Value:
+    def read(inner: syntax.Part) -> Value:
+        return _read(inner, meaning, at, key)
 
     found: Value | None = None
-    match node:
-        case nodes.Const(value=bool() | int() | float() | str() as constant):
+    match part:
+        case syntax.Constant(value=bool() | int() | float() | str() as constant):
             found = meaning.constant(constant)
-        case nodes.Name(name=name):
+        case syntax.NameOf(name=name):
             found = meaning.name(name)
-        case nodes.Neg():
-            found = meaning.negative(read(node.node))
-        case nodes.Not():
-            found = meaning.inverse(read(node.node))
-        case nodes.BinExpr() if type(node) in _BINARY:
-            found = meaning.binary(_BINARY[type(node)], read(node.left), read(node.right))
-        case nodes.Compare():
-            others = [(_COMPARISONS[operand.op], read(operand.expr)) for operand in node.ops]
-            found = meaning.comparison(read(node.expr), others)
-        case nodes.CondExpr(expr2=nodes.Expr() as otherwise):
-            found = meaning.choice(read(node.test), lambda: read(node.expr1), lambda: read(otherwise))
-        case nodes.Call(node=nodes.Name(name=name)) if len(node.args) == FUNCTIONS.get(name):
-            found = meaning.call(name, [read(argument) for argument in node.args])
-        case nodes.Getitem():
-            found = meaning.item(read(node.node), read(node.arg))
+        case syntax.Unary(symbol="-" | "not"):
+            found = (meaning.negative if part.symbol == "-" else meaning.inverse)(read(part.operand))
+        case syntax.Binary(symbol=symbol) if symbol in _ARITHMETIC:
+            found = meaning.binary(symbol, read(part.left), read(part.right))
+        case syntax.Junction(symbol=symbol):
+            found = _joined(symbol, [read(inner) for inner in part.parts], meaning)
+        case syntax.Chain():
+            others = [(symbol, read(operand)) for symbol, operand in part.others]
+            found = meaning.comparison(read(part.first), others)
+        case syntax.Conditional():
+            found = meaning.choice(read(part.test), lambda: read(part.then), lambda: read(part.otherwise))
+        case syntax.Application():
+            found = _called(part, meaning, read)
+        case syntax.ItemOf():
+            found = meaning.item(read(part.value), read(part.index))
     if found is None:
         accepted = f"+ - * // %, comparisons, and, or, not, if else, {', '.join(FUNCTIONS)}"
         message = "a library's launch cannot compute this"
-        raise UserError(message, at=at, key=key, found=type(node).__name__, accepted=accepted)
+        raise UserError(message, at=at, key=key, found=_shown(part), accepted=accepted)
     return found
+
+
+def _called(part: syntax.Application, meaning: Meaning[Value], read: Callable[[syntax.Part], Value]) -> Value | None:
+    function, count = part.function, len(part.arguments)
+    if not isinstance(function, syntax.NameOf) or part.keywords or FUNCTIONS.get(function.name) != count:
+        return None
+    return meaning.call(function.name, [read(argument) for argument in part.arguments])
+
+
+def _joined(symbol: str, operands: Sequence[Value], meaning: Meaning[Value]) -> Value | None:
+    """Two operands at a time, the first ones first."""
+    found: Value | None = operands[0]
+    for operand in operands[1:]:
+        found = None if found is None else meaning.binary(symbol, found, operand)
+    return found
+
+
+def _shown(part: syntax.Part) -> str:
+    match part:
+        case syntax.Binary(symbol=symbol) | syntax.Unary(symbol=symbol):
+            return symbol
+        case syntax.NameOf(name=name):
+            return name
+        case syntax.Application(function=function):
+            return f"{function.name}(...)"
+        case _:
+            return f"what stands at column {part.column}"

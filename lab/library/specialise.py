@@ -97,7 +97,7 @@ class _Specialiser:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A part of an expression in Jinja's notation.
+    """A part of an expression in its own notation.
 
     Attributes:
         text: The part.
@@ -133,6 +133,8 @@ class _Specialised(Meaning[_Term]):
     def binary(self, symbol: str, left: _Term, right: _Term) -> _Term:
         if symbol in ("and", "or"):
             return self._made(_shortened(symbol, left.text, right.text), left, right)
+        if symbol == "**" and left.text.startswith("-"):  # -2 ** 2 is -(2 ** 2)
+            left = _Term(f"({left.text})", left.known)
         return self._made(f"({left.text} {symbol} {right.text})", left, right)
 
     def comparison(self, first: _Term, others: Sequence[tuple[str, _Term]]) -> _Term:
@@ -170,7 +172,7 @@ def _shortened(symbol: str, left: str, right: str) -> str:
 
 
 def literal(value: Scalar) -> str:
-    """Return a constant in Jinja's notation."""
+    """Return a constant as expressions write it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)

@@ -7,8 +7,9 @@ kernel, write that one file and no Python.
 Names known while a template is rendered: its parameters, its `derived` values, the problem's fields that are
 words or booleans (`dtype`, `layout`), `T` (the C type of `dtype`) and `element_bytes`. Numbers of the problem
 are launch arguments, so that one machine code serves every size; the geometry and the choice of the entry
-point may use them (`lab.templates.instance`). A word may be an object in the template: a parameter of type
-`mapping`, or a field of the problem that `fields` declares, such as the indices of a contraction.
+point may use them (`lab.templates.instance`). A word may stand for more in the template, which knows its facts
+(`lab.templates.values`): a parameter of type `mapping`, or a field of the problem that `fields` declares, such as the
+indices of a contraction.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from pydantic import Field
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
+from lab.base.files import check_below
 from lab.base.validation import Strict, validate
 from lab.templates.mapping.text import parse
+from lab.templates.values import MappingFacts
 
 _OPEN, _CLOSE = "{#---", "---#}"
 C_TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
@@ -80,8 +83,8 @@ class Parameter(Strict):
         return f"{self.type} {text.format(*(f'{bound:.10g}' for bound in ends[text]))}"
 
     def value(self, given: Scalar) -> object:
-        """Return a value as expressions and templates see it: a mapping as an object, anything else as it is."""
-        return parse(str(given)) if self.type == "mapping" else given
+        """Return a value as expressions and templates see it: a mapping as its facts, anything else as it is."""
+        return MappingFacts(str(given)) if self.type == "mapping" else given
 
 
 def _mapping_refused(text: str) -> str | None:
@@ -232,7 +235,8 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
     """Find and check a template.
 
     Raises:
-        UserError: It is missing, or its front matter is wrong; then the error names the template's line.
+        UserError: It is missing, lies outside the folders once symbolic links are followed, or its front matter is
+            wrong; then the error names the template's line.
     """
     found = next((root / name for root in roots if (root / name).is_file()), None)
     if found is None or Path(name).is_absolute() or ".." in Path(name).parts:
@@ -245,6 +249,7 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
             accepted=known or f"a file below {', '.join(map(str, roots))}",
             suggestion=did_you_mean(name, known),
         )
+    check_below(found, roots)
     text = yamlfile.read_text(found)
     start, end = text.find(_OPEN), text.find(_CLOSE)
     if not text.lstrip().startswith(_OPEN) or end < 0:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Self
 
-from jinja2 import FileSystemLoader, TemplateError, TemplateNotFound, TemplateSyntaxError
-
-from lab.base.errors import Location, UserError
-from lab.base.expressions import Sandbox, Scalar, environment, evaluate
+from lab.base.errors import Location
+from lab.base.expressions import Scalar, evaluate
 from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import TensorMap
-from lab.operators import einsum
 from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import Launches
+from lab.templates.rendering import renderer
 from lab.templates.sequence import Scope, buffers, declared, resolved
+from lab.templates.values import EinsumFacts
 
 _MOST_EXTENT = 2**63
 """Elements along a side of a tensor map; `TensorMap.refused` knows the real limits."""
@@ -46,7 +43,7 @@ class Instance:
 
     @cached_property
     def parameter_values(self) -> Mapping[str, object]:
-        """Parameters by name, as expressions and templates see them: a mapping is an object."""
+        """Parameters by name, as expressions and templates see them: a mapping is its facts."""
         known = self.template.declares.parameters
         return {name: known[name].value(value) if name in known else value for name, value in self.parameters.items()}
 
@@ -65,7 +62,7 @@ class Instance:
         dtype = problem.get("dtype")
         if dtype in C_TYPES:
             names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
-        names |= {name: einsum.parse(str(problem[name])) for name in declares.fields if name in problem}
+        names |= {name: EinsumFacts(str(problem[name])) for name in declares.fields if name in problem}
         names |= self.parameter_values
         for key, expression in declares.derived.items():
             names[key] = evaluate(expression, names, at=document.at("derived", key), key=f"derived.{key}")
@@ -102,10 +99,7 @@ class Instance:
         template, names = self.template, dict(self.names)
         if template.declares.entry:
             names["entry"] = template.declares.entry
-        try:
-            text = _jinja(template.roots).get_template(template.name).render(**names)
-        except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, NameError) as error:
-            raise _render_error(error, template) from error
+        text = renderer().render(template.name, template.roots, names, file=template.file)
         return text.lstrip("\n")
 
     @cached_property
@@ -192,19 +186,3 @@ class Instance:
             field, found, accepted = refused
             raise scope.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
         return made
-
-
-@cache
-def _jinja(roots: tuple[Path, ...]) -> Sandbox:
-    return environment(loader=FileSystemLoader([str(root) for root in roots]), trim_blocks=True, lstrip_blocks=True)
-
-
-def _render_error(error: Exception, template: Template) -> UserError:
-    if isinstance(error, TemplateSyntaxError):
-        at = Location(error.filename or template.file, error.lineno)
-        return UserError(f"the template has a syntax error: {error.message}", at=at)
-    if isinstance(error, TemplateNotFound):
-        return UserError(f"no such include: {error.name}", at=Location(template.file))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".j2")]
-    place = Location(frames[-1].filename, frames[-1].lineno) if frames else Location(template.file)
-    return UserError(f"the template fails: {error}", at=place)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.base.files import write_atomically
+from lab.base.errors import UserError
+from lab.base.files import check_below, read_regular, write_atomically
 
 
 def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
@@ -43,3 +45,36 @@ def test_a_failure_midway_keeps_the_old_content_and_leaves_nothing(tmp_path: Pat
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomically(tmp_path / "nowhere" / "a", "text")
+
+
+def test_a_regular_file_is_read_up_to_a_size(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"12345")
+    assert read_regular(file, 5) == b"12345"
+    with pytest.raises(UserError, match="too large") as caught:
+        read_regular(file, 4)
+    assert caught.value.accepted == "at most 4 bytes"
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, words in (
+        (tmp_path, "not a regular file"),
+        (tmp_path / "pipe", "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
+        (tmp_path / "none", "cannot read"),
+    ):
+        with pytest.raises(UserError, match=words):
+            read_regular(path, 100)
+
+
+def test_a_link_may_not_lead_out_of_a_folder(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.touch()
+    (inside / "link").symlink_to(outside)
+    (inside / "own").symlink_to(inside / "file")
+    check_below(inside / "own", [tmp_path / "none", inside])
+    with pytest.raises(UserError, match="lies outside") as caught:
+        check_below(inside / "link", [inside])
+    assert caught.value.found == str(outside)

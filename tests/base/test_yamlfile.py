@@ -71,3 +71,15 @@ def test_a_missing_file_names_its_neighbours(tmp_path):
 
 def test_dotted():
     assert dotted(("kernels", 0, "parameters", "unroll")) == "kernels[0].parameters.unroll"
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 200_000, "0x1" + "0" * 16, "-36893488147419103232", "1" * 4000])
+def test_a_number_of_more_than_64_bits_is_refused(number):
+    with pytest.raises(UserError, match=r"bits|not YAML") as caught:
+        parse(f"a: 1\nb: {number}\n", "f.yaml")
+    assert caught.value.at.line == 2
+    assert len(str(caught.value)) < 300
+
+
+def test_a_number_of_64_bits_is_read():
+    assert parse("a: 18446744073709551615\nb: -0x8000000000000000", "f.yaml").data == {"a": 2**64 - 1, "b": -(2**63)}

@@ -110,7 +110,7 @@ def test_a_worker_restores_the_problems_of_the_shipped_experiments(file):
         ("padding: 4", "padding: true", 10, "kernels[0].parameters.padding", "int"),
         ("[false, true]", "yes", 11, "kernels[0].parameters.double_buffer", "bool"),
         ("unroll > 1 or", "unrol > 1 or", 12, "kernels[0].constraints[0]", "did you mean 'unroll'"),
-        ("unroll > 1 or", "unroll > > 1 or", 12, "kernels[0].constraints[0]", "not a Jinja expression"),
+        ("unroll > 1 or", "unroll > > 1 or", 12, "kernels[0].constraints[0]", "not an expression"),
         ("[cublas]", "[cubals]", 13, "baselines[0]", "did you mean 'cublas'"),
         ("[sm_90]", "[compute_90]", 14, "archs[0]", "pattern"),
         ("[sm_90]", "[]", 14, "archs", "at least 1"),

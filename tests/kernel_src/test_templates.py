@@ -13,7 +13,7 @@ from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.text import parse
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -262,8 +262,8 @@ def test_every_move_is_right_and_clean(name, given, dtype):
 @pytest.mark.parametrize(("name", "given"), MOVES)
 def test_whole_tiles_cost_what_the_template_says(name, given):
     template = kernels.load(name, ROOTS)
-    parameters = Instance(template, template.completed(given), {}).parameter_values
-    tile = as_(ThreadMapping, parameters.get("mapping", parameters.get("load")))
+    parameters = template.completed(given)
+    tile = parse(str(parameters.get("mapping", parameters.get("load"))))
     rows = as_(int, parameters.get("tile_m", tile.size))
     move = operator(name.partition("/")[0])
     # leading dimensions keep columns apart and aligned to a sector

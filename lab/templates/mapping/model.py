@@ -69,7 +69,10 @@ class ThreadMapping:
 
     @cached_property
     def elements(self) -> Elements:
-        """The element that each thread touches with each local index, threads x items; −1 where it touches nothing."""
+        """The element that each thread touches with each local index, threads x items; −1 where it touches nothing.
+
+        Read-only, since it is kept.
+        """
         digits = {"i": np.arange(self.items)[None, :], "t": np.arange(self.threads)[:, None]}
         below, place = {"i": 1, "t": 1}, {}
         for kind in ("i", "t"):
@@ -84,7 +87,9 @@ class ThreadMapping:
             found += coordinate * stride
             skipped |= coordinate >= d.extent
             stride *= d.extent
-        return np.where(skipped, -1, found)
+        touched = np.where(skipped, -1, found)
+        touched.setflags(write=False)
+        return touched
 
     def access_map(self, elements: int | None = None) -> Elements:
         """Return the lowest thread that touches each element; −1 where no thread does.
@@ -104,7 +109,9 @@ class ThreadMapping:
     def injective(self) -> bool:
         """Whether no two accesses touch the same element, so that threads storing through this mapping do not race."""
         touched = self.elements[self.elements >= 0]
-        return len(np.unique(touched)) == touched.size
+        seen = np.zeros(self.offset + self.size, np.bool_)
+        seen[touched] = True
+        return int(np.count_nonzero(seen)) == touched.size
 
     def vectors(self, width: int) -> bool:
         """Say whether local indices can be accessed `width` at a time: neighbours in the tensor, aligned to `width`."""

@@ -32,8 +32,11 @@ from lab.base.errors import UserError, did_you_mean
 from lab.templates.mapping.dimension import Dimension
 from lab.templates.mapping.model import ThreadMapping
 
-MOST: Final = 2**24
-"""The most accesses, and the most elements of the tensor: a mapping describes a tile, and its map is held in memory."""
+MOST: Final = 2**20
+"""The most accesses, and the most elements of the tensor: four times what 1024 threads with 256 registers hold.
+
+A mapping describes a tile; its map is held in memory, and what follows from it is computed in a fraction of a second.
+"""
 
 _DIGITS = 9
 """The most digits of a number; a longer one is refused before it is converted."""

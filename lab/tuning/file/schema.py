@@ -63,7 +63,7 @@ class GroupModel(Strict):
     problem: ProblemModel | None = Field(None, description="Problem type of this group; the file's by default")
     constraints: list[str] = Field(
         default_factory=list,
-        description="Jinja expressions over parameters and derived names; kernels that make one false are left out",
+        description="Expressions over parameters and derived names; kernels that make one false are left out",
     )
     benchmark: list[SizesModel] = Field(
         default_factory=list, description="Sizes at which steps 2, 4, 5 and 6 time kernels"

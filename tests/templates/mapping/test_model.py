@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -115,3 +117,20 @@ def test_only_loads_share_a_phase_of_shared_memory():
     half = parse("[1] | [(2, 1), 16] => [i0, t0, t1]")
     assert half.conflicts(8, row=8, pitch=16) == 1
     assert half.conflicts(8, row=8, pitch=16, loads=False) == 0
+
+
+def test_the_elements_that_are_kept_cannot_be_changed():
+    mapping = parse("[4] | [32] => [i0, t0]")
+    with pytest.raises(ValueError, match="read-only"):
+        mapping.elements.fill(0)
+    with pytest.raises(ValueError, match="read-only"):
+        mapping.elements[0, 0] = 7
+    assert parse("[4] | [32] => [i0, t0]").elements[1, 0] == 4
+
+
+def test_facts_of_the_largest_mapping_are_computed_quickly():
+    mapping = parse("[16] | [65536] => [i0, t0]")
+    begin = time.process_time()
+    assert mapping.injective
+    assert mapping.sectors(4) == 32.0
+    assert time.process_time() - begin < 5

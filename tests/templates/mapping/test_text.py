@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from mappings import mappings
@@ -78,3 +80,22 @@ def test_mistakes_say_where_they_are_and_what_would_do(text, column, found, acce
 def test_a_mapping_is_a_tile(text):
     with pytest.raises(UserError, match="the mapping has"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1] | [16777216] => [i0, t0]",
+        "[1048577] | [1] => [i0, t0]",
+        "[1, 1] | [(1, 999999999)] => [i0, i1, t0]",
+        "[1000000000000] | [32] => [i0, t0]",
+        "blocked(items=999999999, threads=999999999)",
+        "[4] | [32] => [i0, t0], offset: 1048576",
+    ],
+)
+def test_a_mapping_that_is_too_large_is_refused_at_once(text):
+    begin = time.process_time()
+    with pytest.raises(UserError) as caught:
+        parse(text)
+    assert "1048576" in str(caught.value.accepted)
+    assert time.process_time() - begin < 1

@@ -1,0 +1,225 @@
+"""Templates are rendered in a process of their own, whose time and memory are limited.
+
+`lab.templates.sandbox` bounds what a template can do, step by step; this process is the wall behind those bounds. One
+is started with the first rendering and kept, since starting takes far longer than rendering: it keeps compiled
+templates, and a request and its answer take a fraction of a millisecond. It reads its requests from a pipe, and so it
+ends with the process that started it.
+
+Messages are JSON, four bytes of length in front. A request holds a template's name, its folders and the names that it
+may refer to; an answer holds the text, or the parts of an error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from lab.base.errors import Location, UserError
+from lab.templates.sandbox import MOST_OUTPUT, rendered
+from lab.templates.values import packed, unpacked
+
+_LENGTH = struct.Struct(">I")
+_MOST_BYTES = 16 * MOST_OUTPUT
+"""Of an answer: JSON takes at most twelve characters for one of the text, and four is a lot."""
+
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from lab.templates.rendering import serve; serve()"
+"""What the process runs; it finds modules where this one does."""
+
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""NumPy's library would reserve memory for each of the machine's cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderLimits:
+    """What one rendering may take.
+
+    Attributes:
+        cpu_s: Seconds of computing.
+        wall_s: Seconds until the answer, the start of the process included; long, since a machine may be busy.
+        memory_bytes: Of the process, everything that it has loaded included.
+    """
+
+    cpu_s: float = 10.0
+    wall_s: float = 120.0
+    memory_bytes: int = 2 << 30
+
+
+@dataclass
+class Renderer:
+    """A process that renders, started when it is first needed, and again after it was stopped."""
+
+    limits: RenderLimits = field(default_factory=RenderLimits)
+    _process: subprocess.Popen[bytes] | None = None
+    _owner: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def render(self, name: str, roots: tuple[Path, ...], names: Mapping[str, object], *, file: Path) -> str:
+        """Render a template.
+
+        Args:
+            name: Its name below one of the roots.
+            roots: Folders in which it and what it includes lie.
+            names: What it may refer to: scalars and `lab.base.facts.FactValue`s.
+            file: The template, for errors.
+
+        Raises:
+            UserError: The template fails, with its line; or it takes more time or memory than the limits allow.
+        """
+        values = {key: packed(value) for key, value in names.items()}
+        request = json.dumps({"name": name, "roots": [str(root) for root in roots], "names": values}).encode()
+        with self._lock:
+            answer = self._asked(request, Location(file))
+        if "text" in answer:
+            return str(answer["text"])
+        found = answer["error"]
+        at = Location(Path(found["file"]), found["line"]) if found["file"] else Location(file)
+        raise UserError(
+            found["message"], at=at, found=found["found"], accepted=found["accepted"], suggestion=found["suggestion"]
+        )
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _asked(self, request: bytes, at: Location) -> Any:  # noqa: ANN401 - what JSON holds
+        try:
+            process = self._started()
+            assert process.stdin is not None  # noqa: S101 - made with pipes
+            assert process.stdout is not None  # noqa: S101
+            with contextlib.suppress(BrokenPipeError):  # it has ended; the answer's absence says so
+                _send(process.stdin, request)
+            answer = _received(process.stdout, time.monotonic() + self.limits.wall_s)
+            if answer is None:
+                self._refuse(process, at)
+            return json.loads(answer)
+        except BaseException:
+            self.stop()  # a half-read answer must not meet the next request
+            raise
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        self.stop()
+        self._owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, json.dumps(sys.path), json.dumps(self._given())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_ONE_THREAD},
+            bufsize=0,
+        )
+        atexit.register(self.stop)
+        return self._process
+
+    def _given(self) -> dict[str, float]:
+        return {"cpu_s": self.limits.cpu_s, "memory_bytes": self.limits.memory_bytes}
+
+    def _refuse(self, process: subprocess.Popen[bytes], at: Location) -> NoReturn:
+        """Say why there is no answer."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        limits, ended = self.limits, process.poll()
+        if ended == -signal.SIGPROF:
+            raise UserError(f"rendering the template takes more than {limits.cpu_s:g} s of computing", at=at)
+        if ended is None:
+            raise UserError(f"rendering the template takes longer than {limits.wall_s:g} s", at=at)
+        how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
+        message = f"the process that renders the template ended ({how}): the template may need too much memory"
+        raise UserError(message, at=at, accepted=f"at most {limits.memory_bytes >> 20} MiB")
+
+
+@cache
+def renderer() -> Renderer:
+    """Return this process's renderer."""
+    return Renderer()
+
+
+def _send(stream: IO[bytes], message: bytes) -> None:
+    waiting = memoryview(_LENGTH.pack(len(message)) + message)
+    while waiting:
+        waiting = waiting[stream.write(waiting) :]
+
+
+def _received(stream: IO[bytes], deadline: float | None) -> bytes | None:
+    """Return a message; None where the other side ends or the deadline passes first. There may be no deadline."""
+    head = _read(stream, _LENGTH.size, deadline)
+    if head is None:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    return _read(stream, length, deadline) if length <= _MOST_BYTES else None
+
+
+def _read(stream: IO[bytes], length: int, deadline: float | None) -> bytes | None:
+    parts, left = [], length
+    while left:
+        wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([stream], [], [], wait)
+        part = os.read(stream.fileno(), min(left, 1 << 20)) if ready else b""
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+# ---- the other side
+
+
+def serve() -> None:
+    """Render what is asked for on standard input until that ends."""
+    given = json.loads(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; this one ends with its pipe
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = int(given["memory_bytes"])
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    asked, answers = (open(end, mode, buffering=0) for end, mode in ((0, "rb"), (1, "wb")))  # noqa: SIM115, PTH123
+    while (request := _received(asked, None)) is not None:
+        signal.setitimer(signal.ITIMER_PROF, float(given["cpu_s"]))  # its signal ends the process, whatever it is at
+        answer = json.dumps(answered(json.loads(request))).encode()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _send(answers, answer)
+
+
+def answered(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request."""
+    try:
+        names = {name: unpacked(value) for name, value in request["names"].items()}
+        return {"text": rendered(request["name"], tuple(map(Path, request["roots"])), names)}
+    except UserError as error:
+        place = error.at
+        found = None if error.found is None else str(error.found)
+        return {
+            "error": {
+                "message": error.message,
+                "file": str(place.file) if place else "",
+                "line": place.line if place else None,
+                "found": found,
+                "accepted": error.accepted if isinstance(error.accepted, str | None) else list(error.accepted),
+                "suggestion": error.suggestion,
+            }
+        }

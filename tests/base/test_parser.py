@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.base.parser import NotationError, parse
+from lab.base.syntax import (
+    Application,
+    Binary,
+    Chain,
+    Conditional,
+    Constant,
+    FactOf,
+    ItemOf,
+    Junction,
+    ListOf,
+    NameOf,
+    Pairs,
+    Part,
+    Span,
+    Unary,
+)
+
+
+def shape(part: Part | None) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of part
+    match part:
+        case None:
+            return ""
+        case Constant():
+            return repr(part.value)
+        case NameOf():
+            return part.name
+        case FactOf():
+            return f"{shape(part.value)}.{part.name}"
+        case Span():
+            return f"{shape(part.start)}:{shape(part.stop)}:{shape(part.step)}"
+        case ItemOf():
+            return f"{shape(part.value)}[{shape(part.index)}]"
+        case ListOf():
+            return f"<{' '.join(map(shape, part.parts))}>"
+        case Pairs():
+            return "{" + " ".join(f"{shape(key)}={shape(value)}" for key, value in part.parts) + "}"
+        case Unary():
+            return f"({part.symbol} {shape(part.operand)})"
+        case Binary():
+            return f"({shape(part.left)} {part.symbol} {shape(part.right)})"
+        case Chain():
+            return f"({shape(part.first)}{''.join(f' {symbol} {shape(one)}' for symbol, one in part.others)})"
+        case Junction():
+            return "(" + f" {part.symbol} ".join(map(shape, part.parts)) + ")"
+        case Conditional():
+            return f"({shape(part.test)} ? {shape(part.then)} : {shape(part.otherwise)})"
+        case Application():
+            keywords = [f"{name}={shape(value)}" for name, value in part.keywords]
+            return f"{shape(part.function)}({' '.join([*map(shape, part.arguments), *keywords])})"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1_000 + 0x1F * 0b11 - 0o17 + 1.5e-3 + .5 + 2.", "(((((1000 + (31 * 3)) - 15) + 0.0015) + 0.5) + 2.0)"),
+        ("a ~ 'x' ~ b + 1", "(((a ~ 'x') ~ b) + 1)"),
+        ("-a ** -b ** c", "(- (a ** (- (b ** c))))"),
+        ("a << 1 + b & c ^ d", "(((a << (1 + b)) & c) ^ d)"),
+        ("not a == b and c or d", "(((not (a == b)) and c) or d)"),
+        ("1 < a <= b not in (1, 2)", "(1 < a <= b not in <1 2>)"),
+        ("a if b else c if d else e", "(b ? a : (d ? c : e))"),
+        ("x | join(', ') | length > 1", "(length(join(x ', ')) > 1)"),
+        ("-x | abs", "abs((- x))"),
+        ("f(a, b, axis=1,)", "f(a b axis=1)"),
+        ("m.f('i', also=\"e < n\")[0]", "m.f('i' also='e < n')[0]"),
+        ("a[1:, :-1] + a[::2] + a[0,] + a[:]", "(((a[<1:: :(- 1):>] + a[::2]) + a[<0>]) + a[::])"),
+        ("[(), (1,), (1), [1, 2,]]", "[<> <1> 1 <1 2>]".replace("[", "<").replace("]", ">")),
+        ("{2: 'a', 4: true,}[n]", "{2='a' 4=True}[n]"),
+        ("true == False != none", "(True == False != None)"),
+        (r"'it\'s' ~ '\n\\'", r"""("it's" ~ '\n\\')"""),
+        ("größe + _x1", "(größe + _x1)"),
+        ("a\n  + b", "(a + b)"),
+    ],
+)
+def test_shapes(text, expected):
+    assert shape(parse(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("", 1, "ends"),
+        ("m +", 4, "ends"),
+        ("a b", 3, "unexpected 'b'"),
+        ("a = 3", 3, "unexpected '='"),
+        ("a is defined", 3, "unexpected 'is'"),
+        ("(a", 3, "ends"),
+        ("[a b]", 4, "unexpected 'b'"),
+        ("{1, 2}", 3, "unexpected ','"),
+        ("f(a=1, b)", 8, "unexpected 'b'"),
+        ("f(a=1, a=2)", 8, "twice"),
+        ("(a + 1)(b)", 8, "unexpected '('"),
+        ("'a'(b)", 4, "unexpected '('"),
+        ("a[]", 3, "no index"),
+        ("a if b", 7, "ends"),
+        ("a not b", 7, "unexpected 'b'"),
+        ("a.1", 2, "unexpected '.1'"),
+        ("a.if", 3, "unexpected 'if'"),
+        ("a | 3", 5, "unexpected '3'"),
+        ("a ? b", 3, "unexpected '?'"),
+        ("'abc", 1, "no closing quote"),
+        (r"'a\q'", 3, "unknown escape"),
+        ("007", 1, "no number"),
+        ("1__0", 1, "no number"),
+        ("0x", 2, "unexpected 'x'"),
+        ("{{ a }}", 1, "without braces"),
+        ("lambda: 0", 7, "unexpected ':'"),
+        ("x for x in y", 3, "unexpected 'for'"),
+        ("0x" + "f" * 60, 1, "62 characters"),
+        ("9" * 200_000, 1001, "too long"),
+        ("0x" + "f" * 200_000, 1001, "too long"),
+        ("m" + "+m" * 600, 1001, "too long"),
+    ],
+)
+def test_mistakes_have_a_column(text, column, words):
+    begin = time.process_time()
+    with pytest.raises(NotationError, match=re.escape(words)) as caught:
+        parse(text)
+    assert caught.value.column == column
+    assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 60 + "m" + ")" * 60,
+        "[" * 60 + "m" + "]" * 60,
+        "f(" * 60 + "m" + ")" * 60,
+        "-" * 900 + "m",
+        "not " * 60 + "m",
+        "m" + "+m" * 400,
+        "m" + "[0]" * 300,
+        "m" + ".f" * 300,
+        "m" + "|f" * 300,
+        "2" + "**2" * 100,
+        "1 if a else " * 60 + "2",
+    ],
+)
+def test_nesting_is_bounded(text):
+    with pytest.raises(NotationError, match="nested") as caught:
+        parse(text)
+    assert 1 <= caught.value.column <= len(text)
+
+
+def test_long_rows_of_conditions_are_no_nesting():
+    assert shape(parse(" and ".join(["m"] * 150))) == f"({' and '.join(['m'] * 150)})"
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_an_expression_or_a_mistake(text):
+    with contextlib.suppress(NotationError):
+        parse(text)
+
+
+WORDS = ["a", "1", "0x1", "1.5", "'t'", "(", ")", "[", "]", "{", "}", ",", ":", ".", "|", "=", "==", "<", "+", "-", "*"]
+WORDS += ["**", "//", "~", "not", "in", "and", "or", "if", "else", "true", "f(", "<<", "&", "^"]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=30))
+def test_any_row_of_words_is_an_expression_or_a_mistake(words):
+    text = " ".join(words)
+    error = None
+    try:
+        parse(text)
+    except NotationError as caught:
+        error = caught
+    assert error is None or 1 <= error.column <= len(text) + 1
