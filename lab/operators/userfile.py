@@ -1,0 +1,40 @@
+"""Python files that a user names explicitly. Importing one runs its code, and that is the documented trust boundary."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from lab.base.errors import Location, UserError
+
+
+def imported(path: Path, reference: str, at: Location | None, key: str = "operator") -> ModuleType:
+    """Import a file once; its name in `sys.modules` is made from its path.
+
+    Args:
+        path: The file.
+        reference: How the user named it, for errors.
+        at: Where that stands, for errors.
+        key: Its key, for errors; also what the file is said to be.
+
+    Raises:
+        UserError: The file raises an error.
+    """
+    name = f"lab_user_{key}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # noqa: S101 - a .py path always has a loader
+    assert spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's code may raise anything
+        del sys.modules[name]
+        message = f"the {key} file cannot be imported: {type(error).__name__}: {error}"
+        raise UserError(message, at=at, key=key, found=reference) from error
+    return module
