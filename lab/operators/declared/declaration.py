@@ -1,0 +1,334 @@
+"""What a file declares of its kernel, as a value: checked once, hashable, and the same on both ends of a pipe.
+
+A declaration travels between processes as canonical JSON behind `PREFIX`, in place of an operator's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import names_in
+from lab.operators.declared import arrays
+from lab.operators.declared.functions import CONSTANTS
+from lab.operators.declared.metrics import TIME, Metric
+from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all
+
+PREFIX: Final = "declared:"
+"""Begins the operator reference of a declaration."""
+
+_MOST_FILE_BYTES: Final = 2**34
+
+Place = Callable[..., Location | None]
+"""From the path of a key to its location."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """Everything that the operator of a short experiment file needs.
+
+    Attributes:
+        name: What reports call the operator; the kernel's name.
+        arguments: The kernel's arguments, in its order.
+        references: From each output to its expression; empty where there is a function or nothing.
+        function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
+        tolerances: From outputs to the user's own tolerances.
+        metrics: Declared figures, the first of which says what throughput is.
+        parameters: Parameters of variants that its expressions mention.
+        folder: Where relative paths start from; empty where it names no file.
+        files: Every file that it names, with the SHA-256 of its contents.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    references: tuple[tuple[str, str], ...] = ()
+    function: str = ""
+    tolerances: tuple[tuple[str, float], ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    parameters: tuple[str, ...] = ()
+    folder: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """Return the operator reference: `PREFIX` and canonical JSON."""
+        plain = {
+            "name": self.name,
+            "arguments": [[one.name, str(one)] for one in self.arguments],
+            "references": self.references,
+            "function": self.function,
+            "tolerances": self.tolerances,
+            "metrics": [[one.unit, one.expression] for one in self.metrics],
+            "parameters": self.parameters,
+            "folder": self.folder,
+            "files": self.files,
+        }
+        return PREFIX + json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def restored(cls, reference: str) -> Declaration:
+        """Return the declaration that an operator reference stands for.
+
+        Raises:
+            UserError: The text is none that `reference` made.
+        """
+        try:
+            plain = json.loads(reference.removeprefix(PREFIX))
+            return cls(
+                name=plain["name"],
+                arguments=tuple(parse(name, text) for name, text in plain["arguments"]),
+                references=tuple((name, text) for name, text in plain["references"]),
+                function=plain["function"],
+                tolerances=tuple((name, float(value)) for name, value in plain["tolerances"]),
+                metrics=tuple(Metric(unit, text) for unit, text in plain["metrics"]),
+                parameters=tuple(plain["parameters"]),
+                folder=plain["folder"],
+                files=tuple((path, digest) for path, digest in plain["files"]),
+            )
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            accepted = "the JSON of a declaration; write arguments, reference and metrics into the file instead"
+            raise UserError(
+                "not a declared operator", key="operator", found=reference[:200], accepted=accepted
+            ) from error
+
+    @cached_property
+    def outputs(self) -> tuple[Argument, ...]:
+        """Return the arguments that the kernel writes, in its order."""
+        return tuple(one for one in self.arguments if one.is_written)
+
+    @cached_property
+    def argument(self) -> Mapping[str, Argument]:
+        """Return the arguments by name."""
+        return {one.name: one for one in self.arguments}
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Return the names that a problem must have, parameters among them."""
+        given = {one.name for one in self.arguments if not one.is_array and one.value is not None}
+        asked = {one.name for one in self.arguments if not one.is_array and one.value is None}
+        return frozenset((asked | _mentioned(self)) - given - {one.name for one in self.arguments if one.is_array})
+
+
+def declare(
+    name: str,
+    *,
+    arguments: object,
+    reference: object = None,
+    tolerance: object = None,
+    metrics: object = None,
+    folder: Path,
+    problem: Collection[str],
+    parameters: Collection[str],
+    at: Place = lambda *_: None,
+) -> tuple[Declaration | None, tuple[UserError, ...]]:
+    """Check what a file declares.
+
+    Args:
+        name: The kernel's name.
+        arguments: The file's `arguments`, a mapping from names to texts.
+        reference: The file's `reference`: a mapping from outputs to expressions, ``./file.py:function``, or None.
+        tolerance: The file's `tolerance`: a number, a mapping from outputs to numbers, or None.
+        metrics: The file's `metrics`: a mapping from units to expressions, or None.
+        folder: The file's folder.
+        problem: Names of the problem's fields.
+        parameters: Names of the kernel's parameters.
+        at: Where a key stands in the file, for errors: `lab.base.yamlfile.Document.at`.
+
+    Returns:
+        The declaration, or None if there are mistakes, and every mistake.
+    """
+    checking = _Checking(Path(folder), frozenset(problem), frozenset(parameters), at)
+    found = checking.declaration(name, arguments, reference, tolerance, metrics)
+    return (None if checking.mistakes else found), tuple(checking.mistakes)
+
+
+class _Checking:
+    """Collects mistakes while it reads the parts of a file."""
+
+    def __init__(self, folder: Path, problem: frozenset[str], parameters: frozenset[str], at: Place) -> None:
+        self._folder, self._problem, self._parameters, self._at = folder, problem, parameters, at
+        self.mistakes: list[UserError] = []
+        self._files: dict[str, str] = {}
+
+    def declaration(
+        self, name: str, arguments: object, reference: object, tolerance: object, metrics: object
+    ) -> Declaration:
+        read, mistakes = parse_all(arguments, lambda key: self._at("arguments", key) if key else self._at("arguments"))
+        self.mistakes += mistakes
+        for one in read:
+            self._argument(one, {other.name: other for other in read})
+        whole = not mistakes  # an argument that could not be read is not also said to be missing
+        references, function = self._reference(reference, read, whole=whole)
+        made = Declaration(
+            name,
+            read,
+            references,
+            function,
+            self._tolerances(tolerance, read, whole=whole),
+            self._metrics(metrics, read),
+        )
+        mentioned = tuple(sorted((made.needed - self._problem) & self._parameters))
+        files = tuple(sorted(self._files.items()))
+        folder = str(self._folder.resolve()) if files else ""
+        return replace(made, parameters=mentioned, files=files, folder=folder)
+
+    def _mistake(self, message: str, *key: str, **details: Any) -> None:  # noqa: ANN401 - those of UserError
+        self.mistakes.append(UserError(message, at=self._at(*key), key=".".join(key), **details))
+
+    # ---- arguments
+
+    def _argument(self, one: Argument, every: Mapping[str, Argument]) -> None:
+        key = ("arguments", one.name)
+        known = self._problem | self._parameters
+        if one.name in known and one.is_array:
+            kind = "field of the problem" if one.name in self._problem else "parameter"
+            self._mistake(f"the array {one.name} and a {kind} have the same name", *key, accepted="different names")
+        if not one.is_array and one.value is None and one.name not in known:
+            accepted = f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION"
+            suggestion = did_you_mean(one.name, known)
+            self._mistake(f"the scalar {one.name} has no value", *key, accepted=accepted, suggestion=suggestion)
+        scalars = frozenset(other.name for other in every.values() if not other.is_array)
+        known |= scalars if one.is_array else frozenset()
+        if one.fill is not None and one.fill.kind is FillKind.VALUES:
+            self._expression(one.fill.operands[0], known, *key)
+            texts = one.shape or ()
+        else:
+            texts = one.expressions
+        for text in texts:
+            for name in sorted(names_in(text, at=Location("arguments"), key=".".join(key)) - known):
+                self._unknown(name, text, known, *key)
+        if one.fill is not None and one.fill.kind is FillKind.FILE:
+            self._file(one.fill.operands[0], "an .npy file", *key)
+
+    def _unknown(self, name: str, text: str, known: Collection[str], *key: str) -> None:
+        accepted = f"fields of the problem, parameters and scalars: {', '.join(sorted(known)) or 'there are none'}"
+        suggestion = did_you_mean(name, known)
+        self._mistake(f"unknown name {name!r}", *key, found=text, accepted=accepted, suggestion=suggestion)
+
+    def _expression(self, text: str, known: Collection[str], *key: str) -> None:
+        self.mistakes += [error.placed(self._at(*key), ".".join(key)) for error in arrays.check(text, frozenset(known))]
+
+    def _file(self, path: str, what: str, *key: str) -> None:
+        file = self._folder / path
+        if not file.is_file():
+            self._mistake("no such file", *key, found=path, accepted=f"{what}, relative to the experiment file")
+        elif file.stat().st_size > _MOST_FILE_BYTES:
+            self._mistake("the file is too large", *key, found=path, accepted=f"at most {_MOST_FILE_BYTES} bytes")
+        else:
+            with file.open("rb") as stream:
+                self._files[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+
+    # ---- reference, tolerance, metrics
+
+    def _reference(
+        self, given: object, read: tuple[Argument, ...], *, whole: bool
+    ) -> tuple[tuple[tuple[str, str], ...], str]:
+        accepted = "a mapping from outputs to expressions, such as {c: a + b}, or ./file.py:function"
+        if given is None:
+            return (), ""
+        if isinstance(given, str):
+            path, _, function = given.rpartition(":")
+            if not path.endswith(".py") or not function.isidentifier():
+                self._mistake("wrong value", "reference", found=given, accepted=accepted)
+                return (), ""
+            self._file(path, "path/to/file.py:function", "reference")
+            return (), given
+        if not isinstance(given, dict):
+            self._mistake("wrong type", "reference", found=given, accepted=accepted)
+            return (), ""
+        outputs = [one.name for one in read if one.is_written]
+        known = self._problem | self._parameters | {one.name for one in read if one.direction is not Direction.OUT}
+        found = []
+        for key, value in given.items():
+            name = str(key)
+            if name not in outputs and whole:
+                suggestion = did_you_mean(name, outputs)
+                self._mistake("not an output", "reference", name, found=name, accepted=outputs, suggestion=suggestion)
+            elif isinstance(value, bool) or not isinstance(value, int | float | str):
+                self._mistake("wrong type", "reference", name, found=value, accepted="an expression, such as a + b")
+            else:
+                text = str(value)
+                if whole:
+                    self._expression(text, known, "reference", name)
+                found.append((name, text))
+        for name in outputs if whole else ():
+            if name not in map(str, given):
+                wanted = f"an expression for each output: {', '.join(outputs)}"
+                self._mistake(f"no reference for {name}", "reference", accepted=wanted)
+        return tuple(found), ""
+
+    def _tolerances(self, given: object, read: tuple[Argument, ...], *, whole: bool) -> tuple[tuple[str, float], ...]:
+        outputs = [one.name for one in read if one.is_written]
+        if given is None:
+            return ()
+        places = given if isinstance(given, dict) else dict.fromkeys(outputs, given)
+        found = []
+        for key, value in places.items():
+            place = ("tolerance", str(key)) if isinstance(given, dict) else ("tolerance",)
+            if str(key) not in outputs and whole:
+                suggestion = did_you_mean(str(key), outputs)
+                self._mistake("not an output", *place, found=key, accepted=outputs, suggestion=suggestion)
+            elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                self._mistake("wrong value", *place, found=value, accepted="a number of at least 0, such as 1e-5")
+                if not isinstance(given, dict):
+                    break
+            else:
+                found.append((str(key), float(value)))
+        return tuple(found)
+
+    def _metrics(self, given: object, read: tuple[Argument, ...]) -> tuple[Metric, ...]:
+        if given is None:
+            return ()
+        accepted = f"a mapping from units to expressions, such as {{GB/s: 12 * n / {TIME}}}"
+        if not isinstance(given, dict) or not given:
+            self._mistake("wrong value", "metrics", found=given, accepted=accepted)
+            return ()
+        known = self._problem | self._parameters | {one.name for one in read if not one.is_array} | {TIME}
+        made = []
+        for unit, text in given.items():
+            key = ("metrics", str(unit))
+            if isinstance(text, bool) or not isinstance(text, int | float | str):
+                self._mistake("wrong type", *key, found=text, accepted=f"an expression over {TIME} in seconds")
+                continue
+            try:
+                used = names_in(str(text), at=Location("metrics"), key=".".join(key))
+            except UserError as error:
+                self.mistakes.append(error.placed(self._at(*key), error.key))
+                continue
+            for name in sorted(used - known):
+                self._unknown(name, str(text), known, *key)
+            made.append(Metric(str(unit), str(text)))
+        return tuple(made)
+
+
+def _mentioned(declaration: Declaration) -> frozenset[str]:
+    """Every name in an expression, arguments and `time` among them where they are mentioned."""
+    return frozenset(_names(declaration)) - {TIME}
+
+
+def _names(declaration: Declaration) -> Iterator[str]:
+    for one in declaration.arguments:
+        values = one.fill is not None and one.fill.kind is FillKind.VALUES
+        for text in one.expressions:
+            if values and one.fill is not None and text in one.fill.operands:
+                yield from _array_names(text)
+            else:
+                yield from names_in(text, at=Location("arguments"), key=one.name)
+    for _, text in declaration.references:
+        yield from _array_names(text)
+    for metric in declaration.metrics:
+        yield from names_in(metric.expression, at=Location("metrics"), key=metric.key)
+
+
+def _array_names(text: str) -> frozenset[str]:
+    try:
+        return arrays.names_of(text) - frozenset(CONSTANTS)
+    except UserError:  # a mistake that is reported where the expression is checked
+        return frozenset()

@@ -1,0 +1,107 @@
+"""References that a user wrote in Python: ``./ref.py:function``.
+
+The function is called with those of the arguments, problem fields and parameters that its own parameters name, arrays
+in their shapes. It returns the output, or a mapping from outputs to arrays. Importing the file runs its code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab.base.errors import UserError
+from lab.operators.declared.tracked import Tracked
+from lab.operators.userfile import imported
+
+
+def function_of(reference: str, folder: Path) -> Callable[..., object]:
+    """Return a user's function.
+
+    Raises:
+        UserError: There is no such file or function, or the file raises an error.
+    """
+    path_text, _, name = reference.rpartition(":")
+    path = (folder / path_text).resolve()
+    if not path.is_file():
+        raise UserError("no such file", key="reference", found=reference, accepted="./file.py:function")
+    module = imported(path, reference, None, "reference")
+    found = getattr(module, name, None)
+    if not callable(found):
+        known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+        raise UserError("no such function in the reference file", key="reference", found=name, accepted=known)
+    function: Callable[..., object] = found
+    return function
+
+
+def called(
+    reference: str, folder: Path, available: Mapping[str, object], outputs: tuple[str, ...]
+) -> Mapping[str, Tracked]:
+    """Call a user's function.
+
+    Args:
+        reference: ``./ref.py:function``.
+        folder: Where a relative path starts from.
+        available: Arrays, scalars, problem fields and parameters by name; arrays may be changed by the function.
+        outputs: Names of the outputs.
+
+    Returns:
+        The value of each output, without a bound.
+
+    Raises:
+        UserError: The function wants something else, raises an error, or returns something else.
+    """
+    function = function_of(reference, folder)
+    wanted = inspect.signature(function).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted.values())
+    for name, one in wanted.items():
+        plain = one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        if plain and name not in available and one.default is inspect.Parameter.empty:
+            message = f"the function wants {name!r}, which is neither an input nor a number of the problem"
+            raise UserError(message, key="reference", found=reference, accepted=sorted(available))
+    given = {name: value for name, value in available.items() if takes_all or name in wanted}
+    try:
+        result = function(**given)
+    except Exception as error:  # the user's code may raise anything
+        message = f"the function raised {type(error).__name__}: {error}"
+        raise UserError(message, key="reference", found=reference) from error
+    by_name = _by_name(result, outputs, reference)
+    return {name: _tracked(name, by_name[name], reference) for name in outputs}
+
+
+def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mapping[str, object]:
+    if isinstance(result, Mapping):
+        missing = [name for name in outputs if name not in result]
+        if missing:
+            message = f"the function returns no {missing[0]}"
+            raise UserError(message, key="reference", found=reference, accepted=f"a value for {', '.join(outputs)}")
+        return result
+    if len(outputs) == 1:
+        return {outputs[0]: result}
+    if isinstance(result, tuple) and len(result) == len(outputs):
+        return dict(zip(outputs, result, strict=True))
+    accepted = f"a mapping with {', '.join(outputs)}, or a tuple of these in order"
+    raise UserError(
+        "the function returns one value for several outputs", key="reference", found=reference, accepted=accepted
+    )
+
+
+def _tracked(name: str, value: object, reference: str) -> Tracked:
+    array: np.ndarray[Any, Any] = np.asarray(value)
+    match array.dtype.kind:
+        case "f":
+            return Tracked(array.astype(np.float64, copy=False))
+        case "c":
+            return Tracked(array.astype(np.complex128, copy=False))
+        case "u":
+            return Tracked(array.astype(np.uint64 if array.dtype.itemsize == 8 else np.int64))  # noqa: PLR2004 - bytes
+        case "i":
+            return Tracked(array.astype(np.int64, copy=False))
+        case "b":
+            return Tracked(array)
+        case _:
+            message = f"the function returns {array.dtype} for {name}"
+            raise UserError(message, key="reference", found=reference, accepted="numbers")

@@ -1,0 +1,280 @@
+"""Makes the arguments of a launch: shapes, scalars and contents from a declaration, a problem and a seed."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.errors import Location, UserError
+from lab.base.expressions import Scalar, evaluate
+from lab.operators.base import MOST_ELEMENTS, Array, Inputs
+from lab.operators.declared.arrays import evaluate_arrays
+from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.elements import DOUBLE, ElementKind
+from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
+from lab.operators.declared.tracked import Rules, shown
+
+MOST_BYTES: Final = 2**34
+"""Bytes of all arrays together. The reference takes several times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentPlan:
+    """The arguments of one problem, before there are arrays.
+
+    Attributes:
+        names: The problem's fields and the scalars, for expressions.
+        scalars: The values of the kernel's scalars, rounded to their types.
+        shapes: The shapes of its arrays.
+    """
+
+    names: Mapping[str, Scalar]
+    scalars: Mapping[str, Scalar]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def rules(self, argument: Argument) -> Rules:
+        """Return the rules of a reference for one output."""
+        largest = max((math.prod(shape) for shape in self.shapes.values()), default=0)
+        return Rules(argument.element.arithmetic, max(Rules(argument.element.arithmetic).most_elements, 4 * largest))
+
+
+def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPlan:
+    """Compute scalars and shapes.
+
+    Raises:
+        UserError: A value does not fit its type, a dimension is no positive integer, or the arrays are too large. The
+            key is ``arguments.NAME``, or ``problem.NAME`` for a field that is missing.
+    """
+    fields = dict(problem)
+    for name in sorted(declaration.needed - fields.keys()):
+        raise UserError("a key is missing", key=f"problem.{name}", accepted=f"a value: {_use(declaration, name)}")
+    scalars = {one.name: scalar(one, fields) for one in declaration.arguments if not one.is_array}
+    names = {**fields, **scalars}
+    shapes = {one.name: _shape(one, names) for one in declaration.arguments if one.is_array}
+    total = sum(
+        math.prod(shapes[one.name]) * one.element.dtype.itemsize for one in declaration.arguments if one.is_array
+    )
+    if total > MOST_BYTES:
+        raise UserError(f"the arrays take {total} bytes", key="problem", accepted=f"at most {MOST_BYTES} bytes in all")
+    return ArgumentPlan(names, scalars, shapes)
+
+
+def _use(declaration: Declaration, name: str) -> str:
+    for one in declaration.arguments:
+        if one.name == name:
+            return f"the kernel's scalar {name} has it"
+    return f"an expression of the file mentions {name}"
+
+
+def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
+    """Return the value of a scalar argument, as its type holds it.
+
+    Raises:
+        UserError: The type does not hold the value.
+    """
+    key, element = f"arguments.{argument.name}", argument.element
+    value = fields[argument.name] if argument.value is None else _value(argument.value, fields, key)
+    if isinstance(value, str):
+        raise UserError(f"{argument.name} is a text", key=key, found=value, accepted=f"a value of {argument.dtype}")
+    match element.kind:
+        case ElementKind.BOOL:
+            if value not in (0, 1):
+                raise UserError(f"{argument.name} is no bool", key=key, found=value, accepted="true, false, 0 or 1")
+            return bool(value)
+        case ElementKind.INTEGER:
+            if isinstance(value, float) and not value.is_integer():
+                raise UserError(f"{argument.name} is no integer", key=key, found=value, accepted="an integer")
+            return _within(argument, int(value))
+        case _:
+            with np.errstate(over="ignore"):
+                return float(element.dtype.type(value))
+
+
+def _within(argument: Argument, value: int) -> int:
+    bounds = np.iinfo(argument.element.dtype)
+    if not bounds.min <= value <= bounds.max:
+        wider = "int64" if bounds.bits < 64 else "uint64"  # noqa: PLR2004 - bits
+        raise UserError(
+            f"{argument.name} is {value}, which {argument.dtype} does not hold",
+            key=f"arguments.{argument.name}",
+            found=value,
+            accepted=f"{bounds.min} to {bounds.max}",
+            suggestion=f"declare it {wider}, and let the kernel take that type",
+        )
+    return value
+
+
+def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> Inputs:
+    """Make the arrays; each one's contents depend on its own name, shape and the seed alone.
+
+    Raises:
+        UserError: A fill does not fit its type, or a file is not what it should be.
+    """
+    arrays = {
+        one.name: contents(one, planned, seed, Path(declaration.folder))
+        for one in declaration.arguments
+        if one.is_array
+    }
+    return Inputs(planned.scalars, arrays, tuple(one.name for one in declaration.outputs))
+
+
+def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path) -> Array:
+    """Return what an array holds before the launch, 1-D, in C order.
+
+    Raises:
+        UserError: The fill does not fit the type, or the file is not what it should be.
+    """
+    shape = planned.shapes[argument.name]
+    count, element = math.prod(shape), argument.element
+    if argument.direction is Direction.OUT or argument.fill is None:
+        return element.poison(count)
+    fill = argument.fill
+    rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode())])
+    if fill.kind is FillKind.FILE:
+        return _from_file(argument, folder / fill.operands[0], shape)
+    if fill.kind in _DRAWN:
+        return _DRAWN[fill.kind](argument, fill, planned, rng, count)
+    try:
+        made = _evaluated(argument, fill, planned, count)
+    except UserError as error:
+        raise error.placed(error.at, f"arguments.{argument.name}") from error
+    if element.is_exact and made.dtype.kind in "iu" and made.size:
+        _within_all(argument, int(made.max()), int(made.min()))
+    return element.stored(np.broadcast_to(made, shape).reshape(-1))
+
+
+def _evaluated(argument: Argument, fill: Fill, planned: ArgumentPlan, count: int) -> NDArray[Any]:
+    """What a fill without chance holds, in the array's shape or as one number."""
+    shape = planned.shapes[argument.name]
+    match fill.kind:
+        case FillKind.ZEROS:
+            return np.zeros(())
+        case FillKind.ONES:
+            return np.ones(())
+        case FillKind.RANGE:
+            return np.arange(count).reshape(shape)
+        case _:
+            names = {name: _tracked(value) for name, value in planned.names.items()}
+            made = evaluate_arrays(fill.operands[0], names, planned.rules(argument)).values
+            if made.shape not in ((), shape):
+                message = f"{argument.name} has shape {shown(shape)}, its values have shape {shown(made.shape)}"
+                raise UserError(
+                    message, found=fill.operands[0], accepted=f"values of shape {shown(shape)}, or a number"
+                )
+            return made
+
+
+def _tracked(value: Scalar) -> Any:  # noqa: ANN401 - what an expression can hand to a function
+    return value if isinstance(value, str) else Rules(DOUBLE).literal(value)
+
+
+def _normal(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.random.Generator, count: int) -> Array:
+    """Standard normal numbers, or others; both parts of complex ones. Drawn as float32, except for 64-bit types."""
+    element = argument.element
+    wide = element.arithmetic.unit < 2.0**-24
+    parts = 2 if element.kind is ElementKind.COMPLEX else 1
+    drawn: NDArray[Any] = rng.standard_normal(count * parts, dtype=np.float64 if wide else np.float32)
+    if fill.operands:
+        mean, deviation = (_number(text, planned, argument) for text in fill.operands)
+        drawn = mean + deviation * drawn.astype(np.float64)
+    if parts == 2:  # noqa: PLR2004 - real and imaginary
+        drawn = drawn[:count] + 1j * drawn[count:]
+    return element.stored(drawn)
+
+
+def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.random.Generator, count: int) -> Array:
+    """Numbers from LOW to HIGH: of integers, HIGH is not among them."""
+    element = argument.element
+    low, high = (_number(text, planned, argument) for text in fill.operands)
+    key, found = f"arguments.{argument.name}", f"{fill}"
+    if not low < high:
+        raise UserError("an empty range", key=key, found=found, accepted=f"LOW < HIGH, but they are {low} and {high}")
+    if element.is_exact:
+        if not float(low).is_integer() or not float(high).is_integer():
+            raise UserError("integers have whole bounds", key=key, found=found, accepted="two integers")
+        first, last = int(low), int(high) - 1
+        _within_all(argument, last, first)
+        drawn = rng.integers(first, last, count, endpoint=True, dtype=np.uint64 if last >= 2**63 else np.int64)
+        return element.stored(drawn)
+    wide = element.arithmetic.unit < 2.0**-24
+    parts = 2 if element.kind is ElementKind.COMPLEX else 1
+    values = rng.random(count * parts, dtype=np.float64 if wide else np.float32)
+    spread: NDArray[Any] = low + (high - low) * values
+    if parts == 2:  # noqa: PLR2004 - real and imaginary
+        spread = spread[:count] + 1j * spread[count:]
+    return element.stored(spread)
+
+
+_DRAWN = {FillKind.NORMAL: _normal, FillKind.UNIFORM: _uniform}
+
+
+def _within_all(argument: Argument, largest: int, smallest: int) -> None:
+    """Refuse integers that wrap around. A bool holds 0 and 1."""
+    if argument.element.kind is ElementKind.BOOL:
+        if not 0 <= smallest <= largest <= 1:
+            message = f"values from {smallest} to {largest} in an array of bool"
+            raise UserError(message, key=f"arguments.{argument.name}", found=f"{argument}", accepted="0 and 1")
+        return
+    for value in (largest, smallest):
+        _within(argument, value)
+
+
+def _from_file(argument: Argument, file: Path, shape: tuple[int, ...]) -> Array:
+    key, element = f"arguments.{argument.name}", argument.element
+    try:
+        held = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        message = f"the file cannot be read: {error}"
+        raise UserError(message, key=key, found=str(file), accepted="an .npy file, as numpy.save writes it") from error
+    if held.shape != shape:
+        message = f"{argument.name} has shape {shown(shape)}, the file's array has shape {shown(held.shape)}"
+        raise UserError(message, key=key, found=str(file), accepted=f"an array of shape {shown(shape)}")
+    bits = element.name == "bfloat16" and held.dtype == np.uint16
+    fits = element.name == "bfloat16" and held.dtype.kind == "f"
+    fits |= element.kind is ElementKind.INTEGER and held.dtype.kind in "iu"  # the range is checked below
+    if not bits and not fits and not np.can_cast(held.dtype, element.dtype, "same_kind"):
+        accepted = "uint16 (bits) or floats" if element.name == "bfloat16" else f"{element.name}, or a type like it"
+        raise UserError(f"the file holds {held.dtype}", key=key, found=str(file), accepted=accepted)
+    flat = np.ascontiguousarray(held).reshape(-1)
+    if element.kind is ElementKind.INTEGER and flat.size and flat.dtype != element.dtype:
+        _within_all(argument, int(flat.max()), int(flat.min()))
+    return flat.copy() if bits else element.stored(flat)
+
+
+def _shape(argument: Argument, names: Mapping[str, Scalar]) -> tuple[int, ...]:
+    key = f"arguments.{argument.name}"
+    shape = []
+    for text in argument.shape or ():
+        value = _value(text, names, key)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool | str | float) or value < 1:
+            raise UserError(
+                f"a dimension of {argument.name} is {value}", key=key, found=text, accepted="an integer of at least 1"
+            )
+        shape.append(value)
+    if math.prod(shape) > MOST_ELEMENTS:
+        message = f"{argument.name} has {math.prod(shape)} elements"
+        raise UserError(message, key=key, found=f"{argument}", accepted=f"at most {MOST_ELEMENTS}")
+    return tuple(shape)
+
+
+def _number(text: str, planned: ArgumentPlan, argument: Argument) -> float:
+    value = _value(text, planned.names, f"arguments.{argument.name}")
+    if isinstance(value, str | bool):
+        raise UserError("not a number", key=f"arguments.{argument.name}", found=text, accepted="a number")
+    return value
+
+
+def _value(text: str, names: Mapping[str, Scalar], key: str) -> Scalar:
+    try:
+        return evaluate(text, names, at=Location("arguments"), key=key)
+    except UserError as error:
+        raise error.placed(None, key) from error

@@ -1,0 +1,228 @@
+"""What an output must hold, how far it may be off, and the comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.errors import UserError
+from lab.operators.base import Array, Expected, Floats
+from lab.operators.declared import movement
+from lab.operators.declared.elements import ElementKind, ElementType
+from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked, shown
+
+_CHUNK: Final = 1 << 20
+"""Elements that are compared at a time: a few arrays of them stay in a core's cache."""
+
+_ROOM: Final = 2.0
+"""Bounds are doubled: a kernel may arrange its operations otherwise, and the reference itself is rounded to float64."""
+
+_MOST_UNBOUNDED: Final = 0.1
+"""The largest share of elements that may be off by anything; beyond it the comparison means nothing."""
+
+_ALWAYS_RIGHT: Final = 0.5
+"""The scale of integers that must be right: an error of 1 is twice that."""
+
+_TINIEST: Final = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredExpected(Expected):
+    """What one output must hold. The error of an element is relative to `scale`, and 1 is the tolerance.
+
+    Attributes:
+        held: The values in the type that the comparison is done in: `values` themselves for floats, complex128 for
+            complex numbers, and for others the output's own type.
+    """
+
+    held: NDArray[Any]
+
+
+def expected(
+    name: str, element: ElementType, shape: Sequence[int], value: Tracked, *, tolerance: float | None, rules: Rules
+) -> DeclaredExpected:
+    """Turn the value of a reference into what an output must hold.
+
+    Args:
+        name: The output.
+        element: Its element type.
+        shape: Its shape.
+        value: The reference's value.
+        tolerance: Of the user's own, see `relative`; None for the value's bound.
+        rules: How the kernel rounds.
+
+    Raises:
+        UserError: Shape or kind of the value do not fit the output, or its bound says nothing.
+    """
+    if value.shape != tuple(shape) and value.shape:
+        message = f"{name} has shape {shown(shape)}, its reference has shape {shown(value.shape)}"
+        raise UserError(message, key=f"reference.{name}", accepted=f"a value of shape {shown(shape)}, or one number")
+    if value.values.dtype.kind == "c" and element.kind is not ElementKind.COMPLEX:
+        message = f"{name} holds {element.name}, its reference is complex"
+        raise UserError(message, key=f"reference.{name}", accepted="real(x), imag(x) or abs(x)")
+    try:
+        with np.errstate(all="ignore"):
+            held, bound = _converted(element, value, rules)
+    except ArrayOperationError as error:
+        raise UserError(f"{name}: {error.message}", key=f"reference.{name}", accepted=error.accepted) from error
+    held = np.array(np.broadcast_to(held, shape), order="C")  # an array of its own: the value may be an argument
+    if tolerance is not None:
+        return _made(held, relative(held, tolerance), element)
+    _refuse_unbounded(name, held, bound)
+    return _made(held, np.asarray(np.broadcast_to(bound, shape)), element)
+
+
+def relative(held: NDArray[Any], tolerance: float) -> Floats:
+    """Return a bound of `tolerance` times the size of each value, or times the values' root mean square if larger.
+
+    The latter is for elements that are small because larger ones cancel in them.
+    """
+    with np.errstate(all="ignore"):
+        size = np.abs(held.astype(np.complex128 if held.dtype.kind == "c" else np.float64))
+        finite = size[np.isfinite(size)]
+        typical = math.sqrt(float(np.mean(finite * finite))) if finite.size else 0.0
+        return np.asarray(tolerance * np.maximum(size, typical), np.float64)
+
+
+def unanalysed(element: ElementType, longest: int) -> float:
+    """Return the tolerance for values that come without a bound: from a user's function, or from another variant.
+
+    It is 16 u + 8 sqrt(n) u with the unit roundoff u of the kernel's arithmetic, n being the length of
+    the longest axis, which a sum may run along, and the unit roundoff of the output's own type where that is coarser.
+    Integers are exact.
+    """
+    if element.is_exact:
+        return 0.0
+    coarser = element.storing.unit if element.storing.unit > element.arithmetic.unit else 0.0
+    return (16 + 8 * math.sqrt(max(1, longest))) * element.arithmetic.unit + coarser
+
+
+def from_outputs(element: ElementType, shape: Sequence[int], stored: Array, tolerance: float) -> DeclaredExpected:
+    """Take one variant's output for what others must hold."""
+    held = element.widened(stored.reshape(tuple(shape)).copy())
+    held = stored.reshape(tuple(shape)).copy() if element.is_exact else held
+    return _made(held, relative(held, tolerance), element)
+
+
+def compare(
+    name: str, element: ElementType, expected_values: DeclaredExpected, stored: Array, *, poisoned: bool
+) -> tuple[float, str]:
+    """Compare one output.
+
+    Args:
+        name: The output.
+        element: Its element type.
+        expected_values: What it must hold.
+        stored: What it holds, in any shape.
+        poisoned: It held poison before the launch.
+
+    Returns:
+        The largest error, which may be at most 1, and in words the element that it is at; empty where all are right.
+    """
+    held, scale, got = expected_values.held.reshape(-1), expected_values.scale.reshape(-1), stored.reshape(-1)
+    largest, worst, wrong = 0.0, 0, 0
+    for begin in range(0, held.size, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        error = _errors(element, got[part], held[part], scale[part])
+        wrong += int(np.count_nonzero(error > 1))
+        place = int(np.argmax(error))
+        if error[place] > largest:
+            largest, worst = float(error[place]), begin + place
+    if largest <= 1:
+        return largest, ""
+    at = ", ".join(str(int(i)) for i in np.unravel_index(worst, expected_values.held.shape))
+    untouched = poisoned and bool(element.is_poison(got[worst : worst + 1])[0])
+    value = "nothing: it was not written" if untouched else _shown(_widest(element, got[worst : worst + 1])[0])
+    words = f"{name}[{at}]: got {value}, expected {_shown(held[worst])}"
+    allowed = float(scale[worst])
+    if not element.is_exact and _TINIEST < allowed < math.inf:
+        words += f" ± {allowed:.2g}"
+    return largest, f"{words}; {wrong} of {held.size} elements are wrong"
+
+
+def laid_out(expected_values: DeclaredExpected) -> Expected | None:
+    """Return expected values as the device compares them; None where it cannot: see `Operator.elementwise`."""
+    values, scale = expected_values.values.reshape(-1), expected_values.scale.reshape(-1)
+    nowhere = np.isnan(values)
+    if np.any(np.isinf(values)) or not np.all(np.isfinite(scale)):
+        return None
+    return Expected(values, np.where(nowhere, np.nan, scale) if nowhere.any() else scale)
+
+
+def _converted(element: ElementType, value: Tracked, rules: Rules) -> tuple[NDArray[Any], Floats]:
+    """The value in the type of the comparison, and its bound."""
+    if element.is_exact:
+        cut = movement.astype(rules, value, element.name) if element.kind is ElementKind.INTEGER else value
+        held = element.stored(cut.values)
+        return held, np.zeros(()) if cut.bound is None else cut.bound
+    held = value.values.astype(element.wide, copy=False)
+    if value.bound is None:
+        if np.array_equal(element.widened(element.stored(held)), held, equal_nan=True):
+            return held, np.zeros(())
+        bound = np.abs(held) * element.storing.unit + element.storing.least
+    else:
+        bound = _ROOM * value.bound
+        if element.storing.unit > rules.arithmetic.unit:
+            bound = bound + np.abs(held) * element.storing.unit + element.storing.least
+    size = np.abs(held)
+    if bool(np.all(size + bound <= element.largest)):  # the common case: no NaN, and nothing overflows
+        return held, bound
+    narrowed, finite = element.widened(element.stored(held)), np.isfinite(held)
+    bound = np.where(finite, np.where(np.isnan(bound), np.inf, bound), 0.0)
+    # beyond the largest number there is infinity; next to it, either may come out
+    either = finite & (size + bound > element.largest) & (size - bound <= element.largest)
+    return np.where(finite & np.isinf(narrowed), narrowed, held), np.where(either, np.inf, bound)
+
+
+def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:
+    unbounded = ~np.isfinite(np.broadcast_to(bound, held.shape)) & np.isfinite(held)
+    share = float(np.mean(unbounded)) if held.size else 0.0
+    if share > _MOST_UNBOUNDED:
+        message = f"rounding errors may change {share:.0%} of the elements of {name} to anything"
+        accepted = "a tolerance of your own: tolerance: 1e-4, relative to each value and to their root mean square"
+        raise UserError(message, key=f"reference.{name}", accepted=accepted)
+
+
+def _made(held: NDArray[Any], bound: Floats, element: ElementType) -> DeclaredExpected:
+    smallest = _ALWAYS_RIGHT if element.is_exact else _TINIEST
+    scale = np.maximum(np.where(np.isnan(bound), 0.0, bound), smallest)
+    match element.kind:
+        case ElementKind.FLOAT:
+            return DeclaredExpected(held, scale, held)
+        case ElementKind.COMPLEX:
+            return DeclaredExpected(np.real(held), scale, held)
+        case _:
+            return DeclaredExpected(held.astype(np.float64), scale, held)
+
+
+def _widest(element: ElementType, stored: Array) -> NDArray[Any]:
+    """Stored elements as they are compared. A bool is its byte, since a kernel may write others than 0 and 1."""
+    if element.kind is ElementKind.BOOL:
+        return stored.view(np.uint8)
+    return stored if element.is_exact else element.widened(stored)
+
+
+def _errors(element: ElementType, stored: Array, held: NDArray[Any], scale: Floats) -> Floats:
+    """The error of each element relative to its scale, infinite where one side alone is NaN or infinite."""
+    got = _widest(element, np.ascontiguousarray(stored))
+    with np.errstate(all="ignore"):
+        if element.is_exact:
+            held = held.view(np.uint8) if element.kind is ElementKind.BOOL else held
+            apart = np.where(got > held, got - held, held - got)  # of unsigned ones, never below 0
+            wide = apart.view(f"u{apart.itemsize}")  # of -2^31 and 2^31 - 1, more than an int32 holds
+            return np.asarray(wide.astype(np.float64) / scale)
+        error = np.abs(got - held) / scale
+        same = (got == held) | (np.isnan(got) & np.isnan(held))
+        error = np.where(same | (np.isinf(scale) & ~np.isnan(got)), 0.0, error)
+        return np.where(np.isnan(error), np.inf, error)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - a NumPy scalar of any type
+    if isinstance(value, np.bool_ | np.integer):
+        return str(int(value))
+    return f"{value:.9g}"

@@ -1,0 +1,278 @@
+"""The operator that a declaration describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ConfigDict
+
+from lab.base.errors import UserError
+from lab.base.expressions import Scalar
+from lab.measured.timing import Merit
+from lab.operators.base import Array, Expected, Inputs, Operator, Problem
+from lab.operators.declared import foreign, judging
+from lab.operators.declared.arrays import evaluate_arrays
+from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.elements import DOUBLE
+from lab.operators.declared.functions import Given
+from lab.operators.declared.inputs import ArgumentPlan, inputs, plan
+from lab.operators.declared.judging import DeclaredExpected
+from lab.operators.declared.metrics import Metric, MetricKind
+from lab.operators.declared.specification import Direction
+from lab.operators.declared.tracked import Rules, Tracked
+
+
+class DeclaredProblem(Problem):
+    """A problem of a declared operator: whatever fields the file gives it."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Declared(Operator[DeclaredProblem]):
+    """The operator of a short experiment file.
+
+    Attributes:
+        declaration: What the file declares.
+    """
+
+    declaration: Declaration
+    problem_type = DeclaredProblem
+
+    @cached_property
+    def name(self) -> str:  # type: ignore[override]
+        """Return the kernel's name."""
+        return self.declaration.name
+
+    @cached_property
+    def merit(self) -> Merit:  # type: ignore[override]
+        """Return what the first metric counts; bytes where it counts neither operations nor bytes."""
+        first = self._throughput
+        return Merit.TFLOPS if first is not None and first.kind is MetricKind.FLOPS else Merit.BANDWIDTH
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the file says what the outputs must hold."""
+        return bool(self.declaration.references or self.declaration.function)
+
+    def problem(self, values: Mapping[str, object]) -> DeclaredProblem:
+        """Check the fields of a problem; what depends on parameters is checked with them.
+
+        Raises:
+            UserError: A field is missing, or a shape or scalar does not come out right.
+        """
+        made = self.problem_type.of(values)
+        if not set(self.declaration.parameters) - made.keys():
+            self._plan(made)
+            return made
+        for name in sorted(self.declaration.needed - made.keys() - set(self.declaration.parameters)):
+            raise UserError("a key is missing", key=f"problem.{name}", accepted="a value: the file mentions it")
+        return made
+
+    def for_parameters(self, problem: DeclaredProblem, parameters: Mapping[str, Scalar]) -> DeclaredProblem:
+        """Add the parameters of a variant that shapes, values, references or metrics mention.
+
+        Raises:
+            UserError: A shape or scalar does not come out right.
+        """
+        mentioned = {name: parameters[name] for name in self.declaration.parameters if name in parameters}
+        added = {name: value for name, value in mentioned.items() if name not in problem}
+        if not added:
+            return problem
+        made = self.problem_type.of({**{key: problem[key] for key in problem if key != "name"}, **added})
+        self._plan(made)
+        return made.titled(problem.title) if problem.title else made
+
+    def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
+        """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
+        return inputs(self.declaration, self._plan(problem), seed)
+
+    def reference(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:
+        """Evaluate the references in float64, complex128 or 64-bit integers, from the arguments as they are stored.
+
+        Raises:
+            UserError: The file has none, or one does not fit its output.
+        """
+        planned = self._plan(problem)
+        if not self.has_reference:
+            accepted = "a reference for each output, such as {c: a + b}"
+            raise UserError("the file has no reference", key="reference", accepted=accepted)
+        if self.declaration.function:
+            return self._called(planned, inputs)
+        arrays = self._arrays(planned, inputs)
+        tolerances = dict(self.declaration.tolerances)
+        found: dict[str, Expected] = {}
+        for name, text in self.declaration.references:
+            argument = self.declaration.argument[name]
+            rules = self._rules(planned, name)
+            try:
+                value = evaluate_arrays(text, {**_numbers(planned, rules), **arrays}, rules)
+            except UserError as error:
+                raise error.placed(error.at, f"reference.{name}") from error
+            shape = planned.shapes[name]
+            found[name] = judging.expected(
+                name, argument.element, shape, value, tolerance=tolerances.get(name), rules=rules
+            )
+        return found
+
+    def as_expected(self, problem: DeclaredProblem, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
+        """Take one variant's outputs for what the others must hold, where the file has no reference."""
+        planned = self._plan(problem)
+        return {
+            one.name: judging.from_outputs(
+                one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
+            )
+            for one in self.declaration.outputs
+        }
+
+    def verify(
+        self, problem: DeclaredProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+    ) -> tuple[float, float, str]:
+        """Compare element by element.
+
+        The error of an element is |got - expected| over a bound of it, so the tolerance is 1. The bound is twice that
+        of `lab.operators.declared.tracked`, plus the unit roundoff of types that are coarser than float32; or what the
+        file's `tolerance` says, see `lab.operators.declared.judging.relative`. Integers, and floats that are only
+        moved, must be right. A NaN must be where the reference has one, and nowhere else.
+        """
+        del problem
+        worst = (-1.0, "")
+        for one in self.declaration.outputs:
+            known = reference[one.name]
+            assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference` or `as_expected`
+            poisoned = one.direction is Direction.OUT
+            found = judging.compare(one.name, one.element, known, outputs[one.name], poisoned=poisoned)
+            worst = max(worst, found, key=lambda error: error[0])
+        return max(worst[0], 0.0), 1.0, worst[1]
+
+    def elementwise(
+        self, problem: DeclaredProblem, reference: Mapping[str, Expected]
+    ) -> tuple[Mapping[str, Expected], float] | None:
+        """Return the reference in the buffers' order where all outputs are floats that the device compares."""
+        del problem
+        found: dict[str, Expected] = {}
+        for one in self.declaration.outputs:
+            known = reference[one.name]
+            laid = judging.laid_out(known) if isinstance(known, DeclaredExpected) else None
+            if one.dtype not in ("float16", "float32", "float64") or laid is None:
+                return None
+            found[one.name] = laid
+        return found, 1.0
+
+    def flops(self, problem: DeclaredProblem) -> int:
+        """Return the work that the first metric counts if that is operations; else 0."""
+        first = self._throughput
+        return first.work(self._plan(problem).names) if first is not None and first.kind is MetricKind.FLOPS else 0
+
+    def bytes_moved(self, problem: DeclaredProblem) -> int:
+        """Return the work that the first metric counts if that is bytes.
+
+        Else every array counts: an input or an output once, an array that is read and written twice.
+        """
+        planned, first = self._plan(problem), self._throughput
+        if first is not None and first.kind is MetricKind.BYTES:
+            return first.work(planned.names)
+        return sum(
+            (2 if one.direction is Direction.INOUT else 1)
+            * int(np.prod(planned.shapes[one.name], dtype=np.int64))
+            * one.element.dtype.itemsize
+            for one in self.declaration.arguments
+            if one.is_array
+        )
+
+    def fma_dtype(self, problem: DeclaredProblem) -> np.dtype[Any]:
+        """Return float64 if an output has that precision, else float32, in which 16-bit results are computed, too."""
+        del problem
+        return np.dtype(np.float64 if self._is_double() else np.float32)
+
+    def declared_metrics(self, problem: DeclaredProblem, time_s: float) -> Mapping[str, float]:
+        """Return every declared figure by its unit, for a launch that takes some seconds."""
+        names = self._plan(problem).names
+        return {metric.unit: metric.value(names, time_s) for metric in self.declaration.metrics}
+
+    # ---- parts
+
+    @property
+    def _throughput(self) -> Metric | None:
+        return self.declaration.metrics[0] if self.declaration.metrics else None
+
+    def _plan(self, problem: DeclaredProblem) -> ArgumentPlan:
+        return _planned(self.declaration, tuple((key, value) for key, value in problem.items() if key != "name"))
+
+    def _is_double(self) -> bool:
+        """Whether outputs are of 64-bit floats; of integers, whether all float inputs are."""
+        inexact = [one for one in self.declaration.outputs if not one.element.is_exact]
+        inexact = inexact or [one for one in self.declaration.arguments if not one.element.is_exact]
+        return bool(inexact) and all(one.element.arithmetic is DOUBLE for one in inexact)
+
+    def _rules(self, planned: ArgumentPlan, output: str) -> Rules:
+        element = self.declaration.argument[output].element
+        rules = planned.rules(self.declaration.argument[output])
+        return Rules(DOUBLE, rules.most_elements) if element.is_exact and self._is_double() else rules
+
+    def _tolerance(self, planned: ArgumentPlan, output: str) -> float:
+        longest = max((n for shape in planned.shapes.values() for n in shape), default=1)
+        default = judging.unanalysed(self.declaration.argument[output].element, longest)
+        return dict(self.declaration.tolerances).get(output, default)
+
+    def _arrays(self, planned: ArgumentPlan, inputs: Inputs) -> Mapping[str, Given]:
+        """The arrays that hold something before the launch, in their shapes."""
+        names: dict[str, Given] = {}
+        for one in self.declaration.arguments:
+            if one.is_array and one.direction is not Direction.OUT:
+                held = one.element.widened(inputs.arrays[one.name])
+                names[one.name] = Tracked(held.reshape(planned.shapes[one.name]))
+        return names
+
+    def _called(self, planned: ArgumentPlan, inputs: Inputs) -> Mapping[str, Expected]:
+        """Call the user's function with copies of the arrays, in float64 where NumPy lacks their type."""
+        available: dict[str, object] = dict(planned.names)
+        for one in self.declaration.arguments:
+            if one.is_array and one.direction is not Direction.OUT:
+                held = inputs.arrays[one.name]
+                held = one.element.widened(held) if one.dtype == "bfloat16" else held.copy()
+                available[one.name] = held.reshape(planned.shapes[one.name])
+        outputs = tuple(one.name for one in self.declaration.outputs)
+        values = foreign.called(self.declaration.function, Path(self.declaration.folder), available, outputs)
+        return {
+            name: judging.expected(
+                name,
+                self.declaration.argument[name].element,
+                planned.shapes[name],
+                value,
+                tolerance=self._tolerance(planned, name),
+                rules=self._rules(planned, name),
+            )
+            for name, value in values.items()
+        }
+
+
+def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:
+    """The numbers that a reference can name. Scalars are what the kernel gets; it rounds others where it uses them."""
+    exact = Rules(DOUBLE)
+    return {
+        name: value if isinstance(value, str) else (exact if name in planned.scalars else rules).literal(value)
+        for name, value in planned.names.items()
+    }
+
+
+@lru_cache(maxsize=256)
+def _planned(declaration: Declaration, fields: tuple[tuple[str, Scalar], ...]) -> ArgumentPlan:
+    """Cached, since a sweep asks for each variant."""
+    return plan(declaration, dict(fields))
+
+
+@lru_cache(maxsize=64)
+def declared(reference: str) -> Declared:
+    """Return the operator of a reference that begins with `lab.operators.declared.declaration.PREFIX`.
+
+    Raises:
+        UserError: It is none that `Declaration.reference` made.
+    """
+    return Declared(Declaration.restored(reference))
