@@ -154,8 +154,7 @@ def _cell(value: float | None) -> str:
 def text(reports: dict[str, tuple[Point, ...]]) -> str:
     """Write the page."""
     table = [
-        "| report | n | Spearman, ceiling (before) | Spearman, score | within a problem | error | first choice loses | "
-        "at most |",
+        "| report | n | Spearman before | Spearman, score | within a problem | error | first choice loses | at most |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, points in reports.items():
