@@ -98,7 +98,7 @@ def test_what_exhausts_the_machine_is_refused():
     with pytest.raises(ArrayOperationError, match="100000 x 100000"):
         RULES.add(column, row)
     with pytest.raises(ArrayOperationError, match="multiplications"):
-        RULES.check_work(2**50)
+        RULES.check_work(2**50, 2**40)
 
 
 @pytest.mark.parametrize(
