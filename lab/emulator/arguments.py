@@ -6,6 +6,7 @@ must be written.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,11 @@ _TYPES = {
 }
 _FILLS = ("zeros", "ones", "range", "normal", "uninitialised", "out")
 _WORD = re.compile(r"^([a-z]+\d+)(?:\[(\d+(?:,\d+)*)\])?=(\S+)$")
+_MOST_ELEMENTS = 2**28
+"""Of a buffer, which is filled in this process: 2 GiB of doubles, far more than a kernel is executed on."""
+
+_MOST_DIGITS = 10
+_MOST_SHOWN = 60
 _ACCEPTED = "TYPE=NUMBER or TYPE[SIZE,...]=FILL, such as i32=5 or f32[64,32]=normal"
 
 
@@ -58,9 +64,18 @@ def _argument(word: str, position: int, random: np.random.Generator) -> Any:  # 
         return _number(value, dtype, key)
     if value not in _FILLS:
         raise UserError("unknown fill", key=key, found=value, accepted=_FILLS, suggestion=did_you_mean(value, _FILLS))
-    shape = tuple(int(size) for size in sizes.split(","))
+    shape = _shape(sizes, key)
     array = _filled(value, shape, dtype, random)
     return Buffer(array, initialised=value not in ("uninitialised", "out"), output=value == "out")
+
+
+def _shape(sizes: str, key: str) -> tuple[int, ...]:
+    parts = sizes.split(",")
+    # a very long number is refused before it is converted
+    if any(len(part) > _MOST_DIGITS for part in parts) or math.prod(map(int, parts)) > _MOST_ELEMENTS:
+        found = sizes if len(sizes) <= _MOST_SHOWN else f"{sizes[:_MOST_SHOWN]}..."
+        raise UserError("the buffer is too large", key=key, found=found, accepted=f"at most {_MOST_ELEMENTS} elements")
+    return tuple(map(int, parts))
 
 
 def _number(text: str, dtype: np.dtype[Any], key: str) -> Any:  # noqa: ANN401  a NumPy scalar of any type

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from lab.base.errors import Location, UserError
 from lab.experiment.load import Experiment
 from lab.experiment.space import Point
-from lab.templates.instance import Instance
+from lab.templates.instance import Instance, sources
 from lab.templates.launches import Launches
+from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.select import toolchain
 
@@ -85,16 +86,11 @@ def plan(
                     suggestion="leave the architecture out, or name a toolchain that supports it",
                 )
     planned: list[Planned] = []
-    sources: dict[tuple[object, ...], str] = {}
-    for point in points:
-        instance = point.instance
-        launches = instance.launches  # an illegal geometry ends the run here, not after the builds
-        # a template knows the words of a problem, not its numbers: sizes share their source
-        words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
-        key = (point.kernel.name, repr(point.parameters), words)
-        if key not in sources:
-            sources[key] = instance.source
-        source = sources[key]
+    renderer().start()
+    instances = [point.instance for point in points]
+    every = [instance.launches for instance in instances]  # an illegal geometry ends the run here, not after the builds
+    rendered = _sources(points, instances)
+    for point, instance, launches, source in zip(points, instances, every, rendered, strict=True):
         for tool in toolchains:
             for arch in archs:
                 request = CompileRequest(source, SOURCE_NAME, arch, experiment.options)
@@ -114,6 +110,17 @@ def plan(
                     )
                 )
     return tuple(planned)
+
+
+def _sources(points: Sequence[Point], instances: Sequence[Instance]) -> list[str]:
+    """Render every point. A template knows the words of a problem, not its numbers: sizes share their source."""
+    keys = []
+    for point, instance in zip(points, instances, strict=True):
+        words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
+        keys.append((point.kernel.name, repr(point.parameters), words))
+    distinct = dict(zip(keys, instances, strict=True))
+    texts = dict(zip(distinct, sources(list(distinct.values())), strict=True))
+    return [texts[key] for key in keys]
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -13,7 +13,7 @@ from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import TensorMap
 from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import Launches
-from lab.templates.rendering import renderer
+from lab.templates.rendering import RenderRequest, renderer
 from lab.templates.sequence import Scope, buffers, declared, resolved
 from lab.templates.values import EinsumFacts
 
@@ -96,11 +96,14 @@ class Instance:
         Raises:
             UserError: The template fails, with its line.
         """
+        return _source(renderer().render_all([self._request])[0])
+
+    @property
+    def _request(self) -> RenderRequest:
         template, names = self.template, dict(self.names)
         if template.declares.entry:
             names["entry"] = template.declares.entry
-        text = renderer().render(template.name, template.roots, names, file=template.file)
-        return text.lstrip("\n")
+        return RenderRequest(template.name, template.roots, names, template.file)
 
     @cached_property
     def abbreviation(self) -> str:
@@ -186,3 +189,16 @@ class Instance:
             field, found, accepted = refused
             raise scope.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
         return made
+
+
+def sources(instances: Sequence[Instance]) -> list[str]:
+    """Return the `Instance.source` of each, rendered together, which is quicker than one by one.
+
+    Raises:
+        UserError: A template fails, with its line.
+    """
+    return [_source(text) for text in renderer().render_all([instance._request for instance in instances])]  # noqa: SLF001 - of this module
+
+
+def _source(text: str) -> str:
+    return text.lstrip("\n")

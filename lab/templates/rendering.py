@@ -5,8 +5,8 @@ is started with the first rendering and kept, since starting takes far longer th
 templates, and a request and its answer take a fraction of a millisecond. It reads its requests from a pipe, and so it
 ends with the process that started it.
 
-Messages are JSON, four bytes of length in front. A request holds a template's name, its folders and the names that it
-may refer to; an answer holds the text, or the parts of an error.
+Messages are JSON, four bytes of length in front: a list of requests, and the list of their answers. A request holds a
+template's name, its folders and the names that it may refer to; an answer holds the text, or the parts of an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,8 +34,11 @@ from lab.templates.sandbox import MOST_OUTPUT, rendered
 from lab.templates.values import packed, unpacked
 
 _LENGTH = struct.Struct(">I")
-_MOST_BYTES = 16 * MOST_OUTPUT
-"""Of an answer: JSON takes at most twelve characters for one of the text, and four is a lot."""
+_BATCH = 32
+"""Templates in one message."""
+
+_MOST_BYTES = _BATCH * 4 * MOST_OUTPUT
+"""Of an answer: JSON takes up to twelve bytes for a character, but one for nearly all."""
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from lab.templates.rendering import serve; serve()"
 """What the process runs; it finds modules where this one does."""
@@ -59,6 +62,28 @@ class RenderLimits:
     memory_bytes: int = 2 << 30
 
 
+@dataclass(frozen=True, slots=True)
+class RenderRequest:
+    """One template to render.
+
+    Attributes:
+        name: Its name below one of the roots.
+        roots: Folders in which it and what it includes lie.
+        names: What it may refer to: scalars and `lab.base.facts.FactValue`s.
+        file: The template, for errors.
+    """
+
+    name: str
+    roots: tuple[Path, ...]
+    names: Mapping[str, object]
+    file: Path
+
+    def packed(self) -> dict[str, Any]:
+        """What the other side reads."""
+        names = {key: packed(value) for key, value in self.names.items()}
+        return {"name": self.name, "roots": [str(root) for root in self.roots], "names": names}
+
+
 @dataclass
 class Renderer:
     """A process that renders, started when it is first needed, and again after it was stopped."""
@@ -68,29 +93,33 @@ class Renderer:
     _owner: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def render(self, name: str, roots: tuple[Path, ...], names: Mapping[str, object], *, file: Path) -> str:
-        """Render a template.
+    def start(self) -> None:
+        """Start the process, if there is none; it loads what it needs while the caller does something else."""
+        with self._lock:
+            self._started()
 
-        Args:
-            name: Its name below one of the roots.
-            roots: Folders in which it and what it includes lie.
-            names: What it may refer to: scalars and `lab.base.facts.FactValue`s.
-            file: The template, for errors.
+    def render(self, name: str, roots: tuple[Path, ...], names: Mapping[str, object], *, file: Path) -> str:
+        """Render one template; see `render_all`."""
+        return self.render_all([RenderRequest(name, roots, names, file)])[0]
+
+    def render_all(self, requests: Sequence[RenderRequest]) -> list[str]:
+        """Render templates, several at a time, so that thousands do not wait for a process each.
 
         Raises:
-            UserError: The template fails, with its line; or it takes more time or memory than the limits allow.
+            UserError: A template fails, with its line; or it takes more time or memory than the limits allow.
         """
-        values = {key: packed(value) for key, value in names.items()}
-        request = json.dumps({"name": name, "roots": [str(root) for root in roots], "names": values}).encode()
+        found: list[str] = []
         with self._lock:
-            answer = self._asked(request, Location(file))
-        if "text" in answer:
-            return str(answer["text"])
-        found = answer["error"]
-        at = Location(Path(found["file"]), found["line"]) if found["file"] else Location(file)
-        raise UserError(
-            found["message"], at=at, found=found["found"], accepted=found["accepted"], suggestion=found["suggestion"]
-        )
+            for i in range(0, len(requests), _BATCH):
+                found += self._batch(requests[i : i + _BATCH])
+        return found
+
+    def _batch(self, requests: Sequence[RenderRequest]) -> list[str]:
+        message = json.dumps([one.packed() for one in requests]).encode()
+        answers = self._asked(message, Location(requests[0].file), alone=len(requests) == 1)
+        if answers is None:  # one at a time, to tell which of them takes too much
+            return [text for one in requests for text in self._batch([one])]
+        return [_text(answer, one.file) for answer, one in zip(answers, requests, strict=True)]
 
     def stop(self) -> None:
         """End the process, if there is one."""
@@ -104,7 +133,8 @@ class Renderer:
                 with contextlib.suppress(OSError):
                     stream.close()
 
-    def _asked(self, request: bytes, at: Location) -> Any:  # noqa: ANN401 - what JSON holds
+    def _asked(self, request: bytes, at: Location, *, alone: bool) -> list[Any] | None:
+        """Return the answers; None where there are none to several requests."""
         try:
             process = self._started()
             assert process.stdin is not None  # noqa: S101 - made with pipes
@@ -112,9 +142,12 @@ class Renderer:
             with contextlib.suppress(BrokenPipeError):  # it has ended; the answer's absence says so
                 _send(process.stdin, request)
             answer = _received(process.stdout, time.monotonic() + self.limits.wall_s)
-            if answer is None:
+            if answer is None and alone:
                 self._refuse(process, at)
-            return json.loads(answer)
+            if answer is None:
+                self.stop()
+                return None
+            return list(json.loads(answer))
         except BaseException:
             self.stop()  # a half-read answer must not meet the next request
             raise
@@ -158,6 +191,16 @@ def renderer() -> Renderer:
     return Renderer()
 
 
+def _text(answer: Mapping[str, Any], file: Path) -> str:
+    if "text" in answer:
+        return str(answer["text"])
+    found = answer["error"]
+    at = Location(Path(found["file"]), found["line"]) if found["file"] else Location(file)
+    raise UserError(
+        found["message"], at=at, found=found["found"], accepted=found["accepted"], suggestion=found["suggestion"]
+    )
+
+
 def _send(stream: IO[bytes], message: bytes) -> None:
     waiting = memoryview(_LENGTH.pack(len(message)) + message)
     while waiting:
@@ -199,10 +242,12 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     asked, answers = (open(end, mode, buffering=0) for end, mode in ((0, "rb"), (1, "wb")))  # noqa: SIM115, PTH123
     while (request := _received(asked, None)) is not None:
-        signal.setitimer(signal.ITIMER_PROF, float(given["cpu_s"]))  # its signal ends the process, whatever it is at
-        answer = json.dumps(answered(json.loads(request))).encode()
+        found = []
+        for one in json.loads(request):
+            signal.setitimer(signal.ITIMER_PROF, float(given["cpu_s"]))  # its signal ends the process, whatever it does
+            found.append(answered(one))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _send(answers, answer)
+        _send(answers, json.dumps(found).encode())
 
 
 def answered(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -205,11 +205,8 @@ def _of_dictionary(values: dict[Any, Any], attribute: str) -> Any:  # noqa: ANN4
 
 
 def _concatenated(parts: Iterable[str]) -> str:
-    kept, length = [], 0
-    for part in parts:
-        kept.append(part)
-        length += len(part)
-        _check_length(length)
+    kept = list(parts)  # steps bound how many there are
+    _check_length(sum(map(len, kept)))
     return "".join(kept)
 
 

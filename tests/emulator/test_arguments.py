@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 
@@ -26,3 +28,13 @@ def test_mistakes(word):
     with pytest.raises(UserError) as error:
         arguments_from_words([word])
     assert error.value.key == "args[0]"
+
+
+@pytest.mark.parametrize("sizes", ["1000000000000", "268435457", "65536,65536", "9" * 200_000, "1,99999999999"])
+def test_a_buffer_that_is_too_large_is_refused_at_once(sizes):
+    begin = time.process_time()
+    with pytest.raises(UserError, match="too large") as caught:
+        arguments_from_words([f"f32[{sizes}]=normal"])
+    assert caught.value.accepted == "at most 268435456 elements"
+    assert len(str(caught.value)) < 300
+    assert time.process_time() - begin < 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UserError
-from lab.templates.rendering import Renderer, RenderLimits, answered, renderer
+from lab.templates.rendering import Renderer, RenderLimits, RenderRequest, answered, renderer
 from lab.templates.values import EinsumFacts, MappingFacts
 
 SLOW = "{% set a = [1, 1] %}" + "{% set a = [a, a] %}" * 60 + "{{ a }}"
@@ -99,6 +99,13 @@ def test_a_process_that_was_killed_is_replaced(tmp_path, limited):
     assert render(limited, tmp_path, "b") == "b"
 
 
+def test_a_process_that_was_started_ahead_is_the_one_that_renders(tmp_path, limited):
+    limited.start()
+    process = limited._process
+    assert render(limited, tmp_path, "a") == "a"
+    assert limited._process is process
+
+
 def test_waiting_has_an_end(tmp_path):
     with_ = Renderer(RenderLimits(wall_s=0.0))
     with pytest.raises(UserError, match="longer than 0 s"):
@@ -135,3 +142,24 @@ def test_an_answer_is_a_text_or_the_parts_of_an_error(tmp_path):
     assert (error["file"], error["line"]) == (str(tmp_path / "main.cu.j2"), 1)
     (tmp_path / "main.cu.j2").write_text("{{ mapping.size }} of them")
     assert answered(request) == {"text": "4096 of them"}
+
+
+def test_many_are_rendered_in_order(tmp_path):
+    file = tmp_path / "main.cu.j2"
+    file.write_text("{{ m if m != 70 else missing }}")
+    many = [RenderRequest("main.cu.j2", (tmp_path,), {"m": m}, file) for m in range(100)]
+    assert renderer().render_all(many[:70]) == [str(m) for m in range(70)]
+    with pytest.raises(UserError, match="'missing' is undefined"):
+        renderer().render_all(many)
+    assert renderer().render_all([]) == []
+
+
+def test_the_one_of_many_that_takes_too_much_is_named(tmp_path, limited):
+    for name, text in (("good", "a"), ("bad", SLOW)):
+        (tmp_path / f"{name}.cu.j2").write_text(text)
+    many = [
+        RenderRequest(f"{name}.cu.j2", (tmp_path,), {}, tmp_path / f"{name}.cu.j2") for name in ("good", "bad", "good")
+    ]
+    with pytest.raises(UserError, match=r"more than 1 s of computing|too much memory") as caught:
+        limited.render_all(many)
+    assert caught.value.at.file == tmp_path / "bad.cu.j2"
