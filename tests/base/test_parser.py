@@ -24,6 +24,7 @@ from lab.base.syntax import (
     Part,
     Span,
     Unary,
+    names,
 )
 
 
@@ -176,3 +177,12 @@ def test_any_row_of_words_is_an_expression_or_a_mistake(words):
     except NotationError as caught:
         error = caught
     assert error is None or 1 <= error.column <= len(text) + 1
+
+
+def test_a_kernels_parameter_may_be_called_in():
+    assert names(parse("in + sum(in[1:]) * (in)")) == {"in"}
+    assert names(parse("not in")) == {"in"}
+    assert names(parse("a in in")) == {"a", "in"}
+    assert names(parse("a not in (1, 2)")) == {"a"}
+    with pytest.raises(NotationError):
+        parse("a in")

@@ -251,7 +251,7 @@ class _Checking:
             if name not in outputs and whole:
                 suggestion = did_you_mean(name, outputs)
                 self._mistake("not an output", "reference", name, found=name, accepted=outputs, suggestion=suggestion)
-            elif isinstance(value, bool) or not isinstance(value, int | float | str):
+            elif not isinstance(value, bool | int | float | str):
                 self._mistake("wrong type", "reference", name, found=value, accepted="an expression, such as a + b")
             else:
                 text = str(value)

@@ -73,6 +73,12 @@ KERNELS = {
         {"n": 1000},
         lambda a, b, n: {"c": a + b},
     ),
+    "copy with C's favourite names": Kernel(
+        {"out": "out float32[n]", "in": "float32[n]", "n": "int32"},
+        {"out": "in"},
+        {"n": 100},
+        lambda n, **given: {"out": given["in"]},
+    ),
     "saxpy in place": Kernel(
         {"n": "int32", "alpha": "float32", "x": "float32[n]", "y": "inout float32[n]"},
         {"y": "alpha * x + y"},
