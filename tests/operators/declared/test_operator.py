@@ -177,6 +177,12 @@ KERNELS = {
         {"rows": 100, "k": 16, "n": 80},
         lambda v, column, x, rows, k: {"y": functools.reduce(np.add, (v * x[column]).T)},
     ),
+    "histogram of floats": Kernel(
+        {"bins": "inout uint32[16] zeros", "x": "float32[n]", "n": "int32"},
+        {"bins": "bincount(int32(clip(floor(x * 4) + 8, 0, 15)), minlength=16)"},
+        {"n": 5000},
+        lambda bins, x, n: {"bins": np.bincount(np.clip(np.floor(x * 4) + 8, 0, 15).astype(int), minlength=16)},
+    ),
     "hash": Kernel(
         {"h": "out uint32[n]", "x": "uint32[n] uniform 0 (2 ** 32)", "n": "int32"},
         {"h": "uint32(x * 2654435761) >> 5 ^ x"},
