@@ -18,8 +18,8 @@ L1 and L2
     Sectors of 32 bytes over the bytes that an SM receives (64) and sends (24) in a cycle (`lab.hardware.latencies`):
     uncoalesced accesses are in it.
 atomics
-    Thread instructions, one a cycle and SM, as if all lanes met at one address: an assumption that nothing measured here
-    confirms.
+    Thread instructions, one a cycle and SM, as if all lanes met at one address: an assumption that no measurement
+    here confirms.
 DRAM
     Least bytes of the problem, and once more the rest of each sector that a store fills only in part, over 0.867 of the
     bandwidth.

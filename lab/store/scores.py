@@ -45,7 +45,7 @@ class _Step:
 
 
 def scores(records: Iterable[VariantRecord]) -> dict[str, KernelScore]:
-    """KernelScore variants; those of the same problem are scored together, as `scores_of_problem` does."""
+    """Score variants; those of the same problem are scored together, as `scores_of_problem` does."""
     groups: dict[tuple[tuple[str, Scalar], ...], list[VariantRecord]] = {}
     for record in records:
         groups.setdefault(tuple(record.problem.items()), []).append(record)
@@ -63,7 +63,7 @@ def rate(record: VariantRecord, found: KernelScore) -> float | None:
 
 
 def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore]:
-    """KernelScore the variants of one problem, which are compared with each other.
+    """Score the variants of one problem, which are compared with each other.
 
     Returns:
         Variant id to score; variants without counts, or on a GPU that is not in the table, are absent.
