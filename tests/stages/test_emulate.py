@@ -72,8 +72,8 @@ def test_a_fault_ends_the_sequence(task):
 )
 def test_what_cannot_be_executed_is_a_record_that_says_why(task, ptx, why):
     record = emulate(task, ptx)
-    assert record.failure
-    assert why in record.failure
+    assert record.failure or record.unsupported
+    assert why in record.failure + record.unsupported
     assert record.verification is None
     assert record.executed is None
 
