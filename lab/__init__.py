@@ -14,6 +14,14 @@ which import the calling script: keep calls of `run` and `tune` under ``if __nam
 
 from __future__ import annotations
 
+import os
+import sys
+
+from lab.base.importing import without
+
+if sys.argv[:1] == ["-m"]:  # `python -m lab`, before anything else is imported that a file could stand for
+    sys.path[:] = without(os.getcwd(), sys.path)  # noqa: PTH109 - pathlib is not imported yet
+
 import importlib
 from collections.abc import Iterable, Sequence
 from os import PathLike

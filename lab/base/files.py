@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
 )
 _MOST_SIBLINGS = 20
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that stand for no byte of a name."""
 
 
 def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
@@ -35,12 +38,27 @@ def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -
     try:
         with os.fdopen(handle, "wb") as stream:
             parts = (content,) if isinstance(content, str | bytes) else content
-            stream.writelines(part.encode() if isinstance(part, str) else part for part in parts)
+            stream.writelines(spelled(part).encode() if isinstance(part, str) else part for part in parts)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def spelled(text: str) -> str:
+    """Return a text as UTF-8 can hold it.
+
+    Names of files are bytes on Linux. Python keeps those that it cannot read, which are many where the locale is `C`
+    and Python's UTF-8 mode is off, as surrogates, which no file and no JSON can hold.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape" if not _LONE.search(text) else "replace").decode(
+            "utf-8", "replace"
+        )
+    return text
 
 
 def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:

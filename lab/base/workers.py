@@ -5,12 +5,14 @@ This needs Linux, as NVIDIA's wheels for compilers do: `resource`, process group
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import resource
 import signal
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
@@ -20,8 +22,11 @@ _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
 
 
+_IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
+
+
 def context() -> BaseContext:
-    """Return how workers start: forked from a server that has imported what they need.
+    """Return how workers start: forked from a server that has imported what they need. Start the server.
 
     They are not forked from the parent, which holds threads and may hold a CUDA library. Nor do they start from
     nothing, which takes each of them a second or two.
@@ -29,13 +34,29 @@ def context() -> BaseContext:
     made = multiprocessing.get_context("forkserver")
     # including the program's own main module: the server imports it once instead of every process
     made.set_forkserver_preload(["__main__", "lab.cli.main", "lab.stages.build", "lab.stages.emulate"])
+    with handed_down():
+        forkserver.ensure_running()
     return made
+
+
+@contextlib.contextmanager
+def handed_down() -> Iterator[None]:
+    """Within this context, a Python process that is started imports from this process's path and nowhere else."""
+    before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
+    os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def prepare() -> None:
     """Start the server, whose imports then overlap with the caller's work."""
-    context()  # says what the server imports
-    forkserver.ensure_running()
+    context()
 
 
 def cores() -> int:
@@ -74,6 +95,8 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
         limit_bytes: Limit of its data segment in bytes; an allocation beyond it fails.
         environment: The parent's variables. The server's are from when it started.
     """
+    for name in _IMPORT_VARIABLES:  # the server's own
+        os.environ.pop(name, None)
     os.environ.update(environment)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)

@@ -6,6 +6,7 @@ asked for; 70 an error in lab itself; 130 interrupted.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -245,32 +246,49 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Run directory that committed results become.", show_default="<folder>/full"
+            "--output",
+            "-o",
+            help="Where the report goes; of committed results, the run directory that they become.",
+            show_default="the directory; <folder>/full",
         ),
     ] = None,
 ) -> None:
     """Draw the report of a run directory again, from its records alone."""
-    from lab.base.errors import UserError
     from lab.report.render import render
     from lab.report.tuning import render as tuning
     from lab.store import published
     from lab.store.database import Store
     from lab.store.tuning import FILE, TuningStore
 
+    target = output or folder
     if published.is_published(folder):
-        target = output or folder / published.FULL
-        published.restore(folder, target)
-        folder = target
+        target = folder = _restored(folder, output or folder / published.FULL)
     elif output is not None:
-        raise UserError(f"--output is for committed results; the report of the run directory {folder} is drawn in it")
+        _make(output)
+    elif folder.is_dir() and not os.access(folder, os.W_OK, effective_ids=True):
+        raise StoreError(f"{folder} cannot be written; name another folder for the report with --output")
     if (folder / FILE).is_file():
         with TuningStore(folder) as tuned:
-            drawn = tuning.render(tuned)
+            drawn = tuning.render(tuned, target)
     else:
         with Store(folder) as store:
-            drawn = render(store)
+            drawn = render(store, folder=target)
     for path in drawn:
         typer.echo(path)
+
+
+def _restored(folder: Path, target: Path) -> Path:
+    from lab.store import published
+
+    published.restore(folder, target)
+    return target
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be made: {error.strerror}") from error
 
 
 @app.command()
@@ -362,6 +380,10 @@ def main() -> NoReturn:
     A process that inherits an ignored SIGINT, as `nohup` and the shell's `&` arrange, keeps ignoring it: the user who
     presses Ctrl-C means another program.
     """
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts import nothing from the working directory
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal's encoding lacks is shown by its code
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
     except _UsageError as error:
@@ -383,6 +405,10 @@ def main() -> NoReturn:
         # the reader of the output is gone, as with `| head`; nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _OK
+    except OSError as error:  # a full disk, a folder that cannot be entered, too many open files
+        where = f"{error.filename}: " if error.filename is not None else ""
+        typer.echo(f"error: {where}{error.strerror or error}", err=True)
+        code = _ENVIRONMENT
     except Exception as error:
         if os.environ.get("LAB_TRACEBACK"):
             raise

@@ -7,11 +7,12 @@ import gc
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
+from lab.base.files import spelled
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 SCHEMA = 11
@@ -68,8 +69,23 @@ def record_to_text(record: VariantRecord | RunRecord) -> str:
     except PydanticSerializationError as error:
         if "KeyboardInterrupt" in str(error):  # Ctrl-C came while pydantic was asking an object for its fields
             raise KeyboardInterrupt from error
-        raise
+        if "surrogates not allowed" not in str(error):
+            raise
+        adapter: TypeAdapter[Any] = VARIANT if isinstance(record, VariantRecord) else RUN
+        text = adapter.dump_json(adapter.validate_python(_spelled(adapter.dump_python(record))))
     return text.decode()
+
+
+def _spelled(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
+    """Return a value with every text in it as UTF-8 can hold it: names of files are bytes."""
+    match value:
+        case str():
+            return spelled(value)
+        case dict():
+            return {_spelled(key): _spelled(one) for key, one in value.items()}
+        case list() | tuple():
+            return type(value)(_spelled(one) for one in value)
+    return value
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
+from urllib.parse import quote
 
 from lab.base.errors import StoreError
 from lab.base.lock import Lock
@@ -47,9 +48,43 @@ class JournalFormat:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a database file, creating it where it is missing."""
+    """Open a database file to write, creating it where it is missing."""
     # a `Writer`'s thread uses it, too; the journal's own lock keeps transactions of two threads apart
     return sqlite3.connect(path, check_same_thread=False)
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open a database file that is there, and refuse statements that write.
+
+    SQLite keeps a file of shared memory beside a database with a write-ahead log; a reader makes it, too, and removes
+    it only if it may write. Where that fails, in a folder that cannot be written, the database is opened as one that
+    nobody changes.
+
+    Raises:
+        sqlite3.OperationalError: It cannot be read, or holds work in a write-ahead log that only a writer can merge.
+    """
+    name = f"file:{quote(str(path.resolve()))}"  # `?` and `#` of a path would begin the options
+    db = sqlite3.connect(f"{name}?mode=rw", uri=True, check_same_thread=False)
+    try:
+        db.execute("PRAGMA query_only=ON")
+        db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:
+        db.close()
+        log = path.with_name(f"{path.name}-wal")
+        if log.is_file() and log.stat().st_size:
+            raise sqlite3.OperationalError(
+                f"the last run did not end properly, and what it wrote last is in {log.name}, which cannot be merged "
+                f"here ({error}); copy the directory to where you can write"
+            ) from error
+        return sqlite3.connect(f"{name}?immutable=1", uri=True, check_same_thread=False)
+    return db
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
 class Journal:
@@ -78,7 +113,7 @@ class Journal:
         form = self.form
         self.folder, self.path, self.damage = folder, folder / form.name, ""
         self._one_at_a_time = threading.Lock()
-        if not create and not self.path.is_file():
+        if not create and not _is_file(self.path):
             raise StoreError(f"{folder} holds no {form.content}: there is no {form.name}; `{form.command}` makes one")
         self._lock = Lock(folder) if create else None
         try:
@@ -104,15 +139,17 @@ class Journal:
 
     def _open(self) -> int:
         """Connect, check and complete the file; its schema."""
-        self._db = connect(self.path)
+        writes = self._lock is not None
+        self._db = connect(self.path) if writes else connect_to_read(self.path)
         try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            for table in self.form.tables:
-                self._db.execute(table)
+            if writes:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+                for table in self.form.tables:
+                    self._db.execute(table)
             self._check()
             found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-            if found == 0 or (found in self.form.readable and self._lock is not None):
+            if writes and (found == 0 or found in self.form.readable):
                 self._db.execute(
                     f"PRAGMA user_version={self.form.schema}"
                 )  # what is written from now on has this shape
@@ -150,8 +187,9 @@ class Journal:
 
     def close(self) -> None:
         """Merge the write-ahead log into the file, close it, and let others write."""
-        with contextlib.suppress(sqlite3.Error):  # on a full disk, say: the log keeps what is not merged yet
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self._lock is not None:
+            with contextlib.suppress(sqlite3.Error):  # on a full disk, say: the log keeps what is not merged yet
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
         self._unlock()
 

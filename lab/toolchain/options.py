@@ -36,7 +36,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class CompilerOption:
     """One option.
 
     Attributes:
@@ -81,52 +81,52 @@ _CACHED = _either("ca", "cg", "cs", "lu", "cv")
 _STORED = _either("wb", "cg", "cs", "wt")
 
 OPTIONS = (
-    Option(("--use_fast_math", "-use_fast_math")),
-    *(Option(_both(name), _SWITCH) for name in ("ftz", "prec-div", "prec-sqrt", "fmad")),
-    Option(_both("maxrregcount"), _REGISTERS, (*COMPILERS, PTX)),
-    Option(_both("std"), _either("c++11", "c++14", "c++17", "c++20")),
-    Option(("--define-macro", "-D"), _MACRO, glued=("-D",)),
-    Option(("--undefine-macro", "-U"), Values(_IDENTIFIER, "a macro's name"), glued=("-U",)),
-    Option(_both("extra-device-vectorization")),
-    Option(_both("restrict")),
-    Option(("--generate-line-info", "-lineinfo")),
-    Option(("--device-debug", "-G")),
-    Option(_both("dopt"), _either("on", "off")),
-    Option(("--disable-warnings", "-w")),
-    Option(("--display-error-number", "-err-no")),
-    Option(("--no-display-error-number", "-no-err-no")),
-    *(Option(_both(f"diag-{what}"), _NUMBERS) for what in ("suppress", "warn", "error")),
-    Option(("--optimization-info", "-opt-info"), _either("inline")),
-    Option(("--Ofast-compile", "-Ofc"), _either("0", "min", "mid", "max")),
-    Option(("--jump-table-density",), Values(r"\d\d?|10[01]", "a number of 0 to 101")),
-    Option(("--builtin-move-forward", "-builtin-move-forward"), _SWITCH, (NVRTC,)),
-    Option(("--builtin-initializer-list", "-builtin-initializer-list"), _SWITCH, (NVRTC,)),
-    Option(("--device-int128", "-device-int128"), None, (NVRTC,)),
-    Option(("--device-as-default-execution-space", "-default-device"), None, (NVRTC,)),
-    Option(("--expt-relaxed-constexpr", "-expt-relaxed-constexpr"), None, (NVCC,)),
-    Option(("--extended-lambda", "-extended-lambda"), None, (NVCC,)),
-    Option(("-O0", "-O1", "-O2", "-O3"), None, (NVCC,)),
+    CompilerOption(("--use_fast_math", "-use_fast_math")),
+    *(CompilerOption(_both(name), _SWITCH) for name in ("ftz", "prec-div", "prec-sqrt", "fmad")),
+    CompilerOption(_both("maxrregcount"), _REGISTERS, (*COMPILERS, PTX)),
+    CompilerOption(_both("std"), _either("c++11", "c++14", "c++17", "c++20")),
+    CompilerOption(("--define-macro", "-D"), _MACRO, glued=("-D",)),
+    CompilerOption(("--undefine-macro", "-U"), Values(_IDENTIFIER, "a macro's name"), glued=("-U",)),
+    CompilerOption(_both("extra-device-vectorization")),
+    CompilerOption(_both("restrict")),
+    CompilerOption(("--generate-line-info", "-lineinfo")),
+    CompilerOption(("--device-debug", "-G")),
+    CompilerOption(_both("dopt"), _either("on", "off")),
+    CompilerOption(("--disable-warnings", "-w")),
+    CompilerOption(("--display-error-number", "-err-no")),
+    CompilerOption(("--no-display-error-number", "-no-err-no")),
+    *(CompilerOption(_both(f"diag-{what}"), _NUMBERS) for what in ("suppress", "warn", "error")),
+    CompilerOption(("--optimization-info", "-opt-info"), _either("inline")),
+    CompilerOption(("--Ofast-compile", "-Ofc"), _either("0", "min", "mid", "max")),
+    CompilerOption(("--jump-table-density",), Values(r"\d\d?|10[01]", "a number of 0 to 101")),
+    CompilerOption(("--builtin-move-forward", "-builtin-move-forward"), _SWITCH, (NVRTC,)),
+    CompilerOption(("--builtin-initializer-list", "-builtin-initializer-list"), _SWITCH, (NVRTC,)),
+    CompilerOption(("--device-int128", "-device-int128"), None, (NVRTC,)),
+    CompilerOption(("--device-as-default-execution-space", "-default-device"), None, (NVRTC,)),
+    CompilerOption(("--expt-relaxed-constexpr", "-expt-relaxed-constexpr"), None, (NVCC,)),
+    CompilerOption(("--extended-lambda", "-extended-lambda"), None, (NVCC,)),
+    CompilerOption(("-O0", "-O1", "-O2", "-O3"), None, (NVCC,)),
 )
 """Options of the compilers."""
 
 PTXAS = (
-    Option(("--verbose", "-v")),
-    Option(("-O0", "-O1", "-O2", "-O3")),
-    Option(("--opt-level",), _either("0", "1", "2", "3")),
-    Option(("--def-load-cache", "-dlcm"), _CACHED),
-    Option(("--def-store-cache", "-dscm"), _STORED),
-    Option(("--force-load-cache", "-flcm"), _CACHED),
-    Option(("--force-store-cache", "-fscm"), _STORED),
-    Option(("--allow-expensive-optimizations",), _SWITCH),
-    Option(("--fmad", "-fmad"), _SWITCH),
-    Option(("--maxrregcount", "-maxrregcount"), _REGISTERS),
-    Option(("--disable-optimizer-constants",)),
-    Option(("--warn-on-spills", "-warn-spills")),
-    Option(("--warn-on-local-memory-usage", "-warn-lmem-usage")),
-    Option(("--warn-on-double-precision-use", "-warn-double-usage")),
-    Option(("--warning-as-error", "-Werror")),
-    Option(("--disable-warnings", "-w")),
-    Option(("--suppress-stack-size-warning", "-suppress-stack-size-warning")),
+    CompilerOption(("--verbose", "-v")),
+    CompilerOption(("-O0", "-O1", "-O2", "-O3")),
+    CompilerOption(("--opt-level",), _either("0", "1", "2", "3")),
+    CompilerOption(("--def-load-cache", "-dlcm"), _CACHED),
+    CompilerOption(("--def-store-cache", "-dscm"), _STORED),
+    CompilerOption(("--force-load-cache", "-flcm"), _CACHED),
+    CompilerOption(("--force-store-cache", "-fscm"), _STORED),
+    CompilerOption(("--allow-expensive-optimizations",), _SWITCH),
+    CompilerOption(("--fmad", "-fmad"), _SWITCH),
+    CompilerOption(("--maxrregcount", "-maxrregcount"), _REGISTERS),
+    CompilerOption(("--disable-optimizer-constants",)),
+    CompilerOption(("--warn-on-spills", "-warn-spills")),
+    CompilerOption(("--warn-on-local-memory-usage", "-warn-lmem-usage")),
+    CompilerOption(("--warn-on-double-precision-use", "-warn-double-usage")),
+    CompilerOption(("--warning-as-error", "-Werror")),
+    CompilerOption(("--disable-warnings", "-w")),
+    CompilerOption(("--suppress-stack-size-warning", "-suppress-stack-size-warning")),
 )
 """Options of ptxas, which stand behind `--ptxas-options=` or `-Xptxas`, one each."""
 
@@ -191,7 +191,7 @@ def _checked(options: Sequence[str], compiler: str) -> Iterator[tuple[str, int]]
         place = last + 1
 
 
-def _split(text: str, place: int, compiler: str) -> tuple[Option | None, str, str | None]:
+def _split(text: str, place: int, compiler: str) -> tuple[CompilerOption | None, str, str | None]:
     """Return what an entry names, None for ptxas's options, with its name and value.
 
     Raises:
@@ -222,7 +222,7 @@ def _split(text: str, place: int, compiler: str) -> tuple[Option | None, str, st
     )
 
 
-def _known(option: Option, name: str, place: int, compiler: str) -> Option:
+def _known(option: CompilerOption, name: str, place: int, compiler: str) -> CompilerOption:
     if compiler and compiler not in option.compilers:
         raise UserError(
             f"{compiler} has no such option",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import Location, UserError
-from lab.base.files import read_regular, within, write_atomically
+from lab.base.files import read_regular, spelled, within, write_atomically
 
 
 def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
@@ -99,3 +99,13 @@ def test_a_file_named_in_a_file_stays_in_its_folder(tmp_path: Path) -> None:
             within(name, own, at=at, key="csv")
         assert caught.value.at == at
         assert caught.value.key == "csv"
+
+
+def test_names_that_are_no_text_can_be_written(tmp_path: Path) -> None:
+    assert spelled("größe") == "größe"
+    assert spelled(os.fsdecode("größe".encode())) == "größe"
+    assert spelled("gr\udcc3\udcb6\udcc3\udc9fe") == "größe"  # as Python reads it in the locale C
+    assert spelled("b\udcff") == "b\ufffd"
+    assert spelled("b\ud800\udcff") == "b??"
+    write_atomically(tmp_path / "a", "b\udcff")
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "b\ufffd"

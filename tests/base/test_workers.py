@@ -95,3 +95,16 @@ def test_shares_are_twice_the_machines_part_and_never_too_little():
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert workers.share_of_memory(1) == max(4 << 30, 2 * memory)
     assert workers.share_of_memory(10**6) == 4 << 30
+
+
+def test_a_process_that_is_started_has_this_ones_path(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('planted')")
+    before = dict(os.environ)
+    with workers.handed_down():
+        told = subprocess.run(
+            [sys.executable, "-c", "import json, sys; print(json.dumps(sys.path))"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert str(tmp_path) not in told.stdout
+    assert dict(os.environ) == before

@@ -8,7 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from written_runs import make_store
 
+from lab.base.errors import StoreError
+from lab.cli import main
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -233,3 +236,57 @@ def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):
     assert "column 11" in done.stderr
     assert "accepted: an integer from 1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["größe", "b\udcff"])
+def test_a_folder_whose_name_is_not_ascii(folder, name):
+    place = folder / name
+    place.mkdir()
+    (place / "small.yaml").write_text(SMALL.replace("[1, 8]", "1"))
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LAB_TRACEBACK": ""}
+    words = [sys.executable, "-m", "lab", "run", f"{name}/small.yaml", "--no-gpu", "--no-emulate", "-o", f"{name}/out"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, check=False, env=plain)
+    assert done.returncode == 0, done.stderr
+    assert (place / "out" / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["report", "r" * 300], "File name too long"),
+        (["run", "r" * 300 + ".yaml"], "File name too long"),
+        (["schema", "-o", "nowhere/x.json"], "No such file or directory"),
+        (["run", "small.yaml", "--no-gpu", "-o", "small.yaml"], "small.yaml cannot be written: File exists"),
+        (["inspect", "fifo.ptx"], "fifo.ptx: the file cannot be read\n  found: 'a FIFO'"),
+        (["emulate", "fifo.ptx"], "fifo.ptx: the file cannot be read\n  found: 'a FIFO'"),
+        (["run", "zero.yaml"], "zero.yaml: the experiment cannot be read\n  found: 'a device'"),
+        (["inspect", "zero.cubin"], "zero.cubin: the cubin cannot be read\n  found: 'a device'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_a_message(folder, words, message):
+    os.mkfifo(folder / "fifo.ptx")
+    for name in ("zero.yaml", "zero.cubin"):
+        (folder / name).symlink_to("/dev/zero")
+    done = lab(*words, cwd=folder, timeout=60)
+    assert done.returncode in (2, 3)
+    assert message in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_a_full_disk_at_the_start_is_a_message(folder):
+    limited = f"ulimit -f 0; exec {sys.executable} -m lab run small.yaml --no-gpu"
+    done = subprocess.run(["/bin/sh", "-c", limited], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.strip().startswith("error: ")
+
+
+def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(tmp_path, monkeypatch):
+    with make_store(tmp_path / "done", "ladder") as store:
+        folder = store.folder
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: mode != os.W_OK)
+    with pytest.raises(StoreError, match="cannot be written; name another folder for the report with --output"):
+        main.report(folder, None)
+    main.report(folder, tmp_path / "elsewhere" / "page")
+    assert (tmp_path / "elsewhere" / "page" / "index.html").is_file()
+    assert sorted(path.name for path in folder.iterdir()) == before

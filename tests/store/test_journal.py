@@ -6,10 +6,12 @@ import _thread
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -198,6 +200,72 @@ def test_a_reader_leaves_an_older_schema_and_a_writer_raises_it(tmp_path: Path) 
             assert store.values() == [7]
         with contextlib.closing(connect(store.path)) as db:
             assert db.execute("PRAGMA user_version").fetchone() == (left,)
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], None]]:
+    """Take the right to write into a folder, which is not below pytest's own, from this process; even root's."""
+    before, folders = os.geteuid(), []
+
+    def take(folder: Path) -> None:
+        folders.append(folder)
+        for path in folder.iterdir():
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        if before == 0:
+            os.seteuid(65534)  # root may write anywhere
+        assert not os.access(folder, os.W_OK, effective_ids=True)
+
+    yield take
+    os.seteuid(before)
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@each_kind
+def test_a_folder_that_cannot_be_written_can_be_read(
+    kind: type[Journal], open_folder: Path, read_only: Callable[[Path], None]
+) -> None:
+    written(kind, open_folder)
+    read_only(open_folder)
+    with kind(open_folder) as store, store.unchanging():
+        assert len(store.noted("answer")["value"]) == 2000
+    with pytest.raises(StoreError, match="cannot be written"):
+        kind(open_folder, create=True)
+
+
+def test_a_log_that_cannot_be_merged_is_not_passed_over(open_folder: Path, read_only: Callable[[Path], None]) -> None:
+    """Reading the file without its log would show an older state as if it were the last."""
+    source = open_folder / "source"
+    with Numbers(source, create=True) as store:
+        store.add(1)
+        copy = open_folder / "copy"
+        shutil.copytree(source, copy)
+    (copy / "numbers.sqlite-shm").unlink()
+    assert (copy / "numbers.sqlite-wal").stat().st_size
+    read_only(copy)
+    with pytest.raises(StoreError, match=r"numbers\.sqlite-wal, which cannot be merged here .*; copy the directory"):
+        Numbers(copy)
+
+
+@each_kind
+def test_reading_makes_and_changes_no_file(kind: type[Journal], tmp_path: Path) -> None:
+    path = written(kind, tmp_path)
+    before = {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in tmp_path.iterdir()}
+    with kind(tmp_path) as store:
+        assert store.noted("answer")
+        with pytest.raises(StoreError, match="cannot be written: attempt to write a readonly database"):
+            store.note("answer", 1)
+    assert path.is_file()
+    assert {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in tmp_path.iterdir()} == before
 
 
 def test_what_is_read_together_is_of_one_moment(tmp_path: Path) -> None:

@@ -26,13 +26,17 @@ MOST_ROWS = 200
 """Rows of a step's table on the page; the store has the rest."""
 
 
-def render(store: TuningStore) -> tuple[Path, ...]:
+def render(store: TuningStore, folder: Path | None = None) -> tuple[Path, ...]:
     """Write `index.html`, PNGs, `winners.csv` and `kernels.csv`.
+
+    Args:
+        store: The folder of the tuning run.
+        folder: Where the report goes; the folder of the run where None.
 
     Raises:
         StoreError: the folder cannot be read or written.
     """
-    analysis, folder = analyse(store), store.folder
+    analysis, folder = analyse(store), folder or store.folder
     charts = charts_of(analysis)
     try:
         pngs = draw(charts, folder)
