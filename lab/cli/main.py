@@ -324,6 +324,23 @@ def compare(
 
 
 @app.command()
+def new(
+    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
+    from lab.cli import new as drafts
+
+    target = drafts.new(source, output, kernel, force=force)
+    marks = target.read_text(encoding="utf-8").count("TODO")
+    typer.echo(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """List what lab can use on this machine; for each missing thing, what it adds and how to install it."""
     from dataclasses import asdict
