@@ -174,7 +174,7 @@ def of_today(report: Report) -> tuple[list[Row], str]:
     tool = f"nvcc=={times.toolchain_version[0]}"
     with tempfile.TemporaryDirectory() as folder:
         options = RunOptions(output=Path(folder) / report.name, measure=False, toolchains=(tool,))
-        records = run(ROOT / "experiments" / f"{report.name}.yaml", options, _Silent()).records
+        records = run(ROOT / "experiments" / f"{report.name}.yaml", options).records
     rows = [row for one in records if (row := _row(one, known[one.kernel, one.label], ""))]
     return rows, f"Measured and estimated as {tool.replace('==', ' ')} compiled it, estimated from today's templates."
 
@@ -244,28 +244,6 @@ def section(report: Report, rows: Sequence[Row], note: str) -> list[str]:
         ),
         "",
     ]
-
-
-class _Silent:
-    """An observer that shows nothing."""
-
-    def planned(self, *_: object) -> None:
-        """The run begins."""
-
-    def more(self, *_: object) -> None:
-        """A round of a search begins."""
-
-    def built(self, *_: object) -> None:
-        """A build is finished."""
-
-    def recorded(self, *_: object) -> None:
-        """A record is stored."""
-
-    def counting(self, *_: object) -> None:
-        """Hardware counters are about to be read."""
-
-    def counted(self, *_: object) -> None:
-        """Hardware counters were read."""
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def axe():
-    return (Path(AXE.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+    return (Path(str(AXE.origin)).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
 def violations(browser, axe, address, ready=None):
