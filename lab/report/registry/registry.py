@@ -86,7 +86,8 @@ def columns_for(
     response = figures.response_of(tuple(records))
     setting = _over_setting(run, records, response)
     chosen = (*_standing(run, records, response), *setting, *_scored(records, response), *_ratio(records))
-    made = (*IDENTITY, compiler, options, *problems, *parameters, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
+    asked = (*IDENTITY, compiler, options, *problems, *parameters)
+    made = (*asked, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return tuple(map(_bandwidth, made)) if bytes_count else made
