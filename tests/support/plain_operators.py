@@ -18,7 +18,6 @@ class VectorProblem(Problem):
 class _Vectors(Operator[VectorProblem]):
     merit = Merit.BANDWIDTH
     problem_type = VectorProblem
-    computed: Callable[[Any], Any]  # of float64 values, what they become
 
     def computed(self, x):
         raise NotImplementedError
