@@ -192,7 +192,7 @@ def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     said, words = [first], len(first.split())
     if response.basis is Basis.CEILING or (not run.problem_axes and _all_tied(records, response)):
         return " ".join(said)
-    clauses = [_sentence(effect) for effect in parameter_effects(run, records, response)]
+    clauses = [_sentence(effect, response.kind) for effect in parameter_effects(run, records, response)]
     clauses += [_step(before, level) for before, level in kernel_steps(run, records, response)[:2]]
     for short, long in clauses:
         chosen = next((one for one in (long, short) if one and words + len(one.split()) <= MOST_WORDS), "")
@@ -296,11 +296,12 @@ def _chosen(levels: Sequence[LevelEffect]) -> list[LevelEffect]:
     return [level for level in levels if id(level) in keep]
 
 
-def _sentence(effect: ParameterEffect) -> tuple[str, str]:
+def _sentence(effect: ParameterEffect, kind: Kind) -> tuple[str, str]:
     """Say what a parameter does, without and with causes."""
     if not any(level.matters for level in effect.levels):
         if effect.asked:
-            return (f"{effect.name}: no measurable difference.",) * 2
+            how = "measurable" if kind is Kind.MEASURED else "predicted"
+            return (f"{effect.name}: no {how} difference.",) * 2
         return "", ""
     chosen = _chosen(effect.levels)
     explained = max((x for x in chosen if x.causes), key=lambda x: abs(math.log(x.ratio)), default=None)
