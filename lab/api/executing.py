@@ -148,7 +148,7 @@ def _chosen(found: Sequence[SourceKernel], wanted: str | None, file: Path) -> So
     for one in found:
         if base in (one.name, one.qualified_name):
             return one
-    suggestion = did_you_mean(base, names)
+    suggestion = did_you_mean(base, [*names, *(one.name for one in found)])
     raise UserError(
         "no such kernel", at=Location(file), key="kernel", found=wanted, accepted=names, suggestion=suggestion
     )
