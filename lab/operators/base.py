@@ -222,14 +222,6 @@ class Operator(ABC, Generic[P]):
             The outputs pass when ``max_error <= tolerance``, so NaN fails.
         """
 
-    def as_expected(self, problem: P, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
-        """Take outputs of one kernel as the reference of others; only for operators without a reference of their own.
-
-        Raises:
-            NotImplementedError: The operator has a reference.
-        """
-        raise NotImplementedError(f"{self.name} has a reference")
-
     def elementwise(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it

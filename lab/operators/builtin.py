@@ -2,7 +2,8 @@
 
 `gemm`, `contraction`, `softmax`, `copy` and `transpose` are built in. An operator of the user's own is a Python file
 named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary. Worker
-processes call `operator` for such a file; the main process asks through `lab.operators.foreign`. The operator of a short experiment file, which declares it as text, is named by that text.
+processes call `operator` for such a file; the main process asks through `lab.operators.foreign`. The operator of a
+plain kernel's file, which declares it as text, is named by that text.
 """
 
 from __future__ import annotations

@@ -21,5 +21,5 @@ def test_an_error_in_the_file_is_the_users(tmp_path):
     file.write_text("1 / 0\n")
     with pytest.raises(UserError) as caught:
         imported(file, "./mine.py:f", Location("x.yaml", 3), "reference")
-    assert "the reference file cannot be imported: ZeroDivisionError" in caught.value.message
+    assert "the reference file cannot be imported: " in caught.value.message
     assert (caught.value.key, caught.value.at.line) == ("reference", 3)

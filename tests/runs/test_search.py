@@ -11,7 +11,7 @@ from narrowing import known
 from lab.experiment.schema import PruneModel
 from lab.measured.timing import CardState, Measurement, Samples
 from lab.predict.bounds import Bound, Prediction
-from lab.runs.search import Pruner, Pruning, Score, leaders, score
+from lab.runs.search import Pruner, Pruning, Rank, leaders, score
 from lab.store.model import BuildRecord, PruneRule, Status, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -72,17 +72,17 @@ def test_a_ceiling_below_what_was_measured_is_overtaken():
 def test_failed_and_pruned_variants_have_no_score():
     assert score(record(30, status=Status.COMPILE_FAILED), 0) is None
     assert score(record(30, status=Status.PRUNED), 0) is None
-    assert score(record(30, tflops=20), 3) == Score((("m", 64),), 3, 30, cast("float", pytest.approx(20)))
+    assert score(record(30, tflops=20), 3) == Rank((("m", 64),), 3, 30, cast("float", pytest.approx(20)))
 
 
 def test_leaders_are_the_measured_ones_where_anything_was_measured():
     a, b = ("a",), ("b",)
     scores = [
-        Score(a, 0, 50, 10),
-        Score(a, 1, 40, 20),
-        Score(a, 2, 60, None),
-        Score(b, 3, 7, None),
-        Score(b, 4, 9, None),
+        Rank(a, 0, 50, 10),
+        Rank(a, 1, 40, 20),
+        Rank(a, 2, 60, None),
+        Rank(b, 3, 7, None),
+        Rank(b, 4, 9, None),
     ]
     assert [one.position for one in leaders(scores, 1)] == [1, 4]
     assert [one.position for one in leaders(scores, 5)] == [1, 0, 4, 3]

@@ -41,7 +41,7 @@ _BUILTINS = frozenset(
 _DEFINE = re.compile(r"#\s*define\s+([^\W\d]\w*)(\([^)]*\)?)?[ \t]*(.*)$")
 _GUARD = re.compile(r"#\s*(?:ifndef\s+(\w+)|if\s+!\s*defined\s*\(?\s*(\w+))")
 _CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
-_READS = re.compile(r"#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef|pragma\s+unroll)\b(.*)$")
+_READS = re.compile(r"#\s*(?:if|elif|pragma\s+unroll)\b(.*)$")
 _END = re.compile(r"#\s*endif\b")
 _WORD = re.compile(r"[^\W\d]\w*")
 _DECLARES = ("=", ";", ",", "[", "{", ")", ":", "(")
@@ -124,6 +124,17 @@ def declared_line(text: str, name: str) -> int | None:
     return None
 
 
+def parameter_line(text: str, name: str) -> int | None:
+    """Return the line on which some function has a parameter of a name, or None."""
+    stream = [token for token in live_tokens(text) if token.kind is not TokenKind.DIRECTIVE]
+    for at in range(1, len(stream) - 1):
+        if stream[at].text != name or stream[at + 1].text not in (",", ")", "=", "["):
+            continue
+        if _is_declared(stream, at) and _is_parameter(stream, at):
+            return stream[at].line
+    return None
+
+
 def _is_parameter(stream: Sequence[Token], at: int) -> bool:
     """Return whether a declaration stands among the parameters of a function or of a template."""
     depth = angles = 0
@@ -171,8 +182,9 @@ def _opening_angle(stream: Sequence[Token], at: int) -> int:
 def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     """Return the macros that a source seems to expect, in the order of the source.
 
-    These are defaults in `#ifndef NAME`, and words in kernels and conditions that the source does not declare and that
-    neither C++ nor CUDA's headers know. It is a guess: it cannot see what the source includes.
+    These are defaults in `#ifndef NAME`, and words in kernels and `#if` conditions that the source does not declare
+    and that neither C++ nor CUDA's headers know. What is only asked for by `#ifdef` may as well stay undefined. It is a
+    guess: it cannot see what the source includes.
     """
     stream = live_tokens(text)
     defined = {one.name: one for one in definitions(text)}
@@ -265,9 +277,18 @@ def _is_declared(stream: Sequence[Token], at: int) -> bool:
 
 
 def _behind_a_type(stream: Sequence[Token], at: int) -> bool:
-    while at > 0 and stream[at].text in ("*", "&", ">", "const", "__restrict__"):
+    """Return whether the `*`, `&` or `>` at a place ends a type: `float *`, `vec<int> &`, but not `a >` or `a *`."""
+    while at > 0 and stream[at].text in ("*", "&", "const", "__restrict__"):
         at -= 1
-    return stream[at].text in TYPE_NAMES or stream[at].text.endswith("_t") or stream[at + 1].text == ">"
+    if stream[at].text != ">":
+        return stream[at].text in TYPE_NAMES or stream[at].text.endswith("_t")
+    opening = _opening_angle(stream, at)
+    inside = stream[opening + 1 : at]
+    return (
+        opening > 0
+        and stream[opening - 1].kind is TokenKind.WORD
+        and all(token.kind in (TokenKind.WORD, TokenKind.NUMBER) or token.text in (",", "::", "*") for token in inside)
+    )
 
 
 def _continues_a_declaration(stream: Sequence[Token], at: int) -> bool:
