@@ -33,12 +33,14 @@ from lab.base.version import VERSION
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lab.base.expressions import Scalar
     from lab.cli.inspect import Inspection
     from lab.emulator.results import Emulation
     from lab.library import dispatch
     from lab.runs.compare import Comparison
     from lab.runs.frame import ExperimentRun
     from lab.runs.observer import RunObserver
+    from lab.store.model import EmulationRecord
     from lab.tuning.run import TuningObserver, TuningOutcome
 
 __all__ = ["compare", "dispatch", "emulate", "inspect", "load", "records", "run", "tune", "tune_kernel"]
@@ -310,48 +312,79 @@ class _Silent:
 
 
 def emulate(
-    file: PathOrText,
-    arguments: Sequence[Any],
+    file: PathOrText | Mapping[str, Any],
+    arguments: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     kernel: str | None = None,
     grid: int | Sequence[int] = 1,
     block: int | Sequence[int] = 32,
     shared_bytes: int = 0,
-    seed: int = 0,
-) -> Emulation:
-    """Execute one kernel of a `.ptx` file on the CPU, as `lab emulate` does.
+    seed: int | None = None,
+    macros: Mapping[str, Scalar] | None = None,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    variant: str | None = None,
+    parameters: Mapping[str, Scalar] | None = None,
+) -> Emulation | EmulationRecord:
+    """Execute one kernel on the CPU, as `lab emulate` does: of a file, of CUDA text, or of an experiment.
 
     Args:
-        file: The file.
-        arguments: One for each parameter: a contiguous NumPy array (a device buffer, read and written in place), a
-            scalar, or a text as on the command line, ``"f32[64]=normal"``.
-        kernel: Name of the kernel; may be left out where the file holds one.
+        file: A `.ptx` or `.cu` file or CUDA text, which take `arguments`; or an experiment, a file or a mapping as for
+            `run`, whose first variant is executed at the experiment's `emulate` size and compared with its reference.
+        arguments: One for each parameter, in order or, of CUDA, by name: a contiguous NumPy array (a device buffer,
+            read and written in place), a NumPy scalar, or a text as on the command line, ``"f32[64]=normal"``.
+        kernel: Name of the kernel; may be left out where there is one. Of CUDA, ``add<float, 128>`` instantiates.
         grid: Blocks along x, y, z.
         block: Threads along x, y, z.
         shared_bytes: Dynamic shared memory of a block.
-        seed: Seed of random buffers.
+        seed: Seed of random buffers: 0, or the experiment's.
+        macros: Of CUDA: macros and their values.
+        arch: Of CUDA: the architecture that it is compiled for.
+        options: Of CUDA: further compiler options.
+        variant: Of an experiment: the id of a variant, or the beginning of it.
+        parameters: Of an experiment: values that the variant has; the first one that has them is executed.
 
     Returns:
-        Counts and findings.
+        Counts and findings; of an experiment also the comparison with the reference.
 
     Raises:
         UserError: there is no such file or kernel, or arguments or a geometry that do not fit it.
+        CompileError: the compiler refused the source.
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
+    from lab.api import executing
+    from lab.base.errors import UserError
     from lab.cli.inspect import execute_file
 
-    return execute_file(Path(file), kernel, grid, block, arguments, dynamic_shared_bytes=shared_bytes, seed=seed)
+    source = not isinstance(file, Mapping) and executing.is_source(os.fspath(file))
+    if isinstance(file, Mapping) or (not source and Path(file).suffix in (".yaml", ".yml")):
+        if arguments is not None:
+            raise UserError("an experiment has its own arguments", key="arguments", accepted="none")
+        chosen = file if isinstance(file, Mapping) else Path(file)
+        return executing.execute_experiment(chosen, variant, parameters or {}, seed)
+    if arguments is None:
+        raise UserError("there are no arguments", key="arguments", accepted="one for each of the kernel's parameters")
+    if source:
+        how = executing.KernelLaunch(kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options)
+        return executing.execute_source(os.fspath(file), arguments, how)
+    if isinstance(arguments, Mapping):
+        raise UserError("PTX does not keep the names of parameters", key="arguments", accepted="a list, in order")
+    return execute_file(Path(file), kernel, grid, block, arguments, dynamic_shared_bytes=shared_bytes, seed=seed or 0)
 
 
 def inspect(
-    file: PathOrText, *, variant: str | None = None, arch: str = "sm_90", toolchain: str = "auto"
+    file: PathOrText | Mapping[str, Any],
+    *,
+    variant: str | None = None,
+    arch: str = "sm_90",
+    toolchain: str = "auto",
 ) -> Inspection:
     """Read the loops and the instruction mix of a file or of one variant of an experiment, as `lab inspect` does.
 
     Args:
-        file: A `.ptx`, `.cubin` or `.cu` file, or an experiment.
-        variant: Of an experiment: the id of a variant, or the beginning of it.
+        file: A `.ptx`, `.cubin` or `.cu` file, CUDA text, or an experiment: a file, or a mapping as for `run`.
+        variant: Of an experiment: the id of a variant, or the beginning of it; needless where there is one.
         arch: Architecture that a `.cu` file is compiled for.
         toolchain: Compiler of a `.cu` file: ``auto``, ``nvrtc`` or ``nvcc``.
 
@@ -361,8 +394,18 @@ def inspect(
         ReaderError: the listing cannot be read.
         MissingToolError: there is no compiler or no disassembler.
     """
+    from lab.api import executing
     from lab.cli.inspect import inspect_file, inspect_variant
 
+    if (
+        isinstance(file, Mapping)
+        or executing.is_text(os.fspath(file))
+        or (variant is None and Path(file).suffix in (".yaml", ".yml"))
+    ):
+        with executing.on_disk(file) as path:
+            if path.suffix in (".yaml", ".yml"):
+                return inspect_variant(path, variant or executing.only_variant(path), run_operator=False)
+            return inspect_file(path, arch=arch, toolchain_name=toolchain)
     if variant is not None:
         return inspect_variant(Path(file), variant)
     return inspect_file(Path(file), arch=arch, toolchain_name=toolchain)

@@ -100,10 +100,10 @@ def tune(
     folder = _folder(call)
     notes: list[str] = []
     if not call.simulation_mode:
-        mapping, notes = experiment_of(call, space, folder)
         resume = True if call.cache and (folder / "run.sqlite").is_file() else None
         made = replace(options or RunOptions(), output=folder, resume=resume)
         try:
+            mapping, notes = experiment_of(call, space, folder)
             outcome = run_mapping(mapping, made, observer, services)
         except UserError as error:
             raise _renamed(error) from None
@@ -372,7 +372,8 @@ def _renamed(error: UserError) -> UserError:
         return together([_renamed(one) for one in error.errors])
     key = error.key or ""
     top = next((name for name in _NAMES if key == name or key.startswith((f"{name}.", f"{name}["))), None)
-    return error if top is None else error.placed(error.at, _NAMES[top] + key.removeprefix(top))
+    at = error.at if error.at and isinstance(error.at.file, Path) else None  # others name no file of the user's
+    return error.placed(at, error.key if top is None else _NAMES[top] + key.removeprefix(top))
 
 
 def _report(chosen: Mapping[str, Any] | None, space: Space, environment: Mapping[str, Any]) -> None:
