@@ -8,7 +8,8 @@ import pytest
 
 from lab.emulator.results import LineCount, MemoryCount
 from lab.operators.builtin import operator
-from lab.stages.emulate import EmulationTask, alike, emulate, not_executed, unsupported
+from lab.stages import emulate as stage
+from lab.stages.emulate import EmulationTask, ReferenceLaunch, alike, emulate, not_executed, unsupported
 from lab.templates.launches import Launch, Launches, Workspace
 
 PTX = """.version 8.0
@@ -35,6 +36,7 @@ $done:
     ret;
 }
 """
+original = stage._executed
 ARGUMENTS = (("m", "int32"), ("A", "float32*"), ("C", "float32*"))
 
 
@@ -94,6 +96,15 @@ def test_a_workspace_that_no_launch_wrote_is_a_finding(task):
     assert record.findings
     zeroed = (Workspace("scratch", "float32", 64, zero=True),)
     assert not emulate(replace(task, launches=Launches((reading,), zeroed)), PTX).findings
+
+
+def test_a_reference_is_executed_once_for_all_variants_that_are_compared_with_it(task, monkeypatch):
+    executed = []
+    monkeypatch.setattr(stage, "_executed", lambda ptx, *rest: executed.append(ptx) or original(ptx, *rest))
+    reference = ReferenceLaunch(PTX, task.launches, task.problem)
+    for seed in (11, 11, 12):
+        assert emulate(replace(task, seed=seed, reference=reference), PTX + "\n").verification.passed
+    assert [ptx == PTX for ptx in executed] == [False, True, False, False, True]  # another seed, other inputs
 
 
 def test_lines_with_the_same_counts_stand_together():
