@@ -128,7 +128,7 @@ HAND_MADE: tuple[Mistake, ...] = (
         "lab/runs/sweep.py",
         "remember=len(context.experiment.problems) > 1",
         "remember=False",
-        "tests/runs/test_sweep.py",
+        "tests/runs/test_sweep.py::test_problems_with_equal_emulations_are_executed_once",
     ),
     Mistake(
         "the lower margin counts as the same",

@@ -2,25 +2,19 @@
 
 python benchmarks/model.py
 
-The estimates are those of reports/h200: after a change of the model, benchmarks/estimate_again.py makes them again. The
-records of gemm_unroll and gemm_ladder are too old for that: their variants are compiled here by the compiler that
-measured them, executed on the CPU and estimated; today's templates stand for those that were measured, the times are
-those of records.csv.
+The estimates are those of reports/h200: after a change of the model, benchmarks/estimate_again.py makes them again.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import pandas as pd
 from scipy.stats import spearmanr
 
 from lab.report.facts.agreement import loss
-from lab.runs.pipeline import RunOptions, run
 from lab.store import published
 from lab.store.figures import by_problem, estimated, measured
 from lab.store.model import Status, VariantRecord
@@ -42,19 +36,17 @@ class Report:
         before: Median absolute error and Spearman's rank correlation of the model that knew neither register ports nor
             the rounds of a grid, as published with the report; of the two oldest, of docs/model.md then. None of a
             report that came later.
-        old: Its records are too old to be read; today's templates stand for the measured ones.
     """
 
     name: str
     used: str
     before: tuple[float, float] | None
-    old: bool = False
 
 
 REPORTS = (
     Report("fma_ceiling", "rule of the operand cache", (0.044, 0.81)),
-    Report("gemm_unroll", "latencies (earlier form)", (0.041, 0.93), old=True),
-    Report("gemm_ladder", "latencies (earlier form)", (0.051, 1.00), old=True),
+    Report("gemm_unroll", "latencies (earlier form)", (0.041, 0.93)),
+    Report("gemm_ladder", "latencies (earlier form)", (0.051, 1.00)),
     Report("gemm_techniques", "watched", (0.022, 0.62)),
     Report("gemm_best", "watched", (0.043, 0.38)),
     Report("gemm_winners", "watched; shares kernels with gemm_best", (0.031, 0.33)),
@@ -84,12 +76,16 @@ main loop's SASS on an SM with its resident warps, cycle by cycle, and adds the 
   much as copies of 16 bytes of the same data.
 - A bulk copy (TMA) takes one slot of one warp and looks up no tag; its data comes from L2 and takes its turn like that
   of a cp.async. A wait for an mbarrier waits for the copies of the previous iteration, as in a ring of two stages: a
-  longer ring in a loop shorter than the latency is estimated too slow. None of this has been compared with a GPU.
+  longer ring in a loop shorter than the latency is estimated too slow. The rule was written before any bulk copy was
+  measured; gemm_bulk, below, compares it with a GPU.
 - Barriers wait for the block's last warp, copies for their group, and global loads for a latency under load.
 - The loop around the hot loop is issued with it, as often as it ran on the CPU.
 - The whole kernel takes a launch, rounds of as many blocks as fit, a last round at the pace of the blocks that are left
   for an SM, and for each block the instructions before and after its loop, its first data's latency and its stores. It
   takes no less than its least traffic through DRAM. Launches before it and buffers that are zeroed take their own time.
+
+Kernels without an estimate, and experiments with one such variant, are ranked by [a predicted time](score.md) of any
+kernel instead.
 
 There is no estimate for a loop that waits for an mbarrier but issues no bulk copy itself (another warp does), for bulk
 copies that more than one warp of a block issues, and for loops that use tensor cores.
@@ -148,7 +144,7 @@ class Row:
 
 def main() -> None:
     """Compare and write the page."""
-    found = [(report, *(of_today if report.old else of_records)(report)) for report in REPORTS]
+    found = [(report, *of_records(report)) for report in REPORTS]
     lines = [_TEXT, *overview(found), "", aim(found), "", _REMAINS]
     for report, rows, note in found:
         lines += section(report, rows, note)
@@ -164,19 +160,6 @@ def of_records(report: Report) -> tuple[list[Row], str]:
     rows = [row for one in wanted if (row := _row(one, measured(one), problems[one.variant]))]
     tools = ", ".join(sorted({f"{one.build.toolchain} {one.build.version}" for one in wanted if one.build}))
     return rows, f"Measured as {tools} compiled it; {len(rows)} of {len(wanted)} variants have an estimate."
-
-
-def of_today(report: Report) -> tuple[list[Row], str]:
-    """The same of a report whose records are too old."""
-    times = pd.read_csv(ROOT / "reports" / "h200" / report.name / published.TABLE, keep_default_na=False)
-    rates = zip(times["kernel"], times["label"], times["measured_tflops"].astype(float), strict=True)
-    known = {(str(kernel), str(label)): float(rate) for kernel, label, rate in rates}
-    tool = f"nvcc=={times.toolchain_version[0]}"
-    with tempfile.TemporaryDirectory() as folder:
-        options = RunOptions(output=Path(folder) / report.name, measure=False, toolchains=(tool,))
-        records = run(ROOT / "experiments" / f"{report.name}.yaml", options, _Silent()).records
-    rows = [row for one in records if (row := _row(one, known[one.kernel, one.label], ""))]
-    return rows, f"Measured and estimated as {tool.replace('==', ' ')} compiled it, estimated from today's templates."
 
 
 def _row(record: VariantRecord, rate: float | None, problem: str) -> Row | None:
@@ -244,28 +227,6 @@ def section(report: Report, rows: Sequence[Row], note: str) -> list[str]:
         ),
         "",
     ]
-
-
-class _Silent:
-    """An observer that shows nothing."""
-
-    def planned(self, *_: object) -> None:
-        """The run begins."""
-
-    def more(self, *_: object) -> None:
-        """A round of a search begins."""
-
-    def built(self, *_: object) -> None:
-        """A build is finished."""
-
-    def recorded(self, *_: object) -> None:
-        """A record is stored."""
-
-    def counting(self, *_: object) -> None:
-        """Hardware counters are about to be read."""
-
-    def counted(self, *_: object) -> None:
-        """Hardware counters were read."""
 
 
 if __name__ == "__main__":

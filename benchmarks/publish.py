@@ -16,13 +16,14 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from small_page import html, of_run, of_tuning  # the module beside this one
 
 from lab.report.analysis import Analysis, analyse, load
+from lab.report.gallery import SPACE
 from lab.report.render import render
 from lab.report.tuning.data import analyse as analyse_tuning
 from lab.report.tuning.render import render as render_tuning
@@ -85,7 +86,7 @@ def _run(run: Path, made: Path, target: Path, most_listing_bytes: int) -> tuple[
         texts = _listings(store, analysis, most_listing_bytes)
         left_out = earlier
         if len(texts) < len(records):
-            which = f"{len(texts)} of {len(records)} variants, the best ones" if texts else "no variant"
+            which = f"{len(texts)} of {len(records)} variants, {_kind(texts, analysis)}" if texts else "no variant"
             left_out = (*earlier, f"Listings are kept of {which}.")
         published.write_records(published.PublishedRun(facts, store.records(), store.repeat(), earlier), made)
         published.write_listings(texts, made)
@@ -108,6 +109,12 @@ def _listings(store: Store, analysis: Analysis, most_bytes: int) -> dict[str, di
         if texts := published_texts(store, store.record(record.variant)):
             every[record.variant] = texts
     return _fitting(every, most_bytes)
+
+
+def _kind(kept: Collection[str], analysis: Analysis) -> str:
+    """What variants these are: files may have been lost, and then the best variant's may be among them."""
+    best = [record.variant for record in figures.ranked(analysis.records, analysis.response)][: len(kept)]
+    return "the best ones" if all(variant in kept for variant in best) else "the best ones that have files"
 
 
 def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, dict[str, str]]:
@@ -145,7 +152,10 @@ def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
 
 
 def _pictures(run: Path, made: Path) -> None:
+    drawn_again = {f"{name}.png" for name in SPACE}  # with the whole page; a committed folder has little room
     for file in sorted(run.glob("*.png")):
+        if file.name in drawn_again:
+            continue
         shutil.copyfile(file, made / file.name)
 
 

@@ -108,7 +108,11 @@ def of_run(analysis: Analysis) -> SmallPage:
         run.question,
         analysis.answer.headline,
         analysis.response.kind,
-        (analysis.answer.text, *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in analysis.agreements)),
+        (
+            analysis.answer.lead,
+            analysis.answer.text,
+            *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in analysis.agreements),
+        ),
         run.notes,
         (table,) if table.rows else (),
         tuple((name, text) for name, text in facts if text),

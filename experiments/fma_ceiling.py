@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - loaded by its path, in no package
 """The operator of fma_ceiling.yaml: one outer product, added up many times.
 
 ``C = repeats · a bᵀ``, C column-major m x n. A thread needs its few elements of a and b once and multiplies them

@@ -1,9 +1,10 @@
 """What the kernels of this folder compute, where an expression would be long."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 
-def forces(body, **_):
+def forces(body: NDArray[np.float64], **_: object) -> dict[str, NDArray[np.float64]]:
     """Gravity on each body of all others, softened: (n, 4) of x, y, z and mass to (n, 4) of the force and 0."""
     found = np.zeros(body.shape)
     for i in range(0, len(body), 256):

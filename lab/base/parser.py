@@ -81,6 +81,9 @@ _CONSTANTS: dict[str, bool | None] = {
 _WORDS = frozenset({"and", "or", "not", "in", "if", "else", "is", *_CONSTANTS})
 """Words that are no names."""
 
+_ALSO_NAMES = frozenset({"in", "is"})
+"""Words that are names where a value is expected: kernels have arguments of these names."""
+
 _LEVELS: dict[str, int] = {
     "^": 1,
     "&": 2,
@@ -319,6 +322,8 @@ class _Reader:
             part = Constant(_unquoted(self.take()), token.column)
         elif token.kind == "word" and token.text in _CONSTANTS:
             part = Constant(_CONSTANTS[self.take().text], token.column)
+        elif token.kind == "word" and token.text in _ALSO_NAMES:
+            part = NameOf(self.take().text, token.column)
         elif token.kind == "word":
             part = NameOf(self._name(_VALUE).text, token.column)
         return part or self._enclosed(token)

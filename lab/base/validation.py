@@ -57,7 +57,7 @@ def _in_data(location: Key, data: object) -> Key:
         holds = isinstance(data, dict) and part in data
         holds = holds or (isinstance(data, list) and isinstance(part, int) and part < len(data))
         if holds:
-            data = data[part]  # type: ignore[call-overload,index]
+            data = data[part]  # type: ignore[index]
         if holds or (i == len(location) - 1 and isinstance(data, dict)):
             path.append(part)
     return tuple(path)

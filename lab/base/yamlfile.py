@@ -36,9 +36,6 @@ INTEGERS = range(-(2**63), 2**64)
 the parser takes 0.1 ms for each node, and compares each merge key `<<` with all others. Entries are counted before
 parsing, as lines and commas; nodes and their depth while parsing; nodes once more after aliases are expanded."""
 
-_MOST_BITS = 64
-"""Of a whole number: seeds take all of them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -108,8 +105,12 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
         raise UserError(_first_line(error.problem), at=_mark(error, file, offset), suggestion="remove one") from error
     except MarkedYAMLError as error:
         problem = str(error.problem or error.context)
-        tab = "replace the tab by spaces: YAML indents by spaces alone" if r"'\t'" in problem else None
-        raise UserError(f"not YAML: {problem}", at=_mark(error, file, offset), suggestion=tab) from error
+        hint = None
+        if r"'\t'" in problem:
+            hint = "replace the tab by spaces: YAML indents by spaces alone"
+        elif "flow" in f"{error.context}":
+            hint = "put texts that hold , [ ] { } or : in quotes"
+        raise UserError(f"not YAML: {problem}", at=_mark(error, file, offset), suggestion=hint) from error
     except ValueError as error:
         if "integer string conversion" not in str(error):
             raise UserError(f"not YAML: {_first_line(str(error))}", at=Location(file)) from error
@@ -185,13 +186,6 @@ class _Plain:
             for i in range(len(node)):
                 self.lines[(*path, i)] = node.lc.item(i)[0] + 1 + self.offset
             return [self.plain(value, (*path, i)) for i, value in enumerate(node)]
-        if isinstance(node, int) and node.bit_length() > _MOST_BITS:  # Python refuses to write very long ones
-            raise UserError(
-                f"the number has {node.bit_length()} bits",
-                at=Location(self.file, self.lines.get(path)),
-                key=dotted(path),
-                accepted=f"a whole number of at most {_MOST_BITS} bits",
-            )
         for kind in (bool, int, float, str):
             if isinstance(node, kind):
                 if kind is int and int(node) not in INTEGERS:

@@ -30,9 +30,6 @@ IGNORED: Mapping[tuple[str, str], str] = {
     ("Template", "file"): "where the text was found; what it says counts",
     ("Template", "document"): "the lines of the declaration, for errors; what it says counts",
     ("Template", "roots"): "where includes are found; the rendered source counts",
-    ("PlainTemplate", "file"): "where the text was found; what it says counts",
-    ("PlainTemplate", "document"): "the lines of the declaration, for errors; what it says counts",
-    ("PlainTemplate", "roots"): "where includes are found; the rendered source counts",
     ("PlainTemplate", "text"): "the rendered source counts",
     ("FrontMatter", "summary"): "prose",
     ("FrontMatter", "idea"): "prose",
@@ -99,10 +96,15 @@ def facts(value: object) -> Iterator[tuple[str, Any]]:
         return
     kind = type(value).__name__
     for name in fields_of(type(value)):
-        if (kind, name) not in IGNORED:
+        if counts(type(value), name):
             one = getattr(value, name)
             ordered = dict(sorted(one.items())) if (kind, name) in UNORDERED and one else one
             yield name, plain(ordered)
+
+
+def counts(kind: type, name: str) -> bool:
+    """Return whether a field decides anything of a record; `IGNORED` names it for the type or for one of its bases."""
+    return not any((base.__name__, name) in IGNORED for base in kind.__mro__)
 
 
 def fields_of(kind: type) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
 from lab.experiment.model import Experiment, KernelEntry
-from lab.experiment.plain import plain_kernel
+from lab.experiment.plain import check_quotes, plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile
 from lab.measured.baselines import BASELINES
@@ -57,6 +57,7 @@ def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment
 
 def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Experiment:
     """The experiment of a kernel without a template: see `lab.experiment.plain`."""
+    check_quotes(document)
     raw = validate(PlainFile, document)
     given = plain_kernel(raw, document)
     reference = given.declaration.reference

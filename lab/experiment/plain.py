@@ -8,7 +8,7 @@ else is as for any experiment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +118,35 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     return PlainKernel(KernelEntry(name, template, axes, constraints), declaration, baseline)
 
 
+def check_quotes(document: Document) -> None:
+    """Find texts that YAML ended at a comma, such as `{c: matmul(a, b)}`, before they are judged for what is left.
+
+    Raises:
+        UserError: A text opens a bracket that it does not close.
+    """
+    mistakes = [
+        UserError(
+            "the text ends inside of a bracket: YAML ends a text at a comma",
+            at=document.at(*path),
+            key=dotted(path),
+            found=text,
+            suggestion="put the whole text in quotes",
+        )
+        for path, text in _texts(document.data, ())
+        if text.count("(") > text.count(")") or text.count("[") > text.count("]")
+    ]
+    if mistakes:
+        raise together(mistakes)
+
+
+def _texts(data: object, path: Key) -> Iterator[tuple[Key, str]]:
+    if isinstance(data, str) and path[:1] not in (("question",), ("source",)):
+        yield path, data
+    elif isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _texts(value, (*path, key))
+
+
 def _source(reading: _Reading) -> str | None:
     """The source's text; None where it cannot be had."""
     given, document = reading.raw.source, reading.document
@@ -203,10 +232,10 @@ def _check_sizes(reading: _Reading, known: set[str]) -> None:
             _check_names(reading, inner, (*path, "kernel"), known, "the kernel")
         for i, name in enumerate(launch.arguments if path else ()):
             if name not in raw.arguments:
-                suggestion = did_you_mean(name, raw.arguments)
-                accepted = list(raw.arguments)
+                known_names = list(raw.arguments)
+                suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
-                reading.refuse("no such argument", place, found=name, accepted=accepted, suggestion=suggestion)
+                reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
 
 
 def _check_constraints(reading: _Reading, known: set[str]) -> None:

@@ -181,7 +181,7 @@ class PlainLaunch(Strict):
     block: Sizes = Field(description="Threads of a block in x, y and z, likewise")
     arguments: list[str] = Field(description="Names of the file's arguments, in this kernel's order")
     shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
-    when: str | None = Field(None, description="The launch takes place where this expression is true")
+    when: str | None = Field(default=None, description="The launch takes place where this expression is true")
 
 
 class PlainFile(MeasuringFile):

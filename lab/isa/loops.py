@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import networkx as nx
 
@@ -119,30 +120,40 @@ def _parents(bodies: dict[int, set[int]]) -> dict[int, int | None]:
     return parents
 
 
-_FMA = frozenset({InstructionClass.FMA, InstructionClass.MMA})
-_MEMORY = frozenset(
-    {
-        InstructionClass.LD_GLOBAL,
-        InstructionClass.ST_GLOBAL,
-        InstructionClass.LD_SHARED,
-        InstructionClass.ST_SHARED,
-        InstructionClass.CP_ASYNC,
-        InstructionClass.BULK_COPY,
-    }
-)
+_DEEPER: Final = 8
+"""Iterations that a loop is taken to make each time that the loop around it makes one; compilers guess as much where
+they have no profile."""
+
+_WEIGHTS: Final = {
+    InstructionClass.MMA: 64.0,
+    InstructionClass.FMA: 8.0,
+    InstructionClass.SPECIAL: 8.0,
+    InstructionClass.ATOMIC: 8.0,
+    InstructionClass.BULK_COPY: 8.0,
+    InstructionClass.LD_GLOBAL: 4.0,
+    InstructionClass.ST_GLOBAL: 4.0,
+    InstructionClass.CP_ASYNC: 4.0,
+    InstructionClass.FLOAT: 2.0,
+    InstructionClass.CONVERT: 2.0,
+    InstructionClass.SHUFFLE: 2.0,
+    InstructionClass.LD_SHARED: 2.0,
+    InstructionClass.ST_SHARED: 2.0,
+    InstructionClass.LD_LOCAL: 2.0,
+    InstructionClass.ST_LOCAL: 2.0,
+}
+_ANY: Final = 0.25
+"""Weight of the other classes: addresses, conditions and moves serve the instructions that do the work."""
 
 
 def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> int | None:
     """Find the loop that, judging by the text alone, executes most of the work.
 
-    The work of a loop is its number of FMA instructions (classes `fma` and `mma`), including nested loops. If no loop
-    of the function has any, it is the number of memory instructions (loads and stores of global and shared memory,
-    `cp.async`, bulk copies); if no loop has any of those either, the number of instructions.
-
-    Only innermost loops are candidates: those that have work and contain no other loop that has work. So a small loop
-    without FMA does not replace the unrolled loop around it, and an outer loop does not win by what it contains. The
-    candidate with the most work is hot: of an unrolled loop and its remainder, the former. Ties go to the deeper loop,
-    then to the one with more instructions, then to the first.
+    The work of a loop is the sum of its instructions' weights, those of nested loops left out, times 8 for each loop
+    around it. The weights say what an instruction does for the kernel: 64 for tensor cores; 8 for fma, special
+    functions, atomics and bulk copies; 4 for global memory; 2 for shared and local memory, other floating-point
+    arithmetic, conversions and shuffles; 1/4 for all else. So a small loop without work does not replace the unrolled
+    loop around it, an outer loop does not win by what it contains, and of an unrolled loop and its remainder the former
+    is hot. Ties go to the deeper loop, then to the one with more instructions, then to the first.
 
     Args:
         function: The function.
@@ -152,14 +163,17 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
     Returns:
         Position in `loops`, or None if there are no loops.
     """
+    if not loops:
+        return None
     bodies = [loop_instructions(function, flow, loop) for loop in loops]
-    for kinds in (_FMA, _MEMORY, frozenset(InstructionClass)):
-        work = [sum(instruction.cls in kinds for instruction in body) for body in bodies]
-        if any(work):
-            outer = {loop.parent for loop, amount in zip(loops, work, strict=True) if amount}
-            innermost = [place for place, amount in enumerate(work) if amount and place not in outer]
-            return max(innermost, key=lambda place: (work[place], loops[place].depth, len(bodies[place]), -place))
-    return None
+    own = [sum(_WEIGHTS.get(instruction.cls, _ANY) for instruction in body) for body in bodies]
+    # Each loop stands before the loops inside it, so that the sums of nested loops are still whole when subtracted.
+    work = list(own)
+    for place, loop in enumerate(loops):
+        if loop.parent is not None:
+            work[loop.parent] -= own[place]
+    work = [amount * _DEEPER ** (loop.depth - 1) for amount, loop in zip(work, loops, strict=True)]
+    return max(range(len(loops)), key=lambda place: (work[place], loops[place].depth, len(bodies[place]), -place))
 
 
 def loop_instructions(function: Function, flow: ControlFlow, loop: Loop) -> list[Instruction]:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from lab.isa.cfg import ControlFlow, control_flow
 from lab.isa.classes import load_bytes
 from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
 from lab.isa.sass.asides import asides
+
+BODY: Final = "body"
+"""Name of the hot region of a kernel without loops, which is all of it."""
+
+KEPT: Final = frozenset(InstructionClass) - {
+    InstructionClass.INTEGER,
+    InstructionClass.COMPARE,
+    InstructionClass.MOVE,
+    InstructionClass.LD_CONST,
+    InstructionClass.BRANCH,
+    InstructionClass.OTHER,
+}
+"""Classes whose instructions ptxas keeps one by one, but for merged loads."""
 
 _FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, InstructionClass.BULK_COPY})
 
@@ -38,6 +53,11 @@ class Counts:
     def fma(self) -> int:
         """Number of instructions of class `fma`; one of half2 or f32x2 counts as one."""
         return self.by_class.get(InstructionClass.FMA, 0)
+
+    @property
+    def kept(self) -> int:
+        """Number of instructions of classes that ptxas keeps: floating point, memory, atomics, shuffles, barriers."""
+        return sum(self.by_class.get(cls, 0) for cls in KEPT)
 
     @property
     def ld_shared(self) -> int:
@@ -134,6 +154,33 @@ class KernelMix:
         """The loop marked hot; None in a kernel without loops."""
         return next((loop for loop in self.loops if loop.hot), None)
 
+    @property
+    def hot_counts(self) -> Counts:
+        """Counts of the hot region: the hot loop, or the body of a kernel without loops."""
+        hot = self.hot_loop
+        return self.counts if hot is None else hot.counts
+
+    @property
+    def hot_name(self) -> str:
+        """Label of the hot loop; `BODY` of a kernel without loops."""
+        hot = self.hot_loop
+        return BODY if hot is None else hot.label
+
+    def with_hot(self, label: str) -> KernelMix:
+        """Return the mix with another loop marked hot; itself where no loop has that label."""
+        if not any(loop.label == label for loop in self.loops):
+            return self
+        return replace(self, loops=tuple(replace(loop, hot=loop.label == label) for loop in self.loops))
+
+    def like(self, other: LoopMix) -> str:
+        """Return the label of the loop whose instructions are most like those of a loop of the other listing.
+
+        Compared are the directions (cosine) of the counts by class, of classes that ptxas keeps: arithmetic in floating
+        point, memory, atomics, shuffles and barriers. Ties go to the deeper loop. Empty without loops.
+        """
+        best = max(self.loops, key=lambda loop: (_cosine(loop.counts, other.counts), loop.depth), default=None)
+        return best.label if best is not None else ""
+
     def around(self, loop: LoopMix) -> LoopMix | None:
         """Return the loop around a loop, or None."""
         return next((outer for outer in self.loops if outer.label == loop.parent), None)
@@ -142,6 +189,14 @@ class KernelMix:
         """Return the listing lines of a loop's body outside of its nested loops."""
         nested = (inner.numbers for inner in self.loops if inner.parent == loop.label)
         return loop.numbers.difference(*nested)
+
+
+def _cosine(first: Counts, second: Counts) -> float:
+    def dot(a: Counts, b: Counts) -> int:
+        return sum(a.by_class.get(cls, 0) * b.by_class.get(cls, 0) for cls in KEPT)
+
+    size = math.sqrt(dot(first, first) * dot(second, second))
+    return round(dot(first, second) / size, 6) if size else 0.0
 
 
 def _extent(instructions: tuple[Instruction, ...]) -> tuple[int, int] | None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr, ValidationError
 
+from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.validation import Strict, refusal
 from lab.base.yamlfile import dotted
@@ -179,10 +180,14 @@ class Operator(ABC, Generic[P]):
         """Whether `reference` can say what the outputs must hold; if not, `as_expected` can after one launch."""
         return True
 
-    def for_parameters(self, problem: P, parameters: Mapping[str, Scalar]) -> P:  # noqa: ARG002 - see the docstring
-        """Return the problem with what an operator needs of a variant's parameters, such as sizes of buffers.
+    def for_parameters(
+        self,
+        problem: P,
+        parameters: Mapping[str, Scalar],  # noqa: ARG002 - operators that override this use it
+    ) -> P:
+        """Return the problem as a variant with these parameters solves it.
 
-        No built-in operator needs any.
+        An operator whose shapes, values or references depend on parameters adds those to the problem as fields.
         """
         return problem
 
@@ -194,6 +199,18 @@ class Operator(ABC, Generic[P]):
     def reference(self, problem: P, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute in float64 what each output must hold. Costly for large problems: done once a problem."""
 
+    def as_expected(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        outputs: Mapping[str, Array],  # noqa: ARG002
+    ) -> Mapping[str, Expected]:
+        """Take one variant's outputs for what the others must hold.
+
+        Raises:
+            UserError: The operator has a reference of its own.
+        """
+        raise UserError("the operator has a reference of its own", key="operator", found=self.name)
+
     @abstractmethod
     def verify(
         self, problem: P, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
@@ -204,14 +221,6 @@ class Operator(ABC, Generic[P]):
             The largest error, the tolerance, and the worst element in words; see `lab.measured.timing.Verification`.
             The outputs pass when ``max_error <= tolerance``, so NaN fails.
         """
-
-    def as_expected(self, problem: P, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
-        """Take outputs of one kernel as the reference of others; only for operators without a reference of their own.
-
-        Raises:
-            NotImplementedError: The operator has a reference.
-        """
-        raise NotImplementedError(f"{self.name} has a reference")
 
     def elementwise(
         self,

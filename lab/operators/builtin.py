@@ -2,17 +2,14 @@
 
 `gemm`, `contraction`, `softmax`, `copy` and `transpose` are built in. An operator of the user's own is a Python file
 named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust boundary. Worker
-processes call `operator` for such a file; the main process asks through `lab.operators.foreign`.
+processes call `operator` for such a file; the main process asks through `lab.operators.foreign`. The operator of a
+plain kernel's file, which declares it as text, is named by that text.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from lab.base.errors import Location, UserError, did_you_mean
@@ -25,6 +22,7 @@ from lab.operators.declared.operator import declared
 from lab.operators.gemm import Gemm
 from lab.operators.moves import CopyProblem, Move, TransposeProblem
 from lab.operators.softmax import Softmax
+from lab.operators.userfile import imported
 
 BUILT_IN: dict[str, Callable[[], Operator[Any]]] = {
     "gemm": Gemm,
@@ -39,7 +37,7 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
     """Return the operator that an experiment names. A file of the user's runs in this process.
 
     Args:
-        reference: A built-in name, or ``path/to/file.py:Class``.
+        reference: A built-in name, ``path/to/file.py:Class``, or the reference of a declaration.
         base: Folder that a relative path starts from; the current one by default.
         at: Where the reference stands, for errors.
 
@@ -78,7 +76,7 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
             found=reference,
             accepted="path/to/file.py:Class, relative to the experiment file",
         )
-    module = _imported(path, reference, at)
+    module = imported(path, reference, at)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         classes = [name for name, value in vars(module).items() if isinstance(value, type)]
@@ -118,26 +116,3 @@ def _wrong_attribute(made: Operator[Any]) -> str:
 def _required() -> list[str]:
     """Attributes and methods that an operator must define."""
     return [*Operator.__annotations__, *(name for name in vars(Operator) if name in Operator.__abstractmethods__)]
-
-
-def _imported(path: Path, reference: str, at: Location | None) -> ModuleType:
-    """Import a file once; its name in `sys.modules` is made from its path."""
-    name = f"lab_user_operator_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # noqa: S101 - a .py path always has a loader
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        guarded(path, "importing it", spec.loader.exec_module, module)
-    except (OperatorFault, UserError) as error:
-        del sys.modules[name]
-        raise UserError(
-            f"the operator file cannot be imported: {error}", at=at, key="operator", found=reference
-        ) from error
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from lab.base.errors import Location, UserError
+from lab.operators.checked import OperatorFault, guarded
 
 
 def imported(path: Path, reference: str, at: Location | None, key: str = "operator") -> ModuleType:
@@ -32,9 +33,11 @@ def imported(path: Path, reference: str, at: Location | None, key: str = "operat
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything
+        guarded(path, "importing it", spec.loader.exec_module, module)
+    except (OperatorFault, UserError) as error:
         del sys.modules[name]
-        message = f"the {key} file cannot be imported: {type(error).__name__}: {error}"
-        raise UserError(message, at=at, key=key, found=reference) from error
+        raise UserError(f"the {key} file cannot be imported: {error}", at=at, key=key, found=reference) from error
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module

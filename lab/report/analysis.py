@@ -21,9 +21,11 @@ from lab.report.facts.explain import CurveExplanation, explain
 from lab.report.facts.strays import Stray, strays
 from lab.report.registry.registry import columns_for
 from lab.report.variant.executed import difference
+from lab.store import figures
 from lab.store.database import Store
-from lab.store.figures import Response, response_of
+from lab.store.figures import Basis, Response, response_of
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.store.scores import lean
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,7 @@ def load(store: Store) -> tuple[tuple[VariantRecord, ...], dict[str, str]]:
     for record in store.each():
         if sentence := difference(record):
             different[record.variant] = sentence
-        lean = replace(record.emulation, lines=()) if record.emulation else None
-        records.append(replace(record, emulation=lean))
+        records.append(lean(record))
     return tuple(records), different
 
 
@@ -124,7 +125,9 @@ def analyse(
     observed = observations(records, response.of)
     varied = factors(run, records)
     effects = main_effects(varied, observed)
-    bars = chartdata.bars(run, records, response)
+    # Equal ceilings rank nothing: bars of 100 % of the peak would look like a prediction.
+    alike = response.basis is Basis.CEILING and len(figures.tied_with_best(records, response)) == len(records) > 1
+    bars = () if alike else chartdata.bars(run, records, response)
     found = curve(run, records, response)
     baselines = [(bar.name, bar.value) for bar in bars if bar.group == "baseline"]
     named = {column.name: column for column in columns}

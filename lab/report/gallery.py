@@ -9,14 +9,26 @@ from lab.report.charts import charts
 from lab.report.charts.definition import Chart, Picture
 from lab.report.charts.explain import explain_charts
 from lab.report.charts.rows import common_peak
+from lab.report.charts.space import space_charts
+from lab.report.facts.effects import Factor, factors
 from lab.store.figures import Basis
 
 _RESPONSES: Final = {
     Basis.MEASURED: "throughput",
     Basis.ESTIMATE: "estimated throughput",
+    Basis.SCORE: "predicted throughput",
     Basis.CEILING: "predicted ceiling",
 }
 """What the title of a PNG calls the figure that variants are compared by."""
+
+
+SPACE: Final = {
+    "speedup": "{} over one variant",
+    "roofline": "roofline, {}",
+    "pareto": "{} against what it costs",
+    "parallel": "parameters and {}",
+}
+"""PNGs of the charts of a whole space of variants, and their titles."""
 
 
 def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
@@ -35,6 +47,8 @@ def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
         )  # fmt: skip
     if a.bars:
         made.append(charts.bars_chart(a.bars, a.response, common_peak(a.records)))
+    if a.bars:
+        made.extend(space_charts(a.run, a.records, a.columns, a.rows, a.response, bars=a.bars, factors=_factors(a)))
     if a.agreements:
         made.append(charts.model_chart(a.columns, a.rows, a.agreements, a.response))
     if a.slices:
@@ -43,6 +57,13 @@ def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
     if a.interaction:
         made.append(charts.interaction_chart(a.interaction, a.response))
     return tuple(made)
+
+
+def _factors(analysis: Analysis) -> tuple[Factor, ...]:
+    """What differs between variants, the most influential first."""
+    place = {effect.factor: number for number, effect in enumerate(analysis.effects)}
+    found = factors(analysis.run, analysis.records)
+    return tuple(sorted(found, key=lambda factor: place.get(factor.name, len(place))))
 
 
 def pictures(analysis: Analysis, shown: tuple[Chart, ...]) -> tuple[Picture, ...]:
@@ -67,6 +88,9 @@ def pictures(analysis: Analysis, shown: tuple[Chart, ...]) -> tuple[Picture, ...
     if "bars" in first:
         file, title = ("ladder.png", "each rung") if a.ladder else ("sweep.png", "the variants")
         made.append(Picture(file, f"{name}: {what} of {title}", (first["bars"],)))
+    for id_, words in SPACE.items():
+        if id_ in first:
+            made.append(Picture(f"{id_}.png", f"{name}: {words.format(what)}", (first[id_],)))
     if "model" in by_id:
         both = tuple(choice.drawing for choice in by_id["model"].choices)
         made.append(Picture("model.png", f"{name}: predicted against measured throughput", both))

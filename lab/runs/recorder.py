@@ -9,7 +9,7 @@ from typing import Self
 
 from lab.experiment.variants import Planned
 from lab.runs.observer import RunObserver
-from lab.runs.search import Pruner, Score, score
+from lab.runs.search import Pruner, Rank, score
 from lab.store.database import Store
 from lab.store.model import VariantRecord
 from lab.store.writer import Writer
@@ -31,7 +31,7 @@ class Recorder:
     ) -> None:
         """Start with the notes of an earlier, unfinished run; `pruner` learns from every finished variant."""
         self.store, self.observer = store, observer
-        self.scores: dict[int, Score] = {}
+        self.scores: dict[int, Rank] = {}
         self.notes = list(notes)
         self.pruner, self._writer = pruner, Writer()
 

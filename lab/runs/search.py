@@ -12,7 +12,7 @@ Group = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class Rank:
     """What a search remembers of a finished variant.
 
     Attributes:
@@ -33,13 +33,13 @@ def group_of(record: VariantRecord) -> Group:
     return tuple(sorted(record.problem.items()))
 
 
-def score(record: VariantRecord, position: int) -> Score | None:
+def score(record: VariantRecord, position: int) -> Rank | None:
     """The score of a record; None where the variant failed or was pruned."""
     if record.status.failed or record.status is Status.PRUNED:
         return None
     ceiling = record.prediction.ceiling if record.prediction else None
     measured = record.throughput if record.status is Status.VERIFIED else None
-    return Score(group_of(record), position, ceiling.rate if ceiling else None, measured)
+    return Rank(group_of(record), position, ceiling.rate if ceiling else None, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +98,18 @@ class Pruner:
         below = f"a ceiling of {ceiling.rate:.2f} {record.merit} is below the {reached:.2f} of another one"
         return Pruning(PruneRule.MEASUREMENT, below)
 
-    def learn(self, finished: Score) -> None:
+    def learn(self, finished: Rank) -> None:
         """Remember the throughput of a finished variant."""
         if finished.rate is not None:
             self.measured[finished.group] = max(finished.rate, self.measured.get(finished.group, 0.0))
 
 
-def leaders(scores: Iterable[Score], top: int) -> tuple[Score, ...]:
+def leaders(scores: Iterable[Rank], top: int) -> tuple[Rank, ...]:
     """The best of each group: by throughput where anything in the group was measured, else by predicted ceiling."""
-    groups: dict[Group, list[Score]] = {}
+    groups: dict[Group, list[Rank]] = {}
     for one in scores:
         groups.setdefault(one.group, []).append(one)
-    found: list[Score] = []
+    found: list[Rank] = []
     for members in groups.values():
         measured = [one for one in members if one.rate is not None]
         rated = measured or [one for one in members if one.ceiling is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import add
@@ -14,7 +14,7 @@ from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.results import Buffer, Emulation, LineCount, TensorMapArgument
+from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
@@ -96,6 +96,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
+        flops=computed.flops(problem),
     )
 
 
@@ -186,10 +187,41 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
         for step in task.launches.steps
     ]
     for i, one in enumerate(done):
-        label = task.hot_loops.get(one.kernel)
+        label = hottest(one.loops, task.hot_loops.get(one.kernel, ""))
         hot = next((loop.counts for loop in one.loops if loop.label == label), None)
-        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot)
+        outermost = [loop.counts for loop in one.loops if loop.depth == 1]
+        looped = replace(reduce(add, outermost), warps_by_opcode={}, threads_by_opcode={}) if outermost else None
+        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot, looped=looped, hot_label=label)
     return tuple(steps)
+
+
+def hottest(loops: Sequence[LoopCounts], static: str) -> str:
+    """Choose the hot loop by what was executed in each loop, but in no loop inside it.
+
+    A small problem exaggerates what a block does once, so the hot loop of the text is replaced only by one that
+    executes at least `_CLEARLY` times as much.
+
+    Args:
+        loops: In the order of `lab.isa.loops.natural_loops`: each before the loops inside it.
+        static: Label of the hot loop of the text; empty without loops.
+
+    Returns:
+        Its label; `static` where nothing executes clearly more.
+    """
+    own: dict[str, int] = {}
+    around: list[LoopCounts] = []
+    for loop in loops:
+        while around and around[-1].depth >= loop.depth:
+            around.pop()
+        if around:
+            own[around[-1].label] -= loop.counts.warps
+        own[loop.label] = loop.counts.warps
+        around.append(loop)
+    most = max(own, key=lambda label: own[label], default=static)
+    return most if own and own[most] >= _CLEARLY * max(1, own.get(static, 0)) else static
+
+
+_CLEARLY = 2
 
 
 class _Memory:

@@ -37,7 +37,7 @@ def judged(
         pace: Pace of its main loop by the model of the schedulers; None where there is no estimate.
         model: What the pace was estimated from.
     """
-    record = replace(record, emulation=emulation)
+    record = _with_hot_loop(replace(record, emulation=emulation))
     if pace is not None and model is not None and record.launch is not None:
         blocks = math.prod(record.launch.grid)
         whole = pace.on(record.flops, blocks, moved=record.bytes_moved, before_s=model.before_s)
@@ -45,6 +45,17 @@ def judged(
     if emulation.fault:
         return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
     return replace(record, status=Status.VERIFIED) if emulation.verification else record
+
+
+def _with_hot_loop(record: VariantRecord) -> VariantRecord:
+    """The record with the hot loop that execution found, where that is another than the text's; in SASS its like."""
+    ptx, steps = record.ptx, record.emulation.launches if record.emulation else ()
+    label = next((step.hot_label for step in steps if ptx is not None and step.entry == ptx.name), "")
+    found = next((loop for loop in ptx.loops if loop.label == label), None) if ptx else None
+    if ptx is None or found is None or found.hot:
+        return record
+    sass = record.sass.with_hot(record.sass.like(found)) if record.sass else None
+    return replace(record, ptx=ptx.with_hot(label), sass=sass)
 
 
 def pruned(record: VariantRecord, rule: PruneRule, detail: str) -> VariantRecord:

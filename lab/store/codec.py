@@ -20,7 +20,8 @@ SCHEMA = 12
 
 READ_TOO = (7, 9, 10, 11)
 """Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
-10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. 11 lacks `fingerprint`."""
+10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. Up to 11 they lacked
+`fingerprint`, what was executed in any loop (`looped`), and the emulated `flops`."""
 
 
 def _with_baselines(run: object) -> object:

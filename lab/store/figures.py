@@ -5,15 +5,17 @@ The one place that decides *which* counts a figure is made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
 from lab.measured.timing import Kind, Merit
+from lab.predict.score import TOLERANCE
 from lab.store.model import RunRecord, Status, VariantRecord
+from lab.store.scores import rate, scores
 
 GLOBAL_LOADS: Final = ("global.load", "global.copy")
 GLOBAL: Final = (*GLOBAL_LOADS, "global.store", "global.atomic")
@@ -25,10 +27,7 @@ _NONE: Final = MemoryCount()
 
 def hot_counts(mix: KernelMix | None) -> Counts | None:
     """Counts of the hot loop, or of the whole kernel where it has no loop; None where nothing was read."""
-    if mix is None:
-        return None
-    loop = mix.hot_loop
-    return mix.counts if loop is None else loop.counts
+    return None if mix is None else mix.hot_counts
 
 
 def fma_share(mix: KernelMix | None) -> float | None:
@@ -126,6 +125,7 @@ class Basis(StrEnum):
 
     MEASURED = "measured"
     ESTIMATE = "estimate"
+    SCORE = "score"
     CEILING = "ceiling"
 
 
@@ -138,12 +138,14 @@ class Response:
         column: Name of the column that holds it.
         title: Axis title without the unit.
         unit: What throughput counts.
+        scored: Where the basis is the score, variant id to its throughput; else empty.
     """
 
     basis: Basis
     column: str
     title: str
     unit: Merit = Merit.TFLOPS
+    scored: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def kind(self) -> Kind:
@@ -154,8 +156,22 @@ class Response:
         """The response of one variant, in `unit`; None where it has none, failed or was pruned."""
         if record.status.failed or record.status is Status.PRUNED:
             return None
+        if self.basis is Basis.SCORE:
+            return self.scored.get(record.variant)
         figure = {Basis.MEASURED: measured, Basis.ESTIMATE: estimated, Basis.CEILING: predicted}[self.basis]
         return figure(record)
+
+    @property
+    def tolerance(self) -> float:
+        """Relative difference below which two responses are tied, as far as it is the same for all variants."""
+        return _TOLERANCE[self.basis]
+
+    def tied(self, first: VariantRecord, second: VariantRecord) -> bool:
+        """Whether the difference of two variants is within what their figures are known to err or to scatter."""
+        a, b = self.of(first), self.of(second)
+        if a is None or b is None:
+            return False
+        return abs(a - b) <= max(self.tolerance, noise(first), noise(second)) * max(a, b)
 
     @property
     def axis(self) -> str:
@@ -163,10 +179,35 @@ class Response:
         return f"{self.title} ({self.unit}, {self.kind})"
 
 
-def response_of(records: tuple[VariantRecord, ...]) -> Response:
-    """Choose the response: measured throughput if any variant has it, else the estimate if all do, else the ceiling.
+_TOLERANCE: Final = {Basis.MEASURED: 0.005, Basis.ESTIMATE: 0.02, Basis.SCORE: TOLERANCE, Basis.CEILING: 1e-6}
+"""Relative differences that mean nothing. Measured: medians of one session repeat within half a per cent at the median
+of reports/h200 (what a variant's own samples scatter is added by `noise`). Estimate: docs/model.md finds that orders of
+instructions that change throughput by 2 % and more are within its error on one loop. Score: `lab.predict.score`."""
 
-    It is never a mixture: figures of different origins cannot be compared.
+
+def noise(record: VariantRecord) -> float:
+    """Relative scatter of a measured variant's samples, half of p20 to p80; 0 where nothing was measured."""
+    return record.measurement.samples.spread / 2 if record.measurement else 0.0
+
+
+def scored(records: Sequence[VariantRecord]) -> dict[str, float]:
+    """Throughput by the score, never above the ceiling; variants without a score are absent."""
+    by_id = {record.variant: record for record in records}
+    rates = {variant: rate(by_id[variant], found) for variant, found in scores(records).items()}
+    return {variant: value for variant, value in rates.items() if value is not None}
+
+
+def tied_with_best(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
+    """The best variant and those that cannot be told apart from it, best first."""
+    best = ranked(records, response)
+    return tuple(record for record in best if record is best[0] or response.tied(best[0], record))
+
+
+def response_of(records: tuple[VariantRecord, ...]) -> Response:
+    """Choose the response.
+
+    Measured throughput if any variant has it; else the estimate if all compared variants do; else the score if any
+    does; else the ceiling. It is never a mixture: figures of different origins cannot be compared.
     """
     merit = merit_of(records)
     if any(measured(record) is not None for record in records):
@@ -175,6 +216,9 @@ def response_of(records: tuple[VariantRecord, ...]) -> Response:
     compared = [record for record in records if ceiling.of(record) is not None]
     if compared and all(estimated(record) is not None for record in compared):
         return Response(Basis.ESTIMATE, "estimated_tflops", "estimated throughput", merit)
+    if found := scored([record for record in records if record.status is not Status.PRUNED]):
+        column = column_name("scored_tflops", merit)
+        return Response(Basis.SCORE, column, "predicted throughput", merit, found)
     return ceiling
 
 

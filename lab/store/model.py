@@ -137,12 +137,16 @@ class EmulatedStep:
         launch: Geometry.
         executed: What was executed; None where the sequence did not come so far.
         hot_loop: What was executed in the PTX's hot loop; None without loops.
+        looped: What was executed in any loop; None where that was not kept.
+        hot_label: Label of the hot loop, where execution decided which it is; else empty.
     """
 
     entry: str
     launch: LaunchRecord
     executed: ExecutedCounts | None = None
     hot_loop: ExecutedCounts | None = None
+    looped: ExecutedCounts | None = None
+    hot_label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class EmulationRecord:
         failure: Why there is no result, which counts against the variant: it took too long, or could not be launched.
         lines: How often each instruction was executed; lines that never were are absent.
         bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
+        flops: Floating-point operations of the problem at the emulated size; 0 where that is not known.
     """
 
     problem: Mapping[str, Scalar]
@@ -178,6 +183,7 @@ class EmulationRecord:
     failure: str = ""
     lines: tuple[ExecutedLines, ...] = ()
     bytes_needed: int = 0
+    flops: int = 0
 
     @property
     def entry(self) -> str:

@@ -152,10 +152,10 @@ class FrontMatter(Strict):
 
     summary: str
     operator: str
-    grid: list[str | int] | None = Field(None, min_length=1, max_length=3)
-    block: list[str | int] | None = Field(None, min_length=1, max_length=3)
+    grid: list[str | int] | None = Field(default=None, min_length=1, max_length=3)
+    block: list[str | int] | None = Field(default=None, min_length=1, max_length=3)
     arguments: dict[str, str] | None = None
-    launches: list[LaunchDeclaration] | None = Field(None, min_length=1)
+    launches: list[LaunchDeclaration] | None = Field(default=None, min_length=1)
     workspace: dict[str, WorkspaceDeclaration] = Field(default_factory=dict)
     tensor_maps: dict[str, TensorMapDeclaration] = Field(default_factory=dict)
     idea: str = ""

@@ -76,6 +76,24 @@ def nvrtcs() -> tuple[NvrtcFile, ...]:
     return tuple(found.values())
 
 
+def nvjitlinks() -> tuple[Path, ...]:
+    """Return every libnvJitLink: those of this environment's wheels, of `compilers`, then of toolkits."""
+    beside = sorted(compilers().iterdir(), reverse=True) if compilers().is_dir() else []
+    by_versions = sorted(_DEFAULT_TOOLKIT.parent.glob(f"{_DEFAULT_TOOLKIT.name}-*"), reverse=True)
+    places = [
+        *(Path(entry) / "nvidia/*/lib" for entry in sys.path if entry),
+        *(folder / "nvidia/*/lib" for folder in beside),
+        *(place for folder in (*toolkits(), *by_versions) for place in (folder / "lib64", folder / "targets/*/lib")),
+        Path(sys.prefix) / "lib",  # conda
+        _DEBIAN,
+    ]
+    found: dict[Path, Path] = {}
+    for place in places:
+        for path in sorted(glob.glob(str(place / "libnvJitLink.so.*")), reverse=True):  # noqa: PTH207 - the folder itself is a pattern
+            found.setdefault(Path(path).resolve(), Path(path))
+    return tuple(found.values())
+
+
 def _newest_first(patterns: Iterable[Path]) -> list[NvrtcFile]:
     libraries = []
     for pattern in patterns:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from lab.base.errors import UserError, did_you_mean
 
-NVRTC, NVCC = "nvrtc", "nvcc"
+NVRTC, NVCC, PTX = "nvrtc", "nvcc", "ptx"
 COMPILERS = (NVRTC, NVCC)
-"""Compilers by name; `pycuda-nvcc` is `nvcc`."""
+"""Compilers by name; `pycuda-nvcc` is `nvcc`. The assembler `ptx` takes few of their options."""
 
 MOST_OPTIONS = 64
 MOST_LENGTH = 256
@@ -83,7 +83,7 @@ _STORED = _either("wb", "cg", "cs", "wt")
 OPTIONS = (
     CompilerOption(("--use_fast_math", "-use_fast_math")),
     *(CompilerOption(_both(name), _SWITCH) for name in ("ftz", "prec-div", "prec-sqrt", "fmad")),
-    CompilerOption(_both("maxrregcount"), _REGISTERS),
+    CompilerOption(_both("maxrregcount"), _REGISTERS, (*COMPILERS, PTX)),
     CompilerOption(_both("std"), _either("c++11", "c++14", "c++17", "c++20")),
     CompilerOption(("--define-macro", "-D"), _MACRO, glued=("-D",)),
     CompilerOption(("--undefine-macro", "-U"), Values(_IDENTIFIER, "a macro's name"), glued=("-U",)),
@@ -150,7 +150,7 @@ def accepted(options: Sequence[str], compiler: str = "") -> tuple[str, ...]:
 
     Args:
         options: As the user wrote them. Name and value may be two entries: `-maxrregcount`, `32`.
-        compiler: `nvrtc`, `nvcc` or `pycuda-nvcc`; if empty, what any of them knows is accepted.
+        compiler: `nvrtc`, `nvcc`, `pycuda-nvcc` or `ptx`; if empty, what any of them knows is accepted.
 
     Raises:
         UserError: One is not accepted; `found` is that one, and the key `options[i]` says which.

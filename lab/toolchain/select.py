@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import CompileError, MissingToolError, UserError, did_you_mean
-from lab.toolchain import nvcc
+from lab.toolchain import nvcc, ptx
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
 from lab.toolchain.cache import Cache, cache_key, default_folder
 from lab.toolchain.disassembly.nvdisasm import disassemble_all, disassembler_version
 from lab.toolchain.nvrtc import compiler
 from lab.toolchain.options import accepted
 
-NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc")
+NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc", "ptx")
 """Names that an experiment may use. All but `auto` may have a version: `nvrtc==13.5`."""
 
 
@@ -47,8 +47,8 @@ def toolchain(name: str) -> Toolchain:
 
     Args:
         name: `auto` (PyCUDA's nvcc where nvcc, PyCUDA and a driver are here, else NVRTC), `nvrtc`, `nvcc`, or
-            `pycuda-nvcc` (nvcc, only where PyCUDA and a driver are here). All but `auto` may have a version, as far
-            as it matters: `nvrtc==13.5`.
+            `pycuda-nvcc` (nvcc, only where PyCUDA and a driver are here), or `ptx`, which assembles PTX. All but
+            `auto` may have a version, as far as it matters: `nvrtc==13.5`.
 
     Raises:
         UserError: There is no such name, or the version is malformed.
@@ -150,6 +150,8 @@ def _find(name: str, version: str) -> Toolchain | None:
         return compiler.find_nvrtc(version)
     if name == "nvcc":
         return nvcc.find_nvcc(version)
+    if name == "ptx":
+        return ptx.find_assembler(version)
     pycudas = nvcc.find_nvcc(version, with_pycuda=True)
     return pycudas if name == "pycuda-nvcc" else pycudas or compiler.find_nvrtc()
 
@@ -166,6 +168,8 @@ def _advice(name: str, version: str) -> str:
         return (
             f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
         )
+    if name == "ptx":
+        return f"install it: {ptx.INSTALL}"
     if name != "nvcc":
         return f"install it: {compiler.install(version)}"
     if not version:

@@ -121,6 +121,24 @@ def _why(expression: str, kernels: Sequence[SourceKernel]) -> str | None:
     return None
 
 
+def plain_name(symbol: str) -> str:
+    """Return the C++ name that a symbol was mangled from, without template arguments: `ns::add` of `_ZN2ns3addEPf`.
+
+    Any other symbol is returned as it is. Only as much of the Itanium C++ ABI is read as names need.
+    """
+    match = re.match(r"_Z(N?)", symbol)
+    if match is None:
+        return symbol
+    names: list[str] = []
+    position = match.end()
+    while length := re.compile(r"L?(\d+)").match(symbol, position):  # L: internal linkage
+        position = length.end() + int(length[1])
+        names.append(symbol[length.end() : position])
+        if not match[1]:
+            break
+    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
+
+
 def _base(expression: str) -> str:
     return re.sub(r"\s", "", expression.partition("<")[0]).lstrip("&").removeprefix("::")
 

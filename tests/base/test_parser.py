@@ -24,6 +24,7 @@ from lab.base.syntax import (
     Part,
     Span,
     Unary,
+    names,
 )
 
 
@@ -176,3 +177,8 @@ def test_any_row_of_words_is_an_expression_or_a_mistake(words):
     except NotationError as caught:
         error = caught
     assert error is None or 1 <= error.column <= len(text) + 1
+
+
+def test_a_kernels_argument_may_be_called_in():
+    assert names(parse("transpose(in) + in[0]")) == {"in"}
+    assert isinstance(parse("in in (in, 2)"), Chain)

@@ -114,6 +114,17 @@ def test_listings_of_the_best_variants_are_kept_as_far_as_they_fit(script, run, 
     assert said[0] in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_listings_are_not_called_the_best_ones_where_the_best_variant_has_no_files(script, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    with Store(copy) as store:
+        best = max(store.records(), key=lambda record: record.throughput or 0).variant
+        shutil.rmtree(store.variant_folder(best))
+    said = script.publish(copy, tmp_path / "out")
+    assert said == ("Listings are kept of 23 of 24 variants, the best ones that have files.",)
+    assert best not in published.read_listings(tmp_path / "out")
+    assert script.publish(tmp_path / "out", tmp_path / "again") == said
+
+
 def test_no_room_for_any_listing(script, run, tmp_path):
     assert script.publish(run, tmp_path / "out", 10) == ("Listings are kept of no variant.",)
     assert not (tmp_path / "out" / published.LISTINGS).exists()

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 from run_support import all_played, build_once
 
-from lab.experiment.identity import IGNORED, fields_of, fingerprint, plain
+from lab.experiment.identity import IGNORED, counts, fields_of, fingerprint, plain
 from lab.experiment.load import load
 from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.problems import ProblemCase
@@ -32,10 +32,11 @@ from lab.templates.front_matter import (
     WorkspaceDeclaration,
 )
 from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.base import CompileRequest, Toolchain
 
 TYPES = (
-    Planned, Point, KernelEntry, ProblemCase, Template, FrontMatter, Parameter, Entry, LaunchDeclaration,
+    Planned, Point, KernelEntry, ProblemCase, Template, PlainTemplate, FrontMatter, Parameter, Entry, LaunchDeclaration,
     WorkspaceDeclaration, TensorMapDeclaration, CompileRequest, Launches, Launch, Workspace, TensorMap,
 )  # fmt: skip
 """Every type below a planned variant, except requirements, which count nowhere."""
@@ -84,6 +85,16 @@ archs: [sm_90]
 """
 
 
+PLAIN = "__global__ void k(float* c, int n) { c[threadIdx.x] = n + width; }\n"
+SHORT = """source: plain.cu
+problem: {n: 64}
+arguments: {c: "out float32[n]", n: int32}
+parameters: {width: 1}
+grid: 1
+block: n
+"""
+
+
 class Compiler:
     name, version, identity = "played", "1", "headers 1"
 
@@ -96,8 +107,11 @@ def planned(tmp_path):
     (tmp_path / "single.cu.j2").write_text(SINGLE)
     (tmp_path / "sequence.cu.j2").write_text(SEQUENCE)
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    experiment = load(tmp_path / "small.yaml")
-    return plan(experiment, expand(experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
+    (tmp_path / "plain.cu").write_text(PLAIN)
+    (tmp_path / "plain.yaml").write_text(SHORT)
+    made = [load(tmp_path / name) for name in ("small.yaml", "plain.yaml")]
+    played = [cast("Toolchain", Compiler())]
+    return tuple(one for each in made for one in plan(each, expand(each).points, played, ["sm_90"]))
 
 
 def copies(value: Any, kind: type, name: str) -> list[Any]:
@@ -115,7 +129,7 @@ def copies(value: Any, kind: type, name: str) -> list[Any]:
     found = []
     for field in fields_of(type(value)):
         below = getattr(value, field)
-        if (type(value).__name__, field) not in IGNORED:
+        if counts(type(value), field):
             found += [with_field(value, field, one) for one in copies(below, kind, name)]
         if type(value) is kind and field == name:
             found.append(with_field(value, field, changed(below)))
@@ -158,7 +172,7 @@ def test_every_fact_counts_unless_it_is_named_with_a_reason(planned, kind, name)
     assert others, "the examples of this test lack this fact"
     before = {one.fingerprint for one in planned}
     after = {fingerprint(other) for other in others}
-    if (kind.__name__, name) in IGNORED:
+    if not counts(kind, name):
         assert after <= before
     else:
         assert not after & before
@@ -179,11 +193,11 @@ def test_every_type_below_a_variant_is_in_the_list(planned):
         if not dataclasses.is_dataclass(value) and not isinstance(value, BaseModel):
             return set()
         here = type(value)
-        counted = [name for name in fields_of(here) if (here.__name__, name) not in IGNORED]
+        counted = [name for name in fields_of(here) if counts(here, name)]
         return {here} | {kind for name in counted for kind in types(getattr(value, name))}
 
     below = {kind.__name__ for one in planned for kind in types(one)}
-    assert below - {"GemmProblem"} == {kind.__name__ for kind in TYPES}
+    assert below - {"GemmProblem", "DeclaredProblem"} == {kind.__name__ for kind in TYPES}
 
 
 def test_the_order_of_arguments_counts_and_that_of_parameters_does_not(planned):

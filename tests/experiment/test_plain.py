@@ -114,6 +114,8 @@ def test_options_may_be_swept(read):
         ("source: add.cu", "source: two.cu", ("several kernels", "ours::second")),
         ("source: add.cu", "source: none.cu", ("the source has no kernel",)),
         ("source: add.cu", "source: add.cu\nkernel: ad", ("no such kernel", "did you mean 'add'?")),
+        ("{c: a + b}", "{c: maximum(a, b)}", ("YAML ends a text at a comma", "'maximum(a'", "in quotes")),
+        ('a: "float32[n]"', "a: float32[n, 2]", ("not YAML", "in quotes")),
         ("block: block_size\n", "", ("a key is missing", "key: block")),
         ("block: block_size", "block: blocksize", ("unknown name 'blocksize'", "did you mean 'block_size'?")),
         ("emulate: {n: 1000}", "emulate: {m: 1000}", ("no such field", "key: emulate.m")),

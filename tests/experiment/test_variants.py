@@ -58,7 +58,7 @@ def test_an_id_depends_on_what_decides_the_machine_code() -> None:
 
     assert variant(made) == variant(experiment())
     assert variant(made) != variant(made, "sm_80")
-    assert variant(made) != variant(replace(made, options=("--use_fast_math",)))
+    assert variant(made) != variant(replace(made, options=(("--use_fast_math",),)))
     assert variant(made) == variant(replace(made, question="another"))
 
 

@@ -14,6 +14,8 @@ HEAD = ".version 8.0\n.target sm_80\n.entry k() { .reg .pred p; .reg .b32 r; .re
 FMA = "fma.rn.f32 f, f, f, f; "
 LOAD = "ld.global.f32 f, [r]; "
 ADD = "add.s32 r, r, 1; "
+ATOMIC = "red.global.add.u32 [r], 1; "
+EX2 = "ex2.approx.f32 f, f; "
 
 
 def function(body: str):
@@ -126,11 +128,14 @@ def test_no_loops() -> None:
         pytest.param(loop("A", FMA) + loop("B", FMA * 8), "B", id="main loop behind its remainder"),
         pytest.param(loop("A", FMA * 8 + loop("B", ADD * 20)), "A", id="a nested loop without fma steals nothing"),
         pytest.param(loop("A", FMA * 8 + loop("B", FMA)), "B", id="a nested loop with fma is the innermost"),
-        pytest.param(loop("A", FMA + LOAD * 9) + loop("B", LOAD * 20), "A", id="fma before memory"),
+        pytest.param(loop("A", FMA + LOAD * 9) + loop("B", LOAD * 20), "B", id="one fma is not the work"),
         pytest.param(loop("A", LOAD) + loop("B", LOAD * 2), "B", id="memory where there is no fma"),
         pytest.param(loop("A", LOAD * 4 + loop("B", LOAD)), "B", id="innermost with memory"),
         pytest.param(loop("A", ADD * 9) + loop("B", LOAD), "B", id="memory before size"),
         pytest.param(loop("A", ADD) + loop("B", ADD * 2), "B", id="size where there is nothing else"),
+        pytest.param(loop("A", LOAD + loop("B", ADD * 20)), "B", id="integer work inside a loop that loads"),
+        pytest.param(loop("A", FMA) + loop("B", ATOMIC * 2 + LOAD), "B", id="atomics count like fma"),
+        pytest.param(loop("A", FMA * 2) + loop("B", EX2 * 3), "B", id="special functions count like fma"),
         pytest.param(loop("A", FMA + ADD * 9) + loop("B", ADD + loop("C", FMA)), "C", id="tie: deeper"),
         pytest.param(loop("A", FMA) + loop("B", FMA + ADD), "B", id="tie: larger"),
         pytest.param(loop("A", FMA + ADD) + loop("B", FMA + ADD), "A", id="tie: first"),

@@ -52,7 +52,8 @@ def read_csv(path):
 def test_writes_the_files_of_a_report(report, what, chart):
     _, files, _ = report(what)
     expected = {"index.html", "records.csv", "records.json", "ratio_vs_throughput.png", chart, "instruction_mix.png"}
-    expected |= set() if what == "ladder" else {"main_effects.png"}
+    expected |= {"speedup.png", "roofline.png", "pareto.png"}
+    expected |= set() if what == "ladder" else {"main_effects.png", "parallel.png"}
     assert set(files) == expected | (set() if what == "no_gpu" else {"model.png"})
     for name, path in files.items():
         assert path.is_file()

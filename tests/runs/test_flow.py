@@ -126,8 +126,9 @@ def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, w
     future: Future[Any] = Future()
     future.set_exception(error)
     record, pace = flow.emulation_outcome(TASK, future)
-    assert (record.unsupported, pace) == (why, None)
-    assert flow.judge(variant, (record, pace)).record.status is Status.INSPECTED
+    assert (record.failure, pace) == (why, None)
+    judged = flow.judge(variant, (record, pace)).record
+    assert (judged.status, judged.reason) == (Status.VERIFICATION_FAILED, f"not executed: {why}")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,8 @@ def test_a_mistake_in_an_emulation_is_this_variants_failure(error, words):
     future: Future[Any] = Future()
     future.set_exception(error)
     found, _ = flow.emulation_outcome(TASK, future)
-    assert found.failed
-    assert found.fault == found.unsupported == words
+    assert found.failure == words
+    assert found.fault == f"not executed: {words}"
 
 
 def test_an_emulation_that_ends_well_is_handed_on():

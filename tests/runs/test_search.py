@@ -11,7 +11,7 @@ from narrowing import known
 from lab.experiment.schema import PruneModel
 from lab.measured.timing import CardState, Measurement, Samples
 from lab.predict.bounds import Bound, Prediction
-from lab.runs.search import Pruner, Pruning, Score, leaders, score
+from lab.runs.search import Pruner, Pruning, Rank, leaders, score
 from lab.store.model import BuildRecord, PruneRule, Status, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -73,7 +73,7 @@ def test_a_ceiling_at_a_limit_is_not_below_it():
     pruner = Pruner(RULES)
     assert pruner.judge(record(40)) is None
     assert pruner.judge(record(20)) is None  # exactly half of the best
-    pruner.learn(Score((("m", 64),), 0, 40.0, 35.0))
+    pruner.learn(Rank((("m", 64),), 0, 40.0, 35.0))
     assert pruner.overtaken(record(35)) is None  # exactly what was reached
     assert pruner.overtaken(record(34.9)) is not None
 
@@ -81,7 +81,7 @@ def test_a_ceiling_at_a_limit_is_not_below_it():
 def test_the_best_of_each_group_counts_not_the_last():
     pruner = Pruner(RULES)
     for rate in (35.0, 20.0):
-        pruner.learn(Score((("m", 64),), 0, 40.0, rate))
+        pruner.learn(Rank((("m", 64),), 0, 40.0, rate))
     assert pruner.overtaken(record(30)) is not None
     assert pruner.judge(record(40)) is pruner.judge(record(21)) is None
     assert pruner.judge(record(19)) is not None
@@ -90,17 +90,17 @@ def test_the_best_of_each_group_counts_not_the_last():
 def test_failed_and_pruned_variants_have_no_score():
     assert score(record(30, status=Status.COMPILE_FAILED), 0) is None
     assert score(record(30, status=Status.PRUNED), 0) is None
-    assert score(record(30, tflops=20), 3) == Score((("m", 64),), 3, 30, cast("float", pytest.approx(20)))
+    assert score(record(30, tflops=20), 3) == Rank((("m", 64),), 3, 30, cast("float", pytest.approx(20)))
 
 
 def test_leaders_are_the_measured_ones_where_anything_was_measured():
     a, b = ("a",), ("b",)
     scores = [
-        Score(a, 0, 50, 10),
-        Score(a, 1, 40, 20),
-        Score(a, 2, 60, None),
-        Score(b, 3, 7, None),
-        Score(b, 4, 9, None),
+        Rank(a, 0, 50, 10),
+        Rank(a, 1, 40, 20),
+        Rank(a, 2, 60, None),
+        Rank(b, 3, 7, None),
+        Rank(b, 4, 9, None),
     ]
     assert [one.position for one in leaders(scores, 1)] == [1, 4]
     assert [one.position for one in leaders(scores, 5)] == [1, 0, 4, 3]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.gpu.process.job import Failure, JobResult, JobStage
 from lab.hardware.gpus import gpu_for
+from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
-from lab.store.model import EmulationRecord, PruneRule, Status, VariantRecord
+from lab.store.model import EmulatedStep, EmulationRecord, PruneRule, Status, VariantRecord
 from lab.templates.launches import Launch, Launches
 
 
@@ -99,3 +102,23 @@ def test_only_the_launches_beside_the_main_one_are_overhead():
     assert records._overhead_seconds(Launches((before, main)), gpu) == expected
     assert records._overhead_seconds(Launches((before, main, silent)), gpu) == expected
     assert records._overhead_seconds(Launches((before, main, before)), gpu) == 2 * expected.expected
+
+
+def test_execution_marks_the_hot_loop_in_both_listings(make):
+    built = make("no_gpu").records()[0]
+    ptx, sass = built.ptx, built.sass
+    (first,) = ptx.loops
+    copies = Counts(4, {"ld.global": 2, "st.global": 2}, {}, 0, 32)
+    second = replace(first, label="copying", hot=False, counts=copies)
+    (sass_first,) = sass.loops
+    built = replace(
+        built,
+        ptx=replace(ptx, loops=(first, second)),
+        sass=replace(sass, loops=(replace(sass_first, label=".L_copy", hot=False, counts=copies), sass_first)),
+    )
+    step = EmulatedStep(ptx.name, built.launch, hot_label="copying")
+    made = records.judged(built, EmulationRecord({}, (step,)))
+    assert (made.ptx.hot_name, made.sass.hot_name) == ("copying", ".L_copy")
+    for other in (replace(step, hot_label=first.label), replace(step, hot_label=""), replace(step, entry="another")):
+        kept = records.judged(built, EmulationRecord({}, (other,)))
+        assert (kept.ptx, kept.sass) == (built.ptx, built.sass)

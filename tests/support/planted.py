@@ -41,7 +41,7 @@ TWO_LOOPS = (
         once = fmaf(once, once, fmaf(once, 2, fmaf(once, 3, fmaf(once, once, alpha))));
     volatile int spin = 0;
 #pragma unroll 1
-    for (int i = 0; i < 64; ++i) spin = spin + i;
+    for (int i = 0; i < 2; ++i) spin = spin + i;  // a little more, but not twice as much
     if (threadIdx.x < m) C[threadIdx.x] = alpha * A[threadIdx.x] * B[0] + (once == 12345 ? 1 : 0);
 }
 """

@@ -141,3 +141,15 @@ def test_versions_of_compilers_and_profilers(tmp_path, printed, version):
 def test_a_driver_is_here_if_its_library_loads():
     assert locate.has_driver("libc.so.6")
     assert not locate.has_driver("libcuda-that-is-not-there.so.1")
+
+
+def test_nvjitlinks_of_wheels_come_before_those_of_toolkits(monkeypatch, tmp_path):
+    for place in ("site/nvidia/cu13/lib", "toolkit/lib64"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "libnvJitLink.so.13").touch()
+    monkeypatch.setattr("sys.path", [str(tmp_path / "site")])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    monkeypatch.setenv("LAB_COMPILERS", str(tmp_path / "none"))
+    found = locate.nvjitlinks()
+    assert found[0] == tmp_path / "site/nvidia/cu13/lib/libnvJitLink.so.13"
+    assert found[1] == tmp_path / "toolkit/lib64/libnvJitLink.so.13"

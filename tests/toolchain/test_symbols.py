@@ -10,7 +10,7 @@ from lab.isa.ptx.module import read_ptx
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, cache_key
 from lab.toolchain.select import build, find_toolchains
-from lab.toolchain.symbols import missing, take_symbols, unresolved, with_references
+from lab.toolchain.symbols import missing, plain_name, take_symbols, unresolved, with_references
 
 SOURCES = Path(__file__).parents[1] / "support" / "cuda"
 SOURCE = """namespace ns {
@@ -169,3 +169,23 @@ def test_symbols_are_taken_out_of_ptx():
 
 def test_a_log_without_errors_explains_nothing():
     assert unresolved(request_for("k"), "warning: all is well", "") is None
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z3addPf", "add"),
+        ("_ZN2ns3addIfLi128EEEvPT_PKS1_i", "ns::add"),
+        ("_ZN2ns1a3addEv", "ns::a::add"),
+        ("_ZL5innerPf", "inner"),
+        ("_ZN2ns12_GLOBAL__N_16hiddenEPf", "ns::hidden"),
+        ("_Z3addIdEvPT_", "add"),
+    ],
+)
+def test_names_of_symbols(symbol, name):
+    assert plain_name(symbol) == name
+
+
+def test_symbols_that_are_no_mangled_names():
+    for symbol in ("add", "_Z", "_ZN", "_Z99x", "", "_Zxyz"):
+        assert plain_name(symbol) in (symbol, "x")

@@ -29,7 +29,7 @@ def _nothing(x: Floats) -> Floats | float:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class MonotoneFunction:
     """A monotone function of one variable.
 
     Attributes:
@@ -77,28 +77,28 @@ def _rsqrt(x: Floats) -> Floats:
     return np.asarray(1 / np.sqrt(x))
 
 
-MONOTONE: Mapping[str, Curve] = {
-    "sqrt": Curve(np.sqrt, 4, lowest=0),
-    "rsqrt": Curve(_rsqrt, 4, lowest=0),
-    "cbrt": Curve(np.cbrt, 4),
-    "exp": Curve(np.exp, 6, 2.4),
-    "exp2": Curve(np.exp2, 6, 2.4),
-    "expm1": Curve(np.expm1, 4),
-    "log": Curve(np.log, 6, absolute=_near_one(6.1), lowest=0),
-    "log2": Curve(np.log2, 6, absolute=_near_one(4), lowest=0),
-    "log10": Curve(np.log10, 6, absolute=_near_one(1), lowest=0),
-    "log1p": Curve(np.log1p, 4, lowest=-1),
-    "sinh": Curve(np.sinh, 8, 2.4),
-    "tanh": Curve(np.tanh, 6),
-    "arcsin": Curve(np.arcsin, 8, lowest=-1, highest=1),
-    "arccos": Curve(np.arccos, 8, lowest=-1, highest=1),
-    "arctan": Curve(np.arctan, 6),
-    "arcsinh": Curve(np.arcsinh, 8),
-    "arccosh": Curve(np.arccosh, 10, lowest=1),
-    "arctanh": Curve(np.arctanh, 8, lowest=-1, highest=1),
-    "erf": Curve(special.erf, 6),
-    "erfc": Curve(special.erfc, 12, 2.4),
-    "normcdf": Curve(special.ndtr, 12, 2.4),
+MONOTONE: Mapping[str, MonotoneFunction] = {
+    "sqrt": MonotoneFunction(np.sqrt, 4, lowest=0),
+    "rsqrt": MonotoneFunction(_rsqrt, 4, lowest=0),
+    "cbrt": MonotoneFunction(np.cbrt, 4),
+    "exp": MonotoneFunction(np.exp, 6, 2.4),
+    "exp2": MonotoneFunction(np.exp2, 6, 2.4),
+    "expm1": MonotoneFunction(np.expm1, 4),
+    "log": MonotoneFunction(np.log, 6, absolute=_near_one(6.1), lowest=0),
+    "log2": MonotoneFunction(np.log2, 6, absolute=_near_one(4), lowest=0),
+    "log10": MonotoneFunction(np.log10, 6, absolute=_near_one(1), lowest=0),
+    "log1p": MonotoneFunction(np.log1p, 4, lowest=-1),
+    "sinh": MonotoneFunction(np.sinh, 8, 2.4),
+    "tanh": MonotoneFunction(np.tanh, 6),
+    "arcsin": MonotoneFunction(np.arcsin, 8, lowest=-1, highest=1),
+    "arccos": MonotoneFunction(np.arccos, 8, lowest=-1, highest=1),
+    "arctan": MonotoneFunction(np.arctan, 6),
+    "arcsinh": MonotoneFunction(np.arcsinh, 8),
+    "arccosh": MonotoneFunction(np.arccosh, 10, lowest=1),
+    "arctanh": MonotoneFunction(np.arctanh, 8, lowest=-1, highest=1),
+    "erf": MonotoneFunction(special.erf, 6),
+    "erfc": MonotoneFunction(special.erfc, 12, 2.4),
+    "normcdf": MonotoneFunction(special.ndtr, 12, 2.4),
 }
 """By NumPy's names; `rsqrt` and `normcdf` are CUDA's."""
 
@@ -131,7 +131,7 @@ def hyperbolic_cosine(rules: Rules, x: Tracked) -> Tracked:
     return MONOTONE_COSH(rules, Tracked(np.abs(size.values), size.bound))
 
 
-MONOTONE_COSH = Curve(np.cosh, 8, 2.4, lowest=0)
+MONOTONE_COSH = MonotoneFunction(np.cosh, 8, 2.4, lowest=0)
 """For operands at least 0."""
 
 

@@ -61,7 +61,7 @@ class ArrayFunction:
     @property
     def purpose(self) -> str:
         """Return one sentence."""
-        return (inspect.getdoc(self.function) or "").split("\n")[0]
+        return _PURPOSES.get(self.name) or (inspect.getdoc(self.function) or "").split("\n")[0]
 
     def __call__(self, rules: Rules, arguments: tuple[Given, ...], keywords: Mapping[str, Given]) -> Tracked:
         """Call it.
@@ -371,6 +371,34 @@ def _curve(name: str) -> Callable[..., Tracked]:
 
     return apply
 
+
+_PURPOSES: Final[Mapping[str, str]] = {
+    "floor": "Return the greatest integers that are at most a, as floats.",
+    "ceil": "Return the least integers that are at least a, as floats.",
+    "rint": "Return the nearest integers as floats, halves to the even one (CUDA's rintf).",
+    "trunc": "Return a without its fraction, as floats.",
+    "sqrt": "Return the square root.",
+    "rsqrt": "Return 1 / sqrt(a).",
+    "cbrt": "Return the cube root.",
+    "exp2": "Return 2 ** a.",
+    "expm1": "Return exp(a) - 1.",
+    "log": "Return the natural logarithm.",
+    "log2": "Return the logarithm to base 2.",
+    "log10": "Return the logarithm to base 10.",
+    "log1p": "Return log(1 + a).",
+    "sinh": "Return the hyperbolic sine.",
+    "tanh": "Return the hyperbolic tangent.",
+    "arcsin": "Return the inverse sine.",
+    "arccos": "Return the inverse cosine.",
+    "arctan": "Return the inverse tangent.",
+    "arcsinh": "Return the inverse hyperbolic sine.",
+    "arccosh": "Return the inverse hyperbolic cosine.",
+    "arctanh": "Return the inverse hyperbolic tangent.",
+    "erf": "Return the error function.",
+    "erfc": "Return 1 - erf(a).",
+    "normcdf": "Return the standard normal distribution function.",
+}
+"""Of functions that are made from a table."""
 
 _GROUPS: Final[Mapping[str, Mapping[str, Callable[..., Tracked]]]] = {
     "arithmetic": {

@@ -70,7 +70,7 @@ def expected(
             held, bound = _converted(element, value, rules)
     except ArrayOperationError as error:
         raise UserError(f"{name}: {error.message}", key=f"reference.{name}", accepted=error.accepted) from error
-    held = np.ascontiguousarray(np.broadcast_to(held, shape))
+    held = np.array(np.broadcast_to(held, shape), order="C")  # an array of its own: the value may be an argument
     if tolerance is not None:
         return _made(held, relative(held, tolerance), element)
     _refuse_unbounded(name, held, bound)
@@ -170,14 +170,13 @@ def _converted(element: ElementType, value: Tracked, rules: Rules) -> tuple[NDAr
         if element.storing.unit > rules.arithmetic.unit:
             bound = bound + np.abs(held) * element.storing.unit + element.storing.least
     size = np.abs(held)
-    if bool(np.all(size <= element.largest)):  # the common case: no NaN, and nothing overflows
+    if bool(np.all(size + bound <= element.largest)):  # the common case: no NaN, and nothing overflows
         return held, bound
-    narrowed = element.widened(element.stored(held))
-    bound = np.where(np.isnan(bound), np.inf, bound)
+    narrowed, finite = element.widened(element.stored(held)), np.isfinite(held)
+    bound = np.where(finite, np.where(np.isnan(bound), np.inf, bound), 0.0)
     # beyond the largest number there is infinity; next to it, either may come out
-    beyond = np.isinf(narrowed) & np.isfinite(held)
-    bound = np.where(beyond & (size - bound <= element.largest), np.inf, bound)
-    return np.where(beyond, narrowed, held), bound
+    either = finite & (size + bound > element.largest) & (size - bound <= element.largest)
+    return np.where(finite & np.isinf(narrowed), narrowed, held), np.where(either, np.inf, bound)
 
 
 def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:

@@ -157,6 +157,21 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """A line through given points, in the units of the axes: a ceiling, or the edge of a set of points.
+
+    Attributes:
+        points: Its corners.
+        text: What stands at its last corner; empty for nothing.
+        colour: `#rrggbb`.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    text: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scatter:
     """One point a row.
 
@@ -170,6 +185,7 @@ class Scatter:
         reference: A horizontal line to compare with, or None.
         diagonal: The line is drawn on which both axes have the same value.
         labels: Texts beside points.
+        traces: Lines besides the points.
         caption: What stands above the chart; empty for none.
         tips: What the page says beside the pointer.
     """
@@ -183,6 +199,7 @@ class Scatter:
     reference: Reference | None = None
     diagonal: bool = False
     labels: tuple[Label, ...] = ()
+    traces: tuple[Trace, ...] = ()
     caption: str = ""
     tips: tuple[Tip, ...] = ()
 
@@ -296,7 +313,60 @@ class Means:
     tips: tuple[Tip, ...] = ()
 
 
-Drawing = Scatter | Lines | Bars | Stacks | Means
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """One horizontal bar a row: its figure over that of one row, which the reader of the page chooses.
+
+    Attributes:
+        data: The rows; a row's figure stands in `figure`.
+        figure: Field of the rows.
+        x: Horizontal axis, of the ratios.
+        y: One bar a value of its order.
+        over: The value of `y` that the others are compared with at first.
+        names: The bars' names where there is little room, in the order of `y`.
+        heading: What the parts of `names` are; empty where they say it themselves.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    figure: str
+    x: Axis
+    y: Axis
+    over: Value
+    names: tuple[str, ...]
+    heading: str = ""
+    tips: tuple[Tip, ...] = ()
+
+    @property
+    def reference(self) -> float:
+        """The figure of the row that the others are compared with at first."""
+        own = (row[self.figure] for row in self.data.rows if row[self.y.field] == self.over)
+        return next(float(value) for value in own if isinstance(value, int | float))
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """One line a variant across upright axes, one a parameter and the last one for a figure.
+
+    Attributes:
+        data: One row for each variant and axis: `record` (a number), `axis`, `place` (0 to 1 up the axis), and the
+            figure that colours the line.
+        axes: Titles of the axes, in order.
+        ticks: For each axis the texts along it, with their places from 0 to 1.
+        figure: Field with the figure that colours the lines.
+        title: Title of the figure, with its unit and kind.
+        tips: What the page says beside the pointer.
+    """
+
+    data: Data
+    axes: tuple[str, ...]
+    ticks: tuple[tuple[tuple[str, float], ...], ...]
+    figure: str
+    title: str
+    tips: tuple[Tip, ...] = ()
+
+
+Drawing = Scatter | Lines | Bars | Stacks | Means | Relative | Parallel
 
 
 @dataclass(frozen=True, slots=True)

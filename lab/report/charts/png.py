@@ -13,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
@@ -25,7 +27,9 @@ from lab.report.charts.definition import (
     Drawing,
     Lines,
     Means,
+    Parallel,
     Picture,
+    Relative,
     Row,
     Scale,
     Scatter,
@@ -74,6 +78,8 @@ def _figure_of(drawings: Sequence[Drawing]) -> Figure:
             return _stacks([drawing for drawing in drawings if isinstance(drawing, Stacks)])
         case Means():
             return _means([drawing for drawing in drawings if isinstance(drawing, Means)])
+        case Relative() | Parallel() as one:
+            return _ratios(one) if isinstance(one, Relative) else _parallel(one)
 
 
 def save(figure: Figure, path: Path, title: str) -> Path:
@@ -152,7 +158,18 @@ def _scatter(axes: Axes, drawing: Scatter) -> None:
         axes.axhline(line.value, color=style.BASELINE, linestyle=_DASH, linewidth=1)
         axes.annotate(_plain(line.text), (0, line.value), xycoords=("axes fraction", "data"), xytext=(4, 3),
                       textcoords="offset points", fontsize=8, color=style.BASELINE)  # fmt: skip
-    if drawing.x.domain and drawing.y.domain:
+    for trace in drawing.traces:
+        axes.plot(*zip(*trace.points, strict=True), color=trace.colour, linewidth=1.2)
+        axes.annotate(_plain(trace.text), trace.points[-1], xytext=(-3, 3), textcoords="offset points", ha="right",
+                      fontsize=8, color=INK)  # fmt: skip
+    if drawing.x.scale is Scale.LOG2:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+    if drawing.y.scale is Scale.LOG2:
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.margins(x=0.06)
+    elif drawing.x.domain and drawing.y.domain:
         axes.set_xlim(*drawing.x.domain)
         axes.set_ylim(*drawing.y.domain)
     else:
@@ -343,3 +360,43 @@ def _mean(axes: Axes, drawing: Means, columns: int) -> None:
     if drawing.y.domain:
         axes.set_ylim(*drawing.y.domain)
     axes.set_title(_short(drawing.caption, 32), fontsize=9, color=INK, loc="left")
+
+
+def _ratios(drawing: Relative) -> Figure:
+    rows = drawing.data.rows
+    figure, (axes,) = _figure(1.2 + 0.26 * len(rows))
+    axes.grid(axis="x", color=FAINT, linewidth=0.5)
+    ratios = [_number(row[drawing.figure]) / drawing.reference for row in rows]
+    axes.barh(range(len(rows)), ratios, height=0.7, color=style.PREDICTED)
+    for place, ratio in enumerate(ratios):
+        axes.text(ratio + 0.01 * max(ratios), place, f"{ratio:.2f}", va="center", fontsize=8, color=INK)
+    axes.axvline(1, color=style.BASELINE, linestyle=_DASH, linewidth=1)
+    _row_names(axes, drawing.names, drawing.heading, 44)
+    axes.set_xlim(0, max(ratios) * 1.08)
+    over = drawing.names[drawing.y.order.index(drawing.over)]
+    axes.set_xlabel(_plain(f"{drawing.x.title} over {over}"), fontsize=9, color=INK)
+    return figure
+
+
+def _parallel(drawing: Parallel) -> Figure:
+    figure, (axes,) = _figure(4.2)
+    place = {name: number for number, name in enumerate(drawing.axes)}
+    lines: dict[Value, list[Row]] = {}
+    for row in drawing.data.rows:
+        lines.setdefault(row["record"], []).append(row)
+    figures = [_number(rows[0][drawing.figure]) for rows in lines.values()]
+    colours: Any = ScalarMappable(Normalize(min(figures), max(figures)), "viridis")
+    for rows, value in sorted(zip(lines.values(), figures, strict=True), key=lambda pair: pair[1]):
+        across = [place[str(row["axis"])] for row in rows]
+        axes.plot(across, _column(rows, "place"), color=colours.to_rgba(value), linewidth=1, alpha=0.7)
+    for number, ticks in enumerate(drawing.ticks):
+        axes.axvline(number, color=FAINT, linewidth=0.8, zorder=0)
+        for words, at in ticks:
+            axes.annotate(_short(words, 18), (number, at), xytext=(4, 0), textcoords="offset points", va="center",
+                          fontsize=7, color=INK)  # fmt: skip
+    axes.set_xticks(range(len(drawing.axes)), [_short(name, 18) for name in drawing.axes])
+    axes.set_yticks([])
+    axes.set_xlim(-0.2, len(drawing.axes) - 0.6)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    figure.colorbar(colours, ax=axes, label=_plain(drawing.title), shrink=0.8).ax.tick_params(labelsize=8)
+    return figure

@@ -265,10 +265,17 @@ RATIOS: Final = (
     "sass_fma_share",
     "ptx_fma_per_ld_shared",
     "sass_fma_over_fma_plus_ld_shared",
+    "ratio_that_matters",
 )
 """What can stand on the axis of the ratio chart, the first one first."""
 
-TRAFFIC: Final = ("emulated_sectors", "predicted_sectors", "emulated_excess", "emulated_conflicts")
+TRAFFIC: Final = (
+    "emulated_sectors",
+    "predicted_sectors",
+    "emulated_excess",
+    "emulated_conflicts",
+    "ratio_that_matters",
+)
 """The same where throughput counts bytes."""
 
 

@@ -24,12 +24,15 @@ from lab.report.charts.definition import (
     Label,
     Lines,
     Means,
+    Parallel,
     Reference,
+    Relative,
     Scale,
     Scatter,
     Stacks,
     Ticks,
     Tip,
+    Trace,
 )
 
 Spec = dict[str, Any]
@@ -152,7 +155,8 @@ def _scatter(drawing: Scatter) -> Part:
     else:
         # equal ratios need one tick, not eight that read alike
         x_axis = _encoding(alt.X, drawing.x, tickCount=8, tickMinStep=0.001)
-        x_axis.scale = alt.Scale(zero=drawing.x.zero, nice=False, padding=14)
+        if drawing.x.scale is Scale.LINEAR:
+            x_axis.scale = alt.Scale(zero=drawing.x.zero, nice=False, padding=14)
         y_axis = _encoding(alt.Y, drawing.y)
     colour = _colour(drawing.colours) if drawing.colours else alt.value(drawing.colour)
     layers: list[Part] = []
@@ -160,6 +164,8 @@ def _scatter(drawing: Scatter) -> Part:
         layers.append(_diagonal(drawing).encode(x=x_axis, y=y_axis))
     if drawing.reference:
         layers += _reference(drawing.reference)
+    for trace in drawing.traces:
+        layers += _trace(trace)
     if drawing.span:
         low, high = drawing.span
         y_low = alt.Y(field=low, type="quantitative")
@@ -173,6 +179,20 @@ def _scatter(drawing: Scatter) -> Part:
 def _diagonal(drawing: Scatter) -> Part:
     ends = [{drawing.x.field: end, drawing.y.field: end} for end in drawing.x.domain or ()]
     return alt.Chart(alt.InlineData(ends)).mark_line(color=style.BASELINE, strokeDash=_DASH, strokeWidth=1)
+
+
+def _trace(trace: Trace) -> list[Part]:
+    rows = [{"x": x, "y": y, "place": place} for place, (x, y) in enumerate(trace.points)]
+    place = {
+        "x": alt.X(field="x", type="quantitative"),
+        "y": alt.Y(field="y", type="quantitative"),
+        "order": alt.Order(field="place", type="quantitative"),
+    }
+    line = alt.Chart(alt.InlineData(rows)).mark_line(color=trace.colour, strokeWidth=1.6).encode(**place)
+    end = alt.Chart(alt.InlineData([rows[-1] | {"text": trace.text}]))
+    words = end.mark_text(align="right", baseline="bottom", dy=-4, dx=-4)
+    text = alt.Text(field="text", type="nominal")
+    return [line, *([words.encode(x=place["x"], y=place["y"], text=text)] if trace.text else [])]
 
 
 def _reference(line: Reference) -> list[Part]:
@@ -312,3 +332,56 @@ def _means(drawing: Means) -> Part:
         large.encode(x=x_axis, y=y_axis, tooltip=_tooltip(drawing.tips)),
     )
     return _fill(chart, 220)
+
+
+REFERENCE: Final = "reference"
+"""Name of the parameter that holds the figure to which ratios are taken; the page sets it."""
+
+
+@_chart.register
+def _ratios(drawing: Relative) -> Part:
+    over = alt.param(name=REFERENCE, value=drawing.reference)
+    base = _base(drawing.data).transform_calculate(ratio=f"datum.{drawing.figure} / {REFERENCE}")
+    y_axis, x_axis = _rows(drawing.y), alt.X(field="ratio", type="quantitative", title=drawing.x.title)
+    bar = base.mark_bar(cursor="pointer", cornerRadiusEnd=2, height={"band": 0.7}, color=style.PREDICTED)
+    tips = [*_tooltip(drawing.tips), alt.Tooltip(field="ratio", type="quantitative", title="ratio", format=".3f")]
+    words = base.mark_text(align="left", dx=6, fontSize=11)
+    text = alt.Text(field="ratio", type="quantitative", format=".2f")
+    one = alt.Chart(alt.InlineData([{"x": 1}])).mark_rule(strokeDash=_DASH, color=style.BASELINE)
+    layers = [
+        bar.encode(y=y_axis, x=x_axis, tooltip=tips),
+        words.encode(y=y_axis, x=x_axis, text=text),
+        one.encode(x=alt.X(field="x", type="quantitative")),
+    ]
+    return _fill(alt.layer(*layers).add_params(over), ROW_HEIGHT * len(drawing.y.order))
+
+
+@_chart.register
+def _parallel(drawing: Parallel) -> Part:
+    base = _base(drawing.data)
+    x_axis = alt.X(
+        field="axis",
+        type="nominal",
+        scale=alt.Scale(type="point", domain=list(drawing.axes), padding=0.3),
+        axis=alt.Axis(labelAngle=0, grid=True, domain=False, ticks=False, title=None, orient="top"),
+    )
+    y_axis = alt.Y(field="place", type="quantitative", scale=alt.Scale(domain=[-0.02, 1.02]), axis=None)
+    colour = alt.Color(
+        field=drawing.figure,
+        type="quantitative",
+        scale=alt.Scale(scheme="viridis"),
+        legend=alt.Legend(title=drawing.title, orient="bottom", gradientLength=220),
+    )
+    lines = base.mark_line(strokeWidth=1.6, opacity=0.55, cursor="pointer").encode(
+        x=x_axis, y=y_axis, color=colour, detail=alt.Detail(field="record", type="nominal")
+    )
+    points = base.mark_circle(size=34, opacity=0.8, cursor="pointer")
+    points = points.encode(x=x_axis, y=y_axis, color=colour, tooltip=_tooltip(drawing.tips))
+    marks = [
+        {"axis": axis, "place": place, "text": text}
+        for axis, ticks in zip(drawing.axes, drawing.ticks, strict=True)
+        for text, place in ticks
+    ]
+    words = alt.Chart(alt.InlineData(marks)).mark_text(align="left", dx=7, fontSize=11)
+    words = words.encode(x=x_axis, y=y_axis, text=alt.Text(field="text", type="nominal"))
+    return _fill(alt.layer(lines, points, words), 340)

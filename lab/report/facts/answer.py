@@ -11,13 +11,16 @@ from typing import Final
 
 from scipy import stats
 
+from lab.isa.ratios import ratio_that_matters
 from lab.measured.timing import Kind, Merit
 from lab.report.facts import counted, winners
 from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
+from lab.report.facts.lead import lead
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
+from lab.store.scores import scores
 
 _TELLING = 0.1
 """Least share of the variance for which the paragraph mentions a parameter."""
@@ -81,11 +84,13 @@ class Answer:
 
     Attributes:
         headline: The figure that the page sets in large type; empty where there is none.
-        sentences: In order.
+        sentences: In order: all that is said of the run as a whole.
+        lead: What the page opens with: the answer in at most sixty words.
     """
 
     headline: str
     sentences: tuple[str, ...]
+    lead: str = ""
 
     @property
     def text(self) -> str:
@@ -95,7 +100,7 @@ class Answer:
 
 def explanations(records: Sequence[VariantRecord], response: Response) -> tuple[ExplanatoryVariable, ...]:
     """Return what the response is correlated with: the FMA share, or the figures of memory traffic that are known."""
-    if response.unit is Merit.TFLOPS:
+    if response.unit is Merit.TFLOPS and any(FMA_SHARE.of(record) for record in records):
         return (FMA_SHARE,)
     return tuple(one for one in TRAFFIC if any(one.of(record) is not None for record in records))
 
@@ -143,12 +148,17 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         headline, sentences = _measured(run, best, response)
     elif response.basis is Basis.ESTIMATE:
         headline, sentences = _estimated(best, response)
+    elif response.basis is Basis.SCORE:
+        headline, sentences = _scored(records, best, response)
     else:
         headline, sentences = _predicted(best, response)
     if best and response.kind is Kind.MEASURED:
         sentences += [correlate(records, response, one).sentence for one in explained]
     elif best:
         sentences += [sentence for one in explained for sentence in _spread(run, records, one)]
+    ratio = ratio_that_matters([record.sass.hot_counts for record in records if record.sass is not None])
+    if ratio is not None:
+        sentences.append(f"The ratio that matters is {ratio.name}, {ratio.why}.")
     if said := mapped(records):
         sentences.append(said)
     if run.not_measured:
@@ -156,7 +166,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     if run.search:
         sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))
-    return Answer(headline, tuple(sentences))
+    return Answer(headline, tuple(sentences), lead(run, records, response))
 
 
 def mapped(records: Sequence[VariantRecord]) -> str:
@@ -227,15 +237,38 @@ def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     return headline, sentences
 
 
+def _scored(
+    records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
+) -> tuple[str, list[str]]:
+    first, unit = best[0], response.unit
+    tied, gpu = figures.tied_with_best(records, response), first.prediction.gpu if first.prediction else "the GPU"
+    made = scores(records)[first.variant]
+    rate = f"{response.of(first) or 0.0:.2f} {unit}"
+    if len(tied) == len(best) > 1:
+        said = [f"The predicted times of all {len(best)} variants on {gpu} agree within {response.tolerance:.0%}."]
+        return f"≈ {rate} predicted · all tied", said
+    said = [f"By its predicted time on {gpu}, {name_of(first)} is first of {len(best)} variants, at {rate}."]
+    if len(tied) > 1:
+        said.append(
+            f"{len(tied) - 1} more are within {response.tolerance:.0%}, which the prediction cannot tell apart."
+        )
+    said.append(f"Most of its time goes to {made.bound}.")
+    return f"≈ {rate} predicted", said
+
+
 def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
     first = best[0]
     rate, unit = response.of(first) or 0.0, response.unit
-    ties = sum(math.isclose(response.of(record) or 0.0, rate, rel_tol=1e-6) for record in best)
+    ties = sum(response.tied(first, record) for record in best)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     bound = first.prediction.ceiling if first.prediction else None
     text = f"The best predicted ceiling on {gpu} is {rate:.2f} {unit}"
-    headline = f"≤ {rate:.2f} {unit} predicted"
+    headline = f"ceiling {rate:.2f} {unit}"
     peak = figures.peak(first)
+    if ties == len(best) > 1:
+        text = f"Every variant has the same predicted ceiling on {gpu}, {rate:.2f} {unit}"
+        said = f"{text}, bound by {bound.name}" if bound else text
+        return headline, [f"{said}: it ranks none of them."]
     if peak:
         share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"

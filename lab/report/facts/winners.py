@@ -5,7 +5,6 @@ Only variants of the same problem compete: each problem has its own winner and b
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +26,11 @@ MOST_ROWS: Final = 1000
 _NAMED: Final = 3
 """Most problems, and most kernels, that a summary names."""
 
-_SIGN: Final = {Basis.MEASURED: "", Basis.ESTIMATE: "≈ ", Basis.CEILING: "≤ "}
+_SIGN: Final = {Basis.MEASURED: "", Basis.ESTIMATE: "≈ ", Basis.SCORE: "≈ ", Basis.CEILING: "≤ "}
 _WORDS: Final = {
     Basis.MEASURED: "reach",
     Basis.ESTIMATE: "have estimates of",
+    Basis.SCORE: "are predicted to reach",
     Basis.CEILING: "have predicted ceilings of",
 }
 
@@ -43,7 +43,7 @@ class Winner:
         problem: The problem's label.
         record: The variant.
         value: Its response.
-        tied: Variants of the problem with the same response, including this one.
+        tied: Variants of the problem that cannot be told apart from it, including this one.
         variants: Variants of the problem that have a response.
     """
 
@@ -74,7 +74,7 @@ class WinnerRow:
     Attributes:
         problem: Its label.
         variant: Id of the winner.
-        name: The winner's name, or how many variants share the best ceiling.
+        name: The winner's name, or how many variants share the best prediction.
         values: A value for each column.
     """
 
@@ -105,7 +105,7 @@ def winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respon
     for label, group in figures.by_problem(run, records).items():
         if best := figures.ranked(group, response):
             values = [response.of(record) or 0.0 for record in best]
-            tied = sum(math.isclose(value, values[0], rel_tol=1e-6) for value in values)
+            tied = sum(response.tied(best[0], record) for record in best)
             made.append(Winner(label, best[0], values[0], tied, len(best)))
     return tuple(made)
 
@@ -159,7 +159,7 @@ def telling_columns(
     if response.kind is Kind.MEASURED:
         again = figures.column_name("remeasured_tflops", response.unit)
         names += ["measured_spread", again, "ratio_to_baseline", *(n for n in by_name if n.startswith("ratio_to_"))]
-    elif response.basis is Basis.ESTIMATE:
+    elif response.basis in (Basis.ESTIMATE, Basis.SCORE):
         names.append(figures.column_name("predicted_tflops", response.unit))
     names += ["predicted_bound", "estimated_loss", "counted_wait"]
     first = {record.measurement.baseline_name for record in records if record.measurement}
@@ -170,14 +170,17 @@ def telling_columns(
 
 
 def _cell(winner: Winner, response: Response) -> str:
-    if response.basis is Basis.CEILING and winner.tied > 1:
+    if response.kind is Kind.PREDICTED and winner.tied > 1:
         return f"{winner.tied} of {winner.variants} variants"
     return winner.name
 
 
 def _sentence(winner: Winner, response: Response) -> str:
     """Describe one problem's winner."""
-    text = f"{winner.problem}: {winner.name} with {winner.value:.2f} {response.unit}"
+    tie = f" (tied with {winner.tied - 1} of {winner.variants})" if winner.tied > 1 else ""
+    if response.kind is Kind.MEASURED:
+        tie = ""  # the scatter of each is in the table
+    text = f"{winner.problem}: {winner.name} with {winner.value:.2f} {response.unit}{tie}"
     timed = winner.record.measurement if response.kind is Kind.MEASURED else None
     if timed and timed.ratio_to_baseline is not None:
         text += f", {timed.ratio_to_baseline:.3f} times {timed.baseline_name or 'the baseline'}"

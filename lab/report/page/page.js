@@ -1,6 +1,5 @@
-// All that the page does: it draws charts from the embedded specifications, the table, and the code of one variant.
+// All that the page does: it draws charts from the embedded specifications, the table, and the code of one variant or two.
 // Text reaches the page through textContent; only the CUDA source and the access maps are HTML, which lab made and escaped.
-"use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
@@ -64,7 +63,7 @@
       axis: { ...label, gridColor: line, domainColor: line, tickColor: line, titlePadding: 8 },
       axisX: { titleAnchor: broad.matches ? "middle" : "end" },
       axisY: { labels: !beside, labelLimit: width * (width < 500 ? 0.48 : 0.45), labelFontSize: width < 500 ? 10 : 12 },
-      legend: { ...label, labelLimit: 180, symbolType: "circle" },
+      legend: { ...label, labelLimit: 180, titleLimit: 360, symbolType: "circle" },
       text: { color: ink, font, fontSize: 12 }, rule: { color: ink }, tick: { color: soft },
     };
   }
@@ -78,17 +77,30 @@
     return { ...choice, spec: { ...choice.spec, vconcat } };
   }
 
+  let reference = null; // name of the bar that ratios are taken over, where the reader chose one
+
+  const ratioRows = () => data.datasets.bars;
+
+  /** Put the chosen bar's figure into the chart of ratios. */
+  function useReference(spec) {
+    const chosenRow = ratioRows().find((row) => row.name === reference);
+    return { ...spec, params: spec.params.map((one) => (chosenRow && one.name === "reference" ? { ...one, value: chosenRow.value } : one)) };
+  }
+
   async function drawChart(element) {
     const id = element.dataset.chart;
-    const { spec } = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
+    const drawn = sized(data.charts[id][shownChoice[id] ?? 0], element.clientWidth);
+    const spec = id === "speedup" ? useReference(drawn.spec) : drawn.spec;
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
       config: config(id, element.clientWidth), defaultStyle: false, tooltip: { disableDefaultStyle: true },
     });
-    view.addEventListener("click", (_, item) => {
-      const variant = item?.datum?.variant;
-      if (variant) location.hash = `v-${variant}`;
+    view.addEventListener("click", (event, item) => {
+      const variant = item?.datum?.variant ?? data.rows[item?.datum?.record]?.[at.variant]; // of a record's number
+      if (!variant) return;
+      if (opened && opened !== variant && (event.shiftKey || event.ctrlKey || event.metaKey)) visit({ variant: opened, other: variant });
+      else visit({ variant });
     });
   }
 
@@ -102,15 +114,19 @@
     }
   }
 
+  /** Show one of the choices of a switch; its charts are drawn by whoever calls. */
+  function choose(group, choice) {
+    for (const button of group.children) button.setAttribute("aria-pressed", String(Number(button.dataset.choice) === choice));
+    for (const id of group.dataset.switch.split(" ")) shownChoice[id] = choice;
+  }
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-choice]");
     if (!button) return;
     const group = button.closest("[data-switch]");
-    for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
-    for (const id of group.dataset.switch.split(" ")) {
-      shownChoice[id] = Number(button.dataset.choice);
-      drawChart($(`chart-${id}`));
-    }
+    choose(group, Number(button.dataset.choice));
+    for (const id of group.dataset.switch.split(" ")) drawChart($(`chart-${id}`));
+    writeAddress();
   });
   for (const query of [dark, broad]) query.addEventListener("change", drawCharts);
 
@@ -130,8 +146,11 @@
     pager.hidden = pages === 1;
     pager.querySelector("span").textContent = `page ${page + 1} of ${pages}`;
     const [previous, next] = pager.querySelectorAll("button");
+    const used = document.activeElement;
     previous.disabled = page === 0;
     next.disabled = page === pages - 1;
+    if (used === previous && previous.disabled) next.focus(); // a disabled button loses the focus
+    if (used === next && next.disabled) previous.focus();
   }
 
   /** Make the headers of a table of the HTML sort its rows, and show the rows page by page. */
@@ -182,22 +201,14 @@
   const view = { sort: at[data.response], ascending: false, page: 0, all: false, filter: "", size: PAGE };
   if (columns[view.sort].empty) Object.assign(view, { sort: null });
 
-  const OPERATORS = {
-    "=": (a, b) => a === b, "!=": (a, b) => a !== b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
-  };
+  const START = { sort: view.sort, ascending: view.ascending }; // what the address does not say
 
-  /** A word of the filter as a test of a row: `name<128`, or text to find in any cell. */
-  function test(word) {
-    const parts = /^([^<>=!]+)(<=|>=|!=|=|<|>)(.+)$/.exec(word);
-    const column = parts && columns.findIndex((c) => [c.name, c.title].some((n) => [parts[1], `p.${parts[1]}`].includes(n.toLowerCase())));
-    if (!parts || column < 0) return (row) => row.some((value) => String(value ?? "").toLowerCase().includes(word));
-    const wanted = columns[column].numeric ? Number(parts[3]) : parts[3];
-    return (row) => row[column] !== null && OPERATORS[parts[2]](columns[column].numeric ? row[column] : String(row[column]).toLowerCase(), wanted);
-  }
-
+  /** The rows that pass the filter, in the order of the table; says beside the filter what is wrong with it. */
   function rowsInView() {
-    const tests = view.filter.toLowerCase().split(/\s+/).filter(Boolean).map(test);
-    const rows = data.rows.filter((row) => tests.every((passes) => passes(row)));
+    const { passes, problems } = rowFilter.read(view.filter, columns);
+    $("filter-problem").textContent = problems.join(" ");
+    $("filter").setAttribute("aria-invalid", String(problems.length > 0));
+    const rows = data.rows.filter(passes);
     if (view.sort === null) return rows;
     return rows.sort((x, y) => compare(x[view.sort], y[view.sort], view.ascending));
   }
@@ -217,7 +228,12 @@
   function cell(column, row) {
     const value = row[column.i];
     const text = format(value, column.format);
-    if (column.name === "variant") return make("td", {}, make("a", { href: `#v-${value}` }, value));
+    if (column.name === "variant") {
+      const box = make("input", { type: "checkbox", checked: chosen.includes(value), title: "compare", "aria-label": `compare ${nameOf(row)}` });
+      box.dataset.compare = value;
+      const link = make("a", { href: `#v-${encodeURIComponent(value)}` }, value);
+      return make("td", {}, box, link);
+    }
     if (column.name === "status") return make("td", {}, make("span", { class: `status ${value === "verified" ? "good" : value === "inspected" ? "" : "bad"}` }, value));
     return make("td", { class: column.numeric ? "num" : "long", title: column.numeric ? "" : text }, text);
   }
@@ -227,8 +243,14 @@
     const pages = Math.max(1, Math.ceil(rows.length / view.size));
     view.page = Math.min(Math.max(view.page, 0), pages - 1);
     const part = rows.slice(view.page * view.size, (view.page + 1) * view.size);
+    const used = document.activeElement?.dataset?.compare ?? null, link = document.activeElement?.getAttribute("href");
+    const inside = $("table").tBodies[0].contains(document.activeElement);
     $("table").tBodies[0].replaceChildren(...part.map((row) =>
-      make("tr", { class: row[at.variant] === opened ? "open" : "" }, ...shown.map((column) => cell(column, row)))));
+      make("tr", { class: row[at.variant] === opened || row[at.variant] === beside ? "open" : "" }, ...shown.map((column) => cell(column, row)))));
+    if (inside) { // the row that had the focus was made anew
+      const again = [...$("table").tBodies[0].querySelectorAll("input, a")].find((one) => (used ? one.dataset.compare === used : one.getAttribute("href") === link));
+      again?.focus({ preventScroll: true });
+    }
     $("count").textContent = rows.length === data.rows.length ? `${rows.length} variants` : `${rows.length} of ${data.rows.length} variants`;
     showPager($("pager"), view.page, pages);
   }
@@ -241,10 +263,25 @@
     Object.assign(view, { sort: column, page: 0 });
     drawHead();
     drawBody();
+    writeAddress();
     $("table").tHead.querySelector(`[data-column="${column}"]`).focus();
   });
-  $("filter").addEventListener("input", (event) => { Object.assign(view, { filter: event.target.value, page: 0 }); drawBody(); });
-  $("all-columns").addEventListener("change", (event) => { view.all = event.target.checked; drawHead(); drawBody(); });
+  $("filter").addEventListener("input", (event) => { Object.assign(view, { filter: event.target.value, page: 0 }); drawBody(); writeAddress(); });
+  $("all-columns").addEventListener("change", (event) => { view.all = event.target.checked; drawHead(); drawBody(); writeAddress(); });
+  $("table").tBodies[0].addEventListener("change", (event) => { // the first box that is ticked opens a variant, the second compares
+    const variant = event.target.dataset.compare;
+    if (!variant) return;
+    const next = event.target.checked ? [...chosen, variant].slice(-2) : chosen.filter((one) => one !== variant);
+    if (next.length) visit({ variant: next[0], other: next[1] ?? null }, false);
+    else { chosen = []; beside = null; writeAddress(); drawBody(); }
+  });
+  $("save").addEventListener("click", () => {
+    const there = columns.map((column, i) => ({ ...column, i })).filter((column) => !column.empty);
+    const rows = rowsInView().map((row) => there.map((column) => row[column.i]));
+    const url = URL.createObjectURL(new Blob([rowFilter.csv(there, rows)], { type: "text/csv" }));
+    make("a", { href: url, download: `${data.name}.csv` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  });
   $("pager").addEventListener("click", (event) => {
     if (!event.target.dataset.page) return;
     view.page += Number(event.target.dataset.page);
@@ -260,8 +297,12 @@
     ptx: /^(\s*(?:\{\s*)?(?:@!?%\w+\s+)?)([a-z][\w.:]*)/,
     sass: /^(\/\*[0-9a-f]+\*\/ .{6} )([A-Z][\w.]*)/,
   };
+  const NOISE = /^\s*\.(?:loc|file)\b/; // what only says where the instructions come from
   const hidden = new Set();
-  let opened = null;
+  let opened = null; // the variant whose code is shown
+  let beside = null; // the one that it is compared with
+  let chosen = []; // those of both that the reader chose
+  let places = {}; // listing to its lines, the number of the first, and the source line of each
   let blobs = null;
 
   async function texts(variant) {
@@ -283,6 +324,43 @@
       return `/*${address.toString(16).padStart(4, "0")}*/ ${(predicate ?? "").padEnd(6)} ${rest}`;
     });
     return { lines, live: counts.split(",").map((difference) => (live += Number(difference))) };
+  }
+
+  /** The source line of each line of a listing, 0 where it has none. */
+  function sourceLines(name, lines, detail) {
+    if (name === "source") return lines.map((_, i) => i + 1);
+    let now = 0;
+    if (name === "ptx") {
+      return lines.map((line) => {
+        const place = /^\s*\.loc\s+(\d+)\s+(\d+)/.exec(line);
+        if (place) now = Number(place[1]) === detail.places.file ? Number(place[2]) : 0;
+        return place || !/^\s*(?:\{\s*)?(?:@!?%\w+\s+)?[a-z][\w.:]*\s[^:]*/.test(line) ? 0 : now;
+      });
+    }
+    const starts = detail.places.sass ?? [];
+    let next = 0;
+    return lines.map((line) => {
+      const address = /^\/\*([0-9a-f]+)\*\//.exec(line);
+      if (!address) return 0;
+      while (next < starts.length && starts[next][0] <= parseInt(address[1], 16)) now = starts[next++][1];
+      return now;
+    });
+  }
+
+  /** Text to the clipboard; where the page may not, the text is selected. */
+  function copyButton(text, element, label) {
+    const button = make("button", { type: "button", "aria-label": label, textContent: "Copy" });
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text());
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(element());
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    return button;
   }
 
   function codeLine(text, isa, hot, number, live) {
@@ -324,7 +402,6 @@
 
   function markFaults(list, from, detail) {
     const at = (number) => list.children[number - from];
-    for (const number of detail.marked) if (at(number)) at(number).id = `ptx-${number}`;
     const others = new Map(); // line of the other access to the findings
     for (const found of detail.findings) {
       if (!at(found.line)) continue;
@@ -343,31 +420,45 @@
     const loops = detail.hot[name], from = detail.first[name] ?? 1;
     const hotLoop = loops?.find((loop) => loop.hot);
     const list = make("ol");
+    let plain; // the lines as text
     const counted = name === "ptx" && detail.executed.length > 0;
     if (name === "source") {
       list.innerHTML = text.replace(/\n$/, "").split("\n").map((line, i) => `<li data-n="${i + 1}">${line}</li>`).join("");
+      plain = [...list.children].map((line) => line.textContent);
     } else {
       const inside = (n) => Boolean(hotLoop?.lines.some(([first, last]) => first <= n && n <= last));
       const { lines, live } = name === "sass" ? expandSass(text) : { lines: text.split("\n"), live: [] };
       if (lines.at(-1) === "") lines.pop();
+      plain = lines;
       list.append(...lines.map((line, i) => codeLine(line, name, inside(from + i), from + i, live[i])));
     }
+    const sources = sourceLines(name, plain, detail);
+    [...list.children].forEach((line, i) => {
+      line.id = `${name}-${from + i}`;
+      if (sources[i]) line.dataset.source = sources[i];
+      if (name === "ptx" && NOISE.test(plain[i])) line.classList.add("noise");
+    });
+    places[name] = { list, from };
     if (counted) {
       const known = costs(detail.executed);
       list.childNodes.forEach((line, i) => addCost(line, known.get(from + i)));
     }
     if (name === "ptx") markFaults(list, from, detail);
-    if (name === "source") [...list.children].forEach((line, i) => { line.id = `source-${i + 1}`; });
     if (name === "source") for (const found of detail.findings) {
       const line = inSource(found.source) && list.children[found.source[1] - 1];
       if (line) line.classList.add("fault");
     }
     const code = make("div", { class: "code", tabIndex: 0, role: "region", "aria-label": `${TITLES[name]} listing` }, list);
-    const jump = () => { const first = list.querySelector(".fault") ?? list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
+    const opening = () => { // the source has no hot lines of its own: those of the machine code's hot loop say where it is
+      const loop = new Set([...document.querySelectorAll("#viewer .code li.hot[data-source]")].map((line) => line.dataset.source));
+      return list.querySelector(".fault") ?? list.querySelector(".hot") ?? [...list.children].find((line) => loop.has(line.dataset.source));
+    };
+    const jump = () => { const first = opening(); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
     const toHot = () => { const first = list.querySelector(".hot"); if (first) code.scrollTop = Math.max(0, first.offsetTop - 72); };
     const note = hotLoop ? ` hot loop ${hotLoop.label}, ${hotLoop.instructions} instructions` : name === "source" ? "" : " no loop";
     const head = make("header", {}, make("strong", {}, TITLES[name], make("span", { title: name === "sass" ? "beside the line numbers: live registers" : "" }, note)),
-      hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: toHot }) : null);
+      hotLoop ? make("button", { type: "button", textContent: "Hot loop", onclick: toHot }) : null,
+      copyButton(() => `${plain.join("\n")}\n`, () => list, `copy ${TITLES[name]}`));
     if (counted) code.prepend(make("p", { class: "key" }, make("span", { class: "chip emulated" }, "emulated"), " executions per warp; w wavefronts, s sectors per request; ", make("span", { class: "conflict" }, "w"), " with bank conflicts"));
     const pane = make("div", { class: "pane", hidden: hidden.has(name) }, head, code);
     pane.dataset.name = name;
@@ -426,7 +517,7 @@
 
   /** Scroll a listing to one of its lines, and show its pane if it is hidden. */
   function goTo(place) {
-    const line = $(place);
+    const line = document.querySelector("#viewer .code") && $(place);
     if (!line) return;
     const pane = line.closest(".pane");
     if (hidden.has(pane.dataset.name)) document.querySelector(`button[data-pane="${pane.dataset.name}"]`).click();
@@ -434,7 +525,64 @@
     line.classList.add("target");
     line.closest(".code").scrollTop = Math.max(0, line.offsetTop - 96);
     pane.scrollIntoView({ block: "nearest" });
+    showLinked(line);
+    followLine(line);
   }
+
+  // ---- lines of one source line, in all listings
+
+  /** Mark the lines of all listings that come from the same source line as this one, and say how many there are. */
+  function showLinked(line) {
+    for (const old of document.querySelectorAll("#viewer .code li.linked")) old.classList.remove("linked");
+    const source = line?.dataset.source;
+    if (!source) { $("linked").textContent = ""; return; }
+    const found = [...document.querySelectorAll(`#viewer .code li[data-source="${source}"]`)];
+    for (const one of found) one.classList.add("linked");
+    const counts = Object.keys(places).filter((name) => name !== "source").map((name) => `${found.filter((one) => one.id.startsWith(`${name}-`)).length} of ${TITLES[name]}`);
+    $("linked").textContent = counts.length ? `Source line ${source}: lines ${counts.join(", ")}.` : "";
+  }
+
+  /** Scroll the other listings to the first line that belongs to this one, in the hot loop if there is one. */
+  function followLine(line) {
+    const own = line.closest(".code");
+    if (!line.dataset.source) return;
+    for (const code of document.querySelectorAll("#viewer .code")) {
+      const found = code === own ? null : code.querySelector("li.linked.hot") ?? code.querySelector("li.linked");
+      if (found) code.scrollTop = Math.max(0, found.offsetTop - code.clientHeight / 3);
+    }
+  }
+
+  function setCurrent(line) {
+    for (const old of document.querySelectorAll("#viewer .code .target")) old.classList.remove("target");
+    line.classList.add("target");
+    showLinked(line);
+    followLine(line);
+    current.place = line.id;
+    writeAddress();
+  }
+
+  $("viewer").addEventListener("mouseover", (event) => {
+    const line = event.target.closest(".code li");
+    if (line) showLinked(line);
+  });
+  $("viewer").addEventListener("mouseleave", () => showLinked(document.querySelector("#viewer .code .target")));
+  $("viewer").addEventListener("click", (event) => {
+    const line = event.target.closest(".code li");
+    if (line && getSelection().isCollapsed) setCurrent(line);
+  });
+  $("viewer").addEventListener("keydown", (event) => { // the arrows move a line through a listing that has the focus
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !event.target.classList.contains("code") || event.altKey || event.ctrlKey || event.metaKey) return;
+    const code = event.target, lines = [...code.querySelectorAll("li:not(.noise)")];
+    const before = lines.findIndex((line) => line.classList.contains("target"));
+    const first = lines.findIndex((line) => line.offsetTop >= code.scrollTop + 24);
+    const next = lines[before < 0 ? first : before + step];
+    event.preventDefault();
+    if (!next) return;
+    setCurrent(next);
+    if (next.offsetTop < code.scrollTop + 40) code.scrollTop = Math.max(0, next.offsetTop - 72);
+    if (next.offsetTop + next.offsetHeight > code.scrollTop + code.clientHeight) code.scrollTop = next.offsetTop + next.offsetHeight - code.clientHeight + 24;
+  });
 
   /** Which thread touches which element, as a picture that lab made. */
   function accessMap({ name, text, caption, svg }) {
@@ -443,17 +591,35 @@
     return make("figure", {}, make("figcaption", {}, make("strong", {}, name), ` ${text}`, make("br"), caption), picture);
   }
 
-  async function open(variant, scroll, place = null) {
-    if (!byVariant.has(variant)) return;
-    if (variant === opened && place) { goTo(place); return; }
-    opened = variant;
-    $("pick").value = variant;
-    drawBody();
-    const found = await texts(variant);
-    if (opened !== variant) return;
+  const filesOf = (variant) => {
     const names = filesBeside.get(variant);
-    const files = names.length ? make("p", { class: "meta" }, "Files: ", ...names.flatMap((file) =>
+    return names.length ? make("p", { class: "meta" }, `Files of ${variant}: `, ...names.flatMap((file) =>
       [make("a", { href: `variants/${encodeURIComponent(variant)}/${file}` }, file), "  "])) : null;
+  };
+
+  /** Show the code of a variant, or of two side by side. */
+  async function open(variant, other, scroll, place = null) {
+    if (!byVariant.has(variant)) { $("linked").textContent = `This run has no variant ${variant}.`; if (scroll) $("code").scrollIntoView(); return; }
+    if (!byVariant.has(other) || other === variant) other = null;
+    if (variant === opened && other === beside && place && document.querySelector("#viewer .pane")) { goTo(place); return; }
+    [opened, beside] = [variant, other];
+    $("pick").value = variant;
+    $("other").value = other ?? "";
+    $("swap").disabled = !other;
+    $("linked").textContent = "";
+    drawBody();
+    places = {};
+    if (other) await showPair(variant, other);
+    else await showOne(variant);
+    if (opened !== variant || beside !== other) return;
+    if (scroll) $("code").scrollIntoView();
+    if (place && !other) goTo(place);
+  }
+
+  async function showOne(variant) {
+    const found = await texts(variant);
+    if (opened !== variant || beside) return;
+    const files = filesOf(variant);
     if (!found) {
       $("viewer").replaceChildren(...[make("p", {}, "The listings of this variant are not embedded."), files].filter(Boolean));
     } else {
@@ -475,46 +641,251 @@
       ].filter(Boolean));
       made.forEach(({ jump }) => jump());
     }
-    if (scroll) $("code").scrollIntoView();
-    if (place) goTo(place);
+  }
+
+  // ---- two variants side by side
+
+  const AROUND = 4; // equal lines that stay in view around a difference
+
+  /** The lines of a listing for a comparison: without what only says where instructions come from. */
+  function linesOf(name, text, detail) {
+    const from = detail.first[name] ?? 1;
+    const hot = detail.hot[name]?.find((loop) => loop.hot);
+    let lines;
+    if (name === "source") { const box = make("div"); box.innerHTML = text.replace(/\n$/, ""); lines = box.textContent.split("\n"); }
+    else lines = name === "sass" ? expandSass(text).lines : text.split("\n");
+    if (lines.at(-1) === "") lines.pop();
+    return lines.map((line, i) => ({ text: line, n: from + i, hot: Boolean(hot?.lines.some(([first, last]) => first <= from + i && from + i <= last)) }))
+      .filter((line) => name !== "ptx" || !NOISE.test(line.text));
+  }
+
+  const SIGNS = { same: ["", ""], registers: ["~", "~"], changed: ["−", "+"] };
+
+  /** One side of a row: its number, its sign and its text, with the part marked that the other side lacks. */
+  function side(line, mate, kind, right) {
+    if (!line) return [make("span", { class: "n none" }), make("span", { class: "t none" })];
+    const text = make("span", { class: `t ${kind} ${right ? "b" : "a"}` });
+    const { head, tail } = kind !== "same" && mate ? listingDiff.inner(line.text, mate.text) : { head: 0, tail: 0 };
+    if (2 * (head + tail) > line.text.length) { // else the lines have little in common
+      text.append(line.text.slice(0, head), make("mark", {}, line.text.slice(head, line.text.length - tail)), line.text.slice(line.text.length - tail));
+    } else text.append(line.text);
+    return [make("span", { class: `n${line.hot ? " hot" : ""}` }, `${line.n} ${SIGNS[kind][right ? 1 : 0]}`), text];
+  }
+
+  function pairPane(name, a, b) {
+    const rows = listingDiff.rows(a.map((line) => line.text), b.map((line) => line.text), name);
+    const count = (kind) => rows.filter((row) => row.kind === kind).length;
+    const near = new Array(rows.length).fill(false);
+    rows.forEach((row, i) => { if (row.kind === "changed") for (let k = Math.max(0, i - AROUND); k <= Math.min(rows.length - 1, i + AROUND); k++) near[k] = true; });
+    const drawn = (row) => make("div", { class: "row" }, ...side(a[row.a], b[row.b], row.kind, false), ...side(b[row.b], a[row.a], row.kind, true));
+    const body = make("div", { class: "rows" });
+    for (let i = 0; i < rows.length;) {
+      if (near[i]) { body.append(drawn(rows[i++])); continue; }
+      let end = i;
+      while (end < rows.length && !near[end]) end++;
+      const equal = rows.slice(i, end);
+      if (equal.length < 3) body.append(...equal.map(drawn));
+      else {
+        const soft = equal.filter((row) => row.kind === "registers").length;
+        const more = make("button", { type: "button", class: "fold", textContent: `${equal.length} equal lines${soft ? `, ${soft} of them with other registers or labels` : ""}` });
+        more.addEventListener("click", () => {
+          const shown = equal.map(drawn);
+          more.replaceWith(...shown);
+          code.focus({ preventScroll: true });
+        });
+        body.append(more);
+      }
+      i = end;
+    }
+    const code = make("div", { class: "code pair-code", tabIndex: 0, role: "region", "aria-label": `Differences of ${TITLES[name]}` }, body);
+    const removed = rows.filter((row) => row.kind === "changed" && row.a !== null).length, added = rows.filter((row) => row.kind === "changed" && row.b !== null).length;
+    const soft = count("registers");
+    const words = removed || added || soft ? ` ${removed} lines only left, ${added} only right${name === "source" ? "" : `; ${soft} differ in registers or labels alone`}` : " equal";
+    const pane = make("div", { class: "pane" }, make("header", {}, make("strong", {}, TITLES[name], make("span", {}, words))), code);
+    pane.dataset.name = name;
+    if (hidden.has(name)) pane.style.display = "none";
+    const jump = () => {
+      const hot = [...body.children].find((row) => row.querySelector(".hot") && row.querySelector(".changed"));
+      const first = hot ?? body.querySelector(".changed")?.parentElement;
+      if (first) code.scrollTop = Math.max(0, first.offsetTop - 72);
+    };
+    return { pane, jump };
+  }
+
+  /** The columns in which two variants differ, with both values. */
+  function differences(a, b) {
+    const [one, two] = [byVariant.get(a), byVariant.get(b)];
+    const unlike = columns.map((column, i) => ({ ...column, i })).filter((column) => column.name !== "variant" && one[column.i] !== two[column.i] && !(column.name === "label"));
+    const ratio = (column) => (column.numeric && one[column.i] && two[column.i] !== null ? format(two[column.i] / one[column.i], ".3f") : "");
+    return make("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Table of differences" }, make("table", { id: "differences" },
+      make("caption", { class: "sr" }, "Figures in which the two variants differ"),
+      make("thead", {}, make("tr", {}, ...["figure", a, b, "right / left"].map((text, i) => make("th", { scope: "col", class: i ? "num" : "" }, text)))),
+      make("tbody", {}, ...unlike.map((column) => make("tr", {}, make("th", { scope: "row" }, column.unit ? `${column.title} (${column.unit}) ` : `${column.title} `, column.kind ? make("span", { class: `chip ${column.kind}` }, column.kind) : null),
+        ...[one, two].map((row) => make("td", { class: "num" }, format(row[column.i], column.format))), make("td", { class: "num" }, ratio(column)))))));
+  }
+
+  async function showPair(a, b) {
+    const [one, two] = await Promise.all([texts(a), texts(b)]);
+    if (opened !== a || beside !== b) return;
+    const made = [];
+    if (one && two) {
+      const details = [JSON.parse(one.detail), JSON.parse(two.detail)];
+      for (const name of Object.keys(TITLES)) {
+        if (one[name] !== undefined && two[name] !== undefined) made.push(pairPane(name, linesOf(name, one[name], details[0]), linesOf(name, two[name], details[1])));
+      }
+    }
+    const missing = [[a, one], [b, two]].filter(([, found]) => !found).map(([variant]) => variant);
+    $("viewer").replaceChildren(...[
+      make("p", { class: "meta" }, `left: ${nameOf(byVariant.get(a))}`, make("br"), `right: ${nameOf(byVariant.get(b))}`),
+      missing.length ? make("p", { class: "note" }, `The listings of ${missing.join(" and ")} are not embedded, so their lines cannot be compared here.`) : null,
+      make("h3", {}, "What differs"), differences(a, b),
+      make("div", { class: "panes pairs" }, ...made.map(({ pane }) => pane)), filesOf(a), filesOf(b),
+    ].filter(Boolean));
+    made.forEach(({ jump }) => jump());
   }
 
   const nameOf = (row) => [row[at.variant], row[at.kernel], row[at.label] === row[at.kernel] ? "" : row[at.label]].filter(Boolean).join(" · ");
-  $("pick").append(...data.rows.map((row) => make("option", { value: row[at.variant] }, nameOf(row))));
-  $("pick").addEventListener("change", (event) => { history.replaceState(null, "", `#v-${event.target.value}`); open(event.target.value, false); });
+  let firstReference = null;
+  if ($("reference")) {
+    const { value } = data.charts.speedup[0].spec.params.find((one) => one.name === "reference");
+    firstReference = ratioRows().find((row) => row.value === value).name;
+    $("reference").append(...ratioRows().map((row) => make("option", { value: row.name }, row.name)));
+    $("reference").addEventListener("change", (event) => {
+      reference = event.target.value;
+      drawChart($("chart-speedup"));
+      writeAddress();
+    });
+  }
+
+  const options = () => data.rows.map((row) => make("option", { value: row[at.variant] }, nameOf(row)));
+  $("pick").append(...options());
+  $("other").append(make("option", { value: "" }, "nothing"), ...options());
+  $("pick").addEventListener("change", (event) => visit({ variant: event.target.value, other: beside }, false));
+  $("other").addEventListener("change", (event) => visit({ variant: opened ?? $("pick").value, other: event.target.value || null }, false));
+  $("swap").addEventListener("click", () => visit({ variant: beside, other: opened }, false));
+
+  /** Show the panes that are not hidden, and say so on their buttons. */
+  function showPanes() {
+    for (const button of document.querySelectorAll("button[data-pane]")) button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.pane)));
+    for (const pane of document.querySelectorAll(".pane")) pane.style.display = hidden.has(pane.dataset.name) ? "none" : "";
+  }
   for (const button of document.querySelectorAll("button[data-pane]")) {
     button.addEventListener("click", () => {
       const name = button.dataset.pane;
       hidden.has(name) ? hidden.delete(name) : hidden.add(name);
-      button.setAttribute("aria-pressed", String(!hidden.has(name)));
-      for (const pane of document.querySelectorAll(".pane")) pane.style.display = hidden.has(pane.dataset.name) ? "none" : "";
+      showPanes();
+      writeAddress();
     });
   }
-  /** The variant and the line of a listing that the address names: `#v-<id>` or `#v-<id>:ptx-<line>`. */
-  const fromHash = () => {
-    const parts = /^#v-(.*?)(?::((?:ptx|source)-\d+))?$/.exec(location.hash);
-    return parts && { variant: decodeURIComponent(parts[1]), place: parts[2] ?? null };
-  };
-  addEventListener("hashchange", () => { const there = fromHash(); if (there) open(there.variant, true, there.place); });
-  document.addEventListener("click", (event) => { // a second click on the same link does not change the hash
-    const link = event.target.closest('a[href^="#v-"]');
-    if (link && link.getAttribute("href") === location.hash) { const there = fromHash(); open(there.variant, true, there.place); }
+
+  // ---- the address: `#<section>` or `#v-<id>` or `#v-<id>:ptx-<line>`, then `?` and what else the reader chose
+
+  let current = { anchor: "", variant: null, other: null, place: null };
+
+  /** What the reader chose, apart from the place: only what is not so at first. */
+  function choices() {
+    const said = new URLSearchParams();
+    if (current.variant && current.other) said.set("with", current.other);
+    if (view.filter.trim()) said.set("filter", view.filter);
+    if (view.sort !== START.sort || view.ascending !== START.ascending) said.set("sort", `${view.ascending ? "" : "-"}${columns[view.sort].name}`);
+    if (view.all) said.set("columns", "all");
+    if (hidden.size) said.set("hidden", [...hidden].join(","));
+    if (reference !== null) said.set("over", reference);
+    for (const group of document.querySelectorAll("[data-switch]")) {
+      const id = group.dataset.switch.split(" ")[0];
+      if (shownChoice[id]) said.set(`chart.${id}`, shownChoice[id]);
+    }
+    return said.toString();
+  }
+
+  function addressNow() {
+    const place = current.variant ? `v-${encodeURIComponent(current.variant)}${current.place ? `:${current.place}` : ""}` : current.anchor;
+    const said = choices();
+    return place || said ? `#${place}${said ? `?${said}` : ""}` : "#";
+  }
+
+  /** Write what is shown to the address, in place of what it said. */
+  const writeAddress = () => history.replaceState(null, "", addressNow());
+
+  /** Go to a variant, to two of them or to a section: a step that the browser can take back. */
+  function visit(there, scroll = true) {
+    current = { anchor: "", variant: null, other: null, place: null, ...there };
+    const address = addressNow();
+    if (address !== location.hash) history.pushState(null, "", address);
+    show(scroll);
+  }
+
+  function show(scroll) {
+    if (current.variant) {
+      chosen = [current.variant, current.other].filter(Boolean);
+      open(current.variant, current.other, scroll, current.place);
+    } else if (scroll && current.anchor) {
+      const section = $(current.anchor);
+      if (!section) return;
+      section.tabIndex = -1;
+      section.focus({ preventScroll: true });
+      section.scrollIntoView();
+    }
+  }
+
+  const PLACE = /^v-(.*?)(?::((?:ptx|source|sass)-\d+))?$/;
+
+  function placeOf(anchor) {
+    const parts = PLACE.exec(anchor);
+    return parts ? { anchor: "", variant: decodeURIComponent(parts[1]), place: parts[2] ?? null } : { anchor, variant: null, place: null };
+  }
+
+  /** Show what the address says. */
+  function readAddress() {
+    const [anchor, ...rest] = location.hash.slice(1).split("?");
+    const said = new URLSearchParams(rest.join("?"));
+    current = { ...placeOf(anchor), other: said.get("with") };
+    const [, down, name] = /^(-?)(.*)$/.exec(said.get("sort") ?? "");
+    const sorted = at[name] === undefined ? START : { sort: at[name], ascending: !down };
+    Object.assign(view, sorted, { filter: said.get("filter") ?? "", all: said.get("columns") === "all" });
+    $("filter").value = view.filter;
+    $("all-columns").checked = view.all;
+    hidden.clear();
+    for (const one of (said.get("hidden") ?? "").split(",")) if (one in TITLES) hidden.add(one);
+    const changed = [];
+    for (const group of document.querySelectorAll("[data-switch]")) {
+      const ids = group.dataset.switch.split(" "), wanted = Number(said.get(`chart.${ids[0]}`) ?? 0);
+      if (wanted === (shownChoice[ids[0]] ?? 0) || !data.charts[ids[0]][wanted]) continue;
+      choose(group, wanted);
+      changed.push(...ids);
+    }
+    if ($("reference")) {
+      const wanted = ratioRows().some((row) => row.name === said.get("over")) ? said.get("over") : null;
+      if (wanted !== reference) changed.push("speedup");
+      reference = wanted;
+      $("reference").value = wanted ?? firstReference;
+    }
+    showPanes();
+    drawHead();
+    drawBody();
+    show(true);
+    return changed;
+  }
+
+  addEventListener("hashchange", () => { for (const id of readAddress()) drawChart($(`chart-${id}`)); });
+  document.addEventListener("click", (event) => { // what else the address says stays
+    const link = event.target.closest('a[href^="#"]');
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    visit(placeOf(link.getAttribute("href").slice(1)));
   });
   $("copy").addEventListener("click", async () => {
     try { await navigator.clipboard.writeText($("command").textContent); $("copy").textContent = "Copied"; }
     catch { getSelection().selectAllChildren($("command")); }
   });
 
-  drawHead();
-  drawBody();
+  readAddress();
   drawCharts();
-  const first = fromHash();
-  if (first) open(first.variant, true, first.place);
-  else if (data.rows.length) {
+  if (!current.variant && data.rows.length) {
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
-      if (!opened) open(data.first ?? data.rows[0][at.variant], false);
+      if (!opened) open(data.first ?? data.rows[0][at.variant], null, false);
     }, { rootMargin: "400px" });
     watcher.observe($("code"));
   }

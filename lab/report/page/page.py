@@ -44,6 +44,9 @@ PROBLEMS_A_PAGE = 12
 REPEAT = "repeat/index.html"
 """The report of the second run, relative to the first one's."""
 
+SCRIPTS: Final = ("diff.js", "filter.js", "page.js")
+"""The page's script, in parts; a part uses those before it."""
+
 _NAMES: Final = {**FILES, "provenance": "provenance.json"}
 """What a variant's file is of, to its name."""
 
@@ -82,7 +85,7 @@ def page(
             pngs=pngs,
             packed=packed,
             data=_data(analysis, charts, packed) | {"beside": _files_beside(folder, analysis.records)},
-            **own_code("page/page.js"),
+            **own_code(*(f"page/{name}" for name in SCRIPTS)),
             classes=[(cls, colour) for cls, colour in style.CLASS_COLOURS.items() if cls in used],
             failures=_failures(store, analysis.records),
             provenance=_provenance(analysis.records),
@@ -105,15 +108,15 @@ def page(
     )
 
 
-def own_code(script: str) -> dict[str, str]:
+def own_code(*scripts: str) -> dict[str, str]:
     """What a page's template needs of our own code: `vega`, `css`, `script`, and the `policy` that allows no other.
 
     Args:
-        script: File of the page's script, below `lab/report`.
+        scripts: Files of the page's script below `lab/report`; each uses those before it.
     """
     package = resources.files("lab.report")
     css = (package / "page" / "page.css").read_text(encoding="utf-8")
-    text = package.joinpath(script).read_text(encoding="utf-8")
+    text = "".join(package.joinpath(script).read_text(encoding="utf-8") for script in scripts)
     allowed = policy(scripts=[text, unpack(vega())], styles=[css])
     return {"vega": vega(), "css": Markup(css), "script": Markup(text), "policy": Markup(allowed)}  # noqa: S704 - ours
 
@@ -157,6 +160,7 @@ def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> di
     """The data that the page's script reads."""
     columns = [column for column in analysis.columns if column.name != "folder"]
     return {
+        "name": analysis.run.experiment,
         "columns": [_column(column, analysis.rows) for column in columns],
         "rows": [[_number(cells[column.key]) for column in columns] for cells in analysis.rows],
         "response": analysis.response.column,

@@ -17,8 +17,7 @@ def _label(record: VariantRecord, isa: str) -> str | None:
     mix = record.ptx if isa == "ptx" else record.sass
     if mix is None:
         return None
-    loop = mix.hot_loop
-    return loop.label if loop else "whole kernel"
+    return mix.hot_name
 
 
 def _live(record: VariantRecord) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from lab.isa.ratios import ratio_that_matters
 from lab.measured.timing import Kind, Measurement, Merit
 from lab.report.columns import Column
 from lab.report.registry.code import CODE
@@ -13,7 +14,9 @@ from lab.report.registry.execution import EXECUTION
 from lab.report.registry.getters import timed
 from lab.report.registry.headline import HEADLINE, IDENTITY
 from lab.store import figures
+from lab.store.figures import Basis, Response
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.store.scores import rate, scores
 
 
 def _bandwidth(column: Column) -> Column:
@@ -76,10 +79,73 @@ def columns_for(
     several = len({record.compiler for record in records}) > 1
     compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
     again = (_repeated(repeat),) if repeat is not None else ()
-    made = (*IDENTITY, compiler, *problems, *parameters, *again, *HEADLINE, *EXECUTION, *CODE, *compared)
+    response = figures.response_of(tuple(records))
+    chosen = (*_standing(run, records, response), *_scored(records, response), *_ratio(records))
+    made = (*IDENTITY, compiler, *problems, *parameters, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return tuple(map(_bandwidth, made)) if bytes_count else made
+
+
+def _standing(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
+    """Which variants are best, or tied with the best of their problem; nobody is best where all are tied."""
+    standings: dict[str, str] = {}
+    for group in figures.by_problem(run, tuple(records)).values():
+        tied = figures.tied_with_best(group, response)
+        first = "best" if len(tied) == 1 else "tied"
+        standings |= {record.variant: first for record in tied}
+    about = "best of its problem, or within the noise or the prediction's error of the best"
+    return (Column("standing", "standing", response.kind, lambda r: standings.get(r.variant), shown=True, about=about),)
+
+
+def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
+    """The predicted time's throughput and what bounds it, which are in the table where they rank the variants."""
+    shown, found = response.basis is Basis.SCORE, scores(records)
+    rates = {r.variant: rate(r, found[r.variant]) for r in records if r.variant in found}
+    bounds = {variant: one.bound for variant, one in found.items()}
+    about = "from a predicted time: what each resource must do, by counts of the CPU execution (docs/score.md)"
+    return (
+        Column(
+            "scored_tflops",
+            "predicted throughput",
+            Kind.PREDICTED,
+            lambda r: rates.get(r.variant),
+            str(Merit.TFLOPS),
+            ".2f",
+            shown=shown,
+            about=about,
+        ),
+        Column(
+            "scored_bound",
+            "takes longest",
+            Kind.PREDICTED,
+            lambda r: bounds.get(r.variant),
+            shown=shown,
+            about="resource of the GPU that needs the most time by itself",
+        ),
+    )
+
+
+def _ratio(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
+    """The ratio of the hot region's instructions that matters to what the variants do."""
+    ratio = ratio_that_matters([mix.hot_counts for r in records if (mix := r.sass) is not None])
+    if ratio is None:
+        return ()
+    return (
+        Column(
+            RATIO,
+            f"SASS {ratio.name}",
+            Kind.STATIC,
+            lambda r: None if r.sass is None else ratio.of(r.sass.hot_counts),
+            format=".1%" if ratio.share else ".3g",
+            shown=True,
+            about=f"of the hot loop, or of a body without loops; chosen {ratio.why}",
+        ),
+    )
+
+
+RATIO: Final = "ratio_that_matters"
+"""Name of the column of `lab.isa.ratios.ratio_that_matters`."""
 
 
 def _repeated(repeat: RepeatRecord) -> Column:

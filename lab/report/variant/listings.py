@@ -25,6 +25,7 @@ from lab.isa.mix import KernelMix
 from lab.report.variant import sasstext
 from lab.report.variant.details import variant_detail
 from lab.report.variant.faults import marked_lines
+from lab.report.variant.places import LINES, sass_places, source_number, text_of
 from lab.store.database import PROVENANCE, Store
 from lab.store.model import VariantRecord
 
@@ -156,6 +157,9 @@ def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, 
     if "source" in texts:
         texts["source"] = highlight_cuda(texts["source"]) if coloured else str(escape(texts["source"]))
     first = {}
+    places: dict[str, object] = {"file": source_number(texts.get("ptx", ""), FILES["source"])}
+    if record.sass is not None and "source" in texts:
+        places["sass"] = sass_places(folder, record.sass.name, FILES["source"])
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:
             needed = _needed(record) if name == "ptx" else ()
@@ -163,6 +167,7 @@ def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, 
     if "sass" in texts:
         texts["sass"] = sasstext.compact(texts["sass"])
     detail = {**variant_detail(record), "provenance": read(folder / PROVENANCE) or "", "first": first}
+    detail["places"] = places
     texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
     return texts
 
@@ -187,6 +192,8 @@ def published_texts(store: Store, record: VariantRecord) -> dict[str, str]:
         if mix is not None and FILES[name] in texts:
             part, first = of_kernel(texts[FILES[name]], mix, _needed(record) if name == "ptx" else ())
             texts[FILES[name]] = "\n" * (first - 1) + part
+    if texts and record.sass is not None and (places := sass_places(folder, record.sass.name, FILES["source"])):
+        texts[LINES] = text_of(places)
     return texts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from matplotlib.figure import Figure
@@ -132,7 +133,7 @@ def test_long_names_are_cut_and_many_stand_upright(analysed, drawn):
     made = charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.rows, a.response)
     drawing = made[0].choices[0].drawing
     order = tuple(f"a value with a long name {i}" for i, _ in enumerate(drawing.x.order))
-    figure, _ = drawn(*[replace(drawing, x=Axis("value", scale=Scale.CATEGORY, order=order))] * 4)
+    figure, _ = drawn(*[replace(cast("Any", drawing), x=Axis("value", scale=Scale.CATEGORY, order=order))] * 4)
     labels = figure.axes[0].get_xticklabels()
     assert {label.get_rotation() for label in labels} == {90.0}
     assert all(len(label.get_text()) <= 20 for label in labels)

@@ -24,7 +24,7 @@ def test_the_hot_loop_is_named_and_counted():
 def test_a_kernel_without_a_loop_is_counted_whole():
     assert RECORD.sass is not None
     flat = replace(RECORD, sass=replace(RECORD.sass, loops=(), live_registers=17))
-    assert COLUMNS["sass_hot_loop"].get(flat) == "whole kernel"
+    assert COLUMNS["sass_hot_loop"].get(flat) == "body"
     assert COLUMNS["sass_instructions"].get(flat) == RECORD.sass.counts.instructions
     assert COLUMNS["sass_live_registers"].get(flat) == 17
 

@@ -95,7 +95,7 @@ def test_a_loop_counts_what_is_executed_outside_the_loops_within(records):
     own, total = executed_loops(nested), record.emulation.executed.warps
     assert own["around"] + own[inner.label] == total
     assert own[inner.label] == executed_loops(record)[inner.label]
-    assert difference(nested) == ""
+    assert known(hot_by_execution(nested)).label == max(own, key=lambda label: own[label])
 
 
 def test_the_tables_set_the_text_beside_what_a_thread_executed(records):
@@ -103,8 +103,8 @@ def test_the_tables_set_the_text_beside_what_a_thread_executed(records):
     (loop,) = (table for table in mix_tables(record) if "by execution" in table["title"])
     rows = {cls: rest for cls, *rest in as_(list, loop["rows"])}
     static, share, executed, executed_share = rows["st.local"]
-    trips = 64 // hot_by_execution(record).counts.by_class["st.local"]
-    assert executed == 64 == static * trips
+    trips = 2 // hot_by_execution(record).counts.by_class["st.local"]
+    assert executed == 2 == static * trips
     assert share == pytest.approx(static / loop["static"], abs=1e-5)
     assert executed_share == pytest.approx(executed / loop["executed"], abs=1e-4)
     for table in mix_tables(record):
@@ -161,7 +161,7 @@ def test_executions_are_those_of_a_warp(records, planted):
     text = ptx_of(planted, record)
     notes = {line: note for note in line_notes(record) for line in as_(tuple, note["lines"])}
     loop = hot_by_execution(record)
-    trips = 64 // loop.counts.by_class["st.local"]
+    trips = 2 // loop.counts.by_class["st.local"]
     inside = [line for first, last in loop.lines for line in range(first, last + 1) if line in notes]
     assert {notes[line]["each"] for line in inside} == {str(trips)}
     ends = next(line for line, words in enumerate(text, 1) if words.strip() == "ret;")

@@ -1,0 +1,116 @@
+"""Which ratio of a kernel's instructions matters, chosen by what the hot regions of the compared variants do.
+
+Every variant of an experiment gets the same ratio, so that they compare. The rules, the first that applies:
+
+1. tensor cores: ``mma : shared bytes``, or the share of mma where shared memory is not read;
+2. fma and loads from shared memory, at least 10 % and 1 % of the instructions: ``fma : ld.shared``;
+3. atomics, at least 1 %: their share;
+4. else what takes an SM longest: global memory (``bytes : instruction``), fma, special functions or integer arithmetic
+   (their shares), by the cycles of one warp instruction on an SM of compute capability 9.0: fma and other
+   floating-point arithmetic 1/4, integer 1/2, special functions 2 (CUDA C++ Programming Guide, throughput of native
+   arithmetic), and of global memory 32 lanes' bytes at 18 a cycle, an H200's DRAM over its SMs and clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+from lab.base.warp import WARP_SIZE
+from lab.isa.classes import bytes_per_lane, classify
+from lab.isa.mix import Counts
+from lab.isa.model import InstructionClass as C
+
+_MUCH_FMA: Final = 0.10
+_SOME: Final = 0.01
+_DRAM_BYTES: Final = 18.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of the instructions of a hot region.
+
+    Attributes:
+        name: `fma : ld.shared`, `bytes : instruction`, `special-function share`.
+        why: Half a sentence that begins with `because`.
+        of: Its value; None where a variant lacks the denominator.
+        share: The value is a share from 0 to 1.
+    """
+
+    name: str
+    why: str
+    of: Callable[[Counts], float | None]
+    share: bool = False
+
+
+def ratio_that_matters(profiles: Sequence[Counts]) -> Ratio | None:
+    """Choose the ratio for variants that are compared.
+
+    Args:
+        profiles: Counts of the hot region of each variant's SASS (`KernelMix.hot_counts`).
+
+    Returns:
+        The ratio, the same for all; None without instructions.
+    """
+    known = [counts for counts in profiles if counts.instructions]
+    if not known:
+        return None
+    shares = {cls: fmean(counts.by_class.get(cls, 0) / counts.instructions for counts in known) for cls in C}
+    if shares[C.MMA] >= _SOME:
+        return _tensor(shares)
+    if shares[C.FMA] >= _MUCH_FMA and shares[C.LD_SHARED] >= _SOME:
+        why = f"because {shares[C.FMA]:.0%} of the hot region are fma and {shares[C.LD_SHARED]:.0%} load shared memory"
+        return Ratio("fma : ld.shared", why, lambda counts: counts.fma_per_ld_shared)
+    if shares[C.ATOMIC] >= _SOME:
+        return _share("atomic share", (C.ATOMIC,), f"because {shares[C.ATOMIC]:.0%} of the hot region are atomics")
+    return _costliest(known, shares)
+
+
+def global_bytes(counts: Counts) -> int:
+    """Bytes that one thread loads from and stores to global memory in one pass over the SASS."""
+    kinds = {C.LD_GLOBAL, C.ST_GLOBAL}
+    return sum(bytes_per_lane(op) * n for op, n in counts.by_opcode.items() if classify("sass", op) in kinds)
+
+
+def _tensor(shares: Mapping[C, float]) -> Ratio:
+    why = f"because {shares[C.MMA]:.0%} of the hot region are mma"
+    if shares[C.LD_SHARED] < _SOME:
+        return _share("mma share", (C.MMA,), why)
+
+    def of(counts: Counts) -> float | None:
+        return counts.by_class.get(C.MMA, 0) / counts.load_bytes_shared if counts.load_bytes_shared else None
+
+    return Ratio("mma : shared bytes", f"{why} and {shares[C.LD_SHARED]:.0%} load shared memory", of)
+
+
+def _share(name: str, classes: tuple[C, ...], why: str) -> Ratio:
+    def of(counts: Counts) -> float | None:
+        return sum(counts.by_class.get(c, 0) for c in classes) / counts.instructions if counts.instructions else None
+
+    return Ratio(name, why, of, share=True)
+
+
+def _costliest(known: Sequence[Counts], shares: Mapping[C, float]) -> Ratio:
+    moved = fmean(global_bytes(counts) / counts.instructions for counts in known)
+    costs = {
+        "global memory": moved * WARP_SIZE / _DRAM_BYTES,
+        "fma": (shares[C.FMA] + shares[C.FLOAT]) / 4,
+        "special functions": shares[C.SPECIAL] * 2,
+        "integer": (shares[C.INTEGER] + shares[C.COMPARE]) / 2,
+    }
+    most = max(costs, key=lambda name: costs[name])
+    why = f"because {most} takes an SM longest in the hot region"
+    if most == "global memory":
+
+        def of(counts: Counts) -> float | None:
+            return global_bytes(counts) / counts.instructions if counts.instructions else None
+
+        return Ratio("bytes : instruction", why, of)
+    if most == "special functions":
+        return _share("special-function share", (C.SPECIAL,), why)
+    if most == "integer":
+        why = "because integer arithmetic takes an SM longest in the hot region"
+        return _share("integer share", (C.INTEGER, C.COMPARE), why)
+    return _share("FMA share", (C.FMA,), why)

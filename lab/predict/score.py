@@ -1,0 +1,183 @@
+"""A predicted time of any kernel, from counts of an execution on the CPU. It ranks variants where nothing was measured.
+
+Each resource of the GPU would need a certain time if nothing else took any. The score combines these times as their
+norm of order 4, ``(sum of t^4)^(1/4)``: nearly the largest, and up to 19 % more where two are equal, since resources do
+not overlap perfectly. The cost of the launches is added. Seconds of a launch, on the SM that gets the most blocks
+(``ceil(blocks / SMs)``, which is the tail of a grid that does not fill its last wave):
+
+issue slots
+    warp instructions / 4: each of the four schedulers issues one a cycle.
+arithmetic
+    float and fma 128, integer and compare 64, convert 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++
+    Programming Guide, Throughput of Native Arithmetic Instructions, 9.0); fma in float64 at its own rate.
+load/store units
+    Memory instructions, one of 32 lanes a cycle.
+shared memory
+    Wavefronts, one a cycle, as the CPU execution counted them: bank conflicts are in it.
+L1 and L2
+    Sectors of 32 bytes over the bytes that an SM receives (64) and sends (24) in a cycle (`lab.hardware.latencies`):
+    uncoalesced accesses are in it.
+atomics
+    Thread instructions, one a cycle and SM, as if all lanes met at one address: an assumption, and an upper limit. What
+    is measured of them here is nothing.
+DRAM
+    Least bytes of the problem, and once more the rest of each sector that a store fills only in part, over 0.867 of the
+    bandwidth.
+latency
+    What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: global loads in groups
+    as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), and 4 cycles for each
+    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826).
+
+docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
+norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
+`lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of shared memory.
+
+Not in it: caches that hold what is read twice, the order of instructions, and what ptxas makes of the PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lab.base.warp import SECTOR_BYTES, WARP_SIZE
+from lab.hardware.gpus import Gpu
+from lab.hardware.latencies import latencies_of
+from lab.isa.model import InstructionClass as C
+
+TOLERANCE: Final = 0.05
+"""Scores that differ by less are tied. Of pairs of variants that score further apart, docs/score.md counts how many the
+hardware orders alike; below this difference the order of the scores says nothing."""
+
+ORDER: Final = 4
+DEPENDENT_CYCLES: Final = 4
+SHUFFLE_CYCLES: Final = 24
+_LANES: Final = {C.SPECIAL: 16, C.CONVERT: 64, C.SHUFFLE: 32}
+_MEMORY: Final = (
+    C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
+)  # fmt: skip
+_INTEGER_LANES: Final = 64
+_REFERENCE: Final = "sm_90"
+"""Latencies of an architecture that was never compared with a GPU are those of this one; they are the same for all
+variants."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWork:
+    """What one launch executes at the problem's real size.
+
+    Attributes:
+        blocks: Blocks of its grid.
+        warps_per_block: Warps of a block.
+        blocks_per_sm: Blocks that an SM holds at once, at least 1.
+        instructions: Warp instructions of the whole launch.
+        by_class: Warp instructions by `InstructionClass` value.
+        load_requests: Warp requests that load from global memory, copies included.
+        load_sectors: Their sectors.
+        store_sectors: Sectors that global stores touch.
+        partial_bytes: Bytes of those sectors that the same request did not fill.
+        wavefronts: Passes through shared memory.
+        atomics: Thread instructions of class `atomic`.
+        loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
+        double: Share of the floating-point instructions that are float64, 0 to 1.
+    """
+
+    blocks: int
+    warps_per_block: int
+    blocks_per_sm: int
+    instructions: float
+    by_class: Mapping[str, float]
+    load_requests: float = 0.0
+    load_sectors: float = 0.0
+    store_sectors: float = 0.0
+    partial_bytes: float = 0.0
+    wavefronts: float = 0.0
+    atomics: float = 0.0
+    loads_together: float = 1.0
+    double: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A predicted time and what it is made of.
+
+    Attributes:
+        seconds: The whole, launches included.
+        resources: Seconds that each resource alone would need, the largest first.
+        launches_s: Seconds of starting the launches.
+    """
+
+    seconds: float
+    resources: Mapping[str, float] = field(default_factory=dict)
+    launches_s: float = 0.0
+
+    @property
+    def bound(self) -> str:
+        """The resource that needs the most time."""
+        return next(iter(self.resources))
+
+
+def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> Score:
+    """Predict the time of launches that run one after the other.
+
+    Args:
+        gpu: The GPU.
+        launches: At least one.
+        bytes_moved: Least bytes of the problem through DRAM; 0 where that is not known.
+
+    Returns:
+        The score. Times of several launches add up resource by resource.
+    """
+    machine = latencies_of(gpu.architecture.arch) or latencies_of(_REFERENCE)
+    assert machine is not None  # noqa: S101 - the reference is in the table
+    clock = gpu.clock_mhz * 1e6
+    found: dict[str, float] = {}
+    for launch in launches:
+        for name, cycles in _cycles(gpu, launch).items():
+            found[name] = found.get(name, 0.0) + cycles / clock
+    moved = bytes_moved + sum(launch.partial_bytes for launch in launches)
+    if gpu.dram_gb_s:
+        found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
+    started = machine.launch_s * len(launches)
+    norm = sum(seconds**ORDER for seconds in found.values()) ** (1 / ORDER)
+    shown = dict(sorted(((n, s) for n, s in found.items() if s), key=lambda item: -item[1]))
+    return Score(started + norm, shown or {"launch": started}, started)
+
+
+def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
+    """Return the cycles that each resource of the fullest SM needs."""
+    sm = gpu.architecture
+    machine = latencies_of(sm.arch) or latencies_of(_REFERENCE)
+    assert machine is not None  # noqa: S101 - the reference is in the table
+    fullest = -(-work.blocks // gpu.sms)
+    share = fullest / work.blocks  # of the launch, on the fullest SM
+
+    def warps(*classes: C) -> float:
+        return sum(work.by_class.get(cls, 0.0) for cls in classes) * share
+
+    fp64 = sm.fp64_lanes or sm.fp32_lanes
+    fp = WARP_SIZE * ((1 - work.double) / sm.fp32_lanes + work.double / fp64)
+    made = {
+        "issue slots": work.instructions * share / sm.sub_partitions,
+        "floating point": warps(C.FMA, C.FLOAT) * fp,
+        "integer": warps(C.INTEGER, C.COMPARE) * WARP_SIZE / _INTEGER_LANES,
+        "special functions": warps(C.SPECIAL) * WARP_SIZE / _LANES[C.SPECIAL],
+        "conversions": warps(C.CONVERT) * WARP_SIZE / _LANES[C.CONVERT],
+        "shuffles": warps(C.SHUFFLE) * WARP_SIZE / _LANES[C.SHUFFLE],
+        "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
+        "shared memory": work.wavefronts * share,
+        "L1 and L2": share
+        * SECTOR_BYTES
+        * (work.load_sectors / machine.l2_bytes + work.store_sectors / machine.store_bytes),
+        "atomics": work.atomics * share,
+    }
+    each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
+    chain = (
+        -(-work.load_requests * each // work.loads_together) * machine.global_latency
+        + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
+        + work.by_class.get(C.SHUFFLE, 0.0) * each * SHUFFLE_CYCLES
+        + work.instructions * each * DEPENDENT_CYCLES
+    )
+    made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
+    return made

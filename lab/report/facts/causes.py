@@ -1,0 +1,199 @@
+"""What changed in the machine code between two sets of variants, and which of it can explain that one is faster.
+
+A fact explains a change of throughput only if it changed in the direction that costs or saves time, by enough: the
+amounts of work (instructions, wavefronts, sectors) must change by at least a quarter of what the throughput did, on a
+logarithmic scale. What limits the hardware (spills, resident warps) explains any change. Where nothing fits, no cause
+is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from lab.base.warp import WARP_SIZE
+from lab.store import figures
+from lab.store.model import VariantRecord
+
+Pair = tuple[VariantRecord, VariantRecord]
+"""A variant, and the one that it is compared with: before and after."""
+
+_LEAST: Final = 0.03
+_EXPLAINS: Final = 0.25
+_TELLING: Final = 0.02
+"""Smaller changes of throughput are left unexplained: too many small things change with them."""
+MOST: Final = 2
+"""Most causes of one change."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFact:
+    """A figure of a variant's code or of its execution.
+
+    Attributes:
+        name: As a sentence names it, plural: `blocks per SM`.
+        of: The figure; None where it is not known.
+        sign: 1 where more of it is faster, -1 where more is slower.
+        work: It is an amount of work, which explains only changes of its own size.
+        unit: Follows the figure.
+    """
+
+    name: str
+    of: Callable[[VariantRecord], float | None]
+    sign: int
+    work: bool
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """A fact before and after, as the median over pairs of variants.
+
+    Attributes:
+        fact: What changed.
+        before: Its value before.
+        after: Its value after.
+    """
+
+    fact: MachineFact
+    before: float
+    after: float
+
+    @property
+    def text(self) -> str:
+        """`registers go from 168 to 255`."""
+        return f"{self.fact.name} go from {_number(self.before)} to {_number(self.after)}{self.fact.unit}"
+
+    @property
+    def size(self) -> float:
+        """Size of the change on a logarithmic scale, with its sign for the throughput; infinite from or to nothing."""
+        if self.before == self.after:
+            return 0.0
+        if self.before <= 0 or self.after <= 0:
+            return self.fact.sign * math.copysign(math.inf, self.after - self.before)
+        return self.fact.sign * math.log(self.after / self.before)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"  # noqa: PLR2004 - three digits
+
+
+def _spills(record: VariantRecord) -> float | None:
+    return None if record.build is None else float(record.build.resources.spill_bytes)
+
+
+def _registers(record: VariantRecord) -> float | None:
+    return None if record.build is None else float(record.build.resources.registers)
+
+
+def _blocks(record: VariantRecord) -> float | None:
+    return None if record.prediction is None else float(record.prediction.blocks_per_sm)
+
+
+def _warps(record: VariantRecord) -> float | None:
+    """Resident warps of an SM; of several launches, not known."""
+    if record.prediction is None or record.launch is None:
+        return None
+    return float(record.prediction.blocks_per_sm * -(-math.prod(record.launch.block) // WARP_SIZE))
+
+
+def _executed(record: VariantRecord) -> float | None:
+    done = record.emulation.executed if record.emulation else None
+    return None if done is None else float(done.warps)
+
+
+def _of_class(cls: str) -> Callable[[VariantRecord], float | None]:
+    def of(record: VariantRecord) -> float | None:
+        done = record.emulation.executed if record.emulation else None
+        return None if done is None else float(done.warps_by_class.get(cls, 0))
+
+    return of
+
+
+def _per_fma(record: VariantRecord) -> float | None:
+    counts = figures.hot_counts(record.sass)
+    return counts.instructions / counts.fma if counts is not None and counts.fma else None
+
+
+def _wavefronts(record: VariantRecord) -> float | None:
+    total = figures.emulated_traffic(record, *figures.SHARED)
+    return float(total.wavefronts) if total else None
+
+
+def _load_bytes(record: VariantRecord) -> float | None:
+    """Bytes that a request to global memory asks for."""
+    total = figures.emulated_traffic(record, *figures.GLOBAL)
+    return total.bytes_used / total.requests if total else None
+
+
+REGISTERS: Final = MachineFact("registers", _registers, -1, work=False)
+BLOCKS: Final = MachineFact("blocks per SM", _blocks, 1, work=False)
+FACTS: Final = (
+    MachineFact("spills", _spills, -1, work=False, unit=" B"),
+    MachineFact("bank conflicts per request", figures.emulated_conflicts, -1, work=False),
+    MachineFact("bytes moved per byte used", figures.emulated_excess, -1, work=True),
+    MachineFact("resident warps", _warps, 1, work=False),
+    MachineFact("atomic instructions", _of_class("atomic"), -1, work=True),
+    MachineFact("SASS instructions per fma", _per_fma, -1, work=True),
+    MachineFact("executed instructions", _executed, -1, work=True),
+    MachineFact("shared-memory wavefronts", _wavefronts, -1, work=True),
+    MachineFact("bytes per global request", _load_bytes, 1, work=True),
+    MachineFact("barriers", _of_class("barrier"), -1, work=True),
+)
+"""The most telling first."""
+
+
+def change(fact: MachineFact, pairs: Sequence[Pair]) -> FactChange | None:
+    """Return a fact's medians over the pairs that have it; None where none does."""
+    both = ((fact.of(before), fact.of(after)) for before, after in pairs)
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    if not known:
+        return None
+    return FactChange(fact, median(a for a, _ in known), median(b for _, b in known))
+
+
+def causes(pairs: Sequence[Pair], ratio: float) -> tuple[FactChange, ...]:
+    """Return at most `MOST` changes that plausibly explain a change of throughput, the most telling first.
+
+    Args:
+        pairs: Variants before and after.
+        ratio: Throughput after over before.
+    """
+    effect = math.log(ratio)
+    if abs(effect) < _TELLING:
+        return ()
+    found = [made for fact in FACTS if (made := change(fact, pairs)) is not None and _explains(made, effect)]
+    # What the hardware limits comes before amounts of work; among the latter, the largest change.
+    found.sort(key=lambda one: (one.fact.work, -abs(one.size) if one.fact.work else 0.0))
+    return tuple(found[:MOST])
+
+
+def because(found: Sequence[FactChange], pairs: Sequence[Pair]) -> str:
+    """Write the causes: `because registers go from 168 to 255 and blocks per SM from 2 to 1`; empty without any."""
+    parts = []
+    for one in found:
+        blocks, registers = change(BLOCKS, pairs), change(REGISTERS, pairs)
+        occupancy = one.fact.of is _warps
+        if occupancy and blocks and registers and blocks.size * one.size > 0 and registers.size * one.size > 0:
+            parts += [registers.text, blocks.text]
+        else:
+            parts.append(one.text)
+    kept = parts[:MOST]
+    if not kept:
+        return ""
+    first, *rest = kept
+    return f"because {' and '.join([first, *(one.replace(' go from ', ' from ') for one in rest)])}"
+
+
+def _explains(made: FactChange, effect: float) -> bool:
+    size = made.size
+    if size * effect <= 0 or abs(size) < _LEAST:
+        return False
+    if made.fact.of is figures.emulated_conflicts and abs(made.after - made.before) < _LEAST:
+        return False
+    if made.fact.name == "barriers" and abs(size) < math.log(2):
+        return False  # a barrier costs little beside what it waits for
+    return not made.fact.work or abs(size) >= _EXPLAINS * abs(effect)

@@ -1,0 +1,320 @@
+"""The lead of the page: which variant is best, and what each parameter changed, in at most sixty words.
+
+The effect of a parameter is that of variants which differ in it alone: the median of their ratios. Where constraints
+leave no such pairs, the best variants with each value are compared. A difference within what the figures scatter or err
+is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from lab.measured.timing import Kind
+from lab.report.columns import Value
+from lab.report.facts.causes import FactChange, Pair, because, causes
+from lab.report.facts.effects import MOST_LEVELS
+from lab.store import figures
+from lab.store.figures import Basis, Response, name_of, text
+from lab.store.model import RunRecord, VariantRecord
+
+MOST_WORDS: Final = 60
+_LEVELS: Final = 3
+"""Most values of a parameter that the lead names, besides the one that they are compared with."""
+_LONG: Final = 14
+"""A name of more words gives way to the variant's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelEffect:
+    """What one value of a parameter does, compared with the parameter's first value.
+
+    Attributes:
+        level: The value.
+        ratio: Throughput over that with the first value.
+        matters: The difference is beyond what the figures scatter or err.
+        causes: What changed in the machine code and can explain it.
+        pairs: The variants that were compared.
+    """
+
+    level: Value
+    ratio: float
+    matters: bool
+    causes: tuple[FactChange, ...]
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterEffect:
+    """What a parameter does.
+
+    Attributes:
+        name: The parameter.
+        base: Its first value: the least number, or the first in the experiment.
+        levels: The other values, in order.
+        asked: The question names it.
+    """
+
+    name: str
+    base: Value
+    levels: tuple[LevelEffect, ...]
+    asked: bool
+
+    @property
+    def size(self) -> float:
+        """Largest effect on a logarithmic scale."""
+        return max((abs(math.log(level.ratio)) for level in self.levels), default=0.0)
+
+
+def parameter_effects(
+    run: RunRecord, records: tuple[VariantRecord, ...], response: Response
+) -> tuple[ParameterEffect, ...]:
+    """Return the effect of each swept parameter: those of the question first, then the largest first."""
+    ranked = tuple(r for r in records if response.of(r))
+    problems = {r.variant: label for label, group in figures.by_problem(run, ranked).items() for r in group}
+    made = []
+    for name in run.swept:
+        values = {text(v): v for r in ranked if (v := r.parameters.get(name)) is not None}
+        if not 1 < len(values) <= MOST_LEVELS:
+            continue
+        order = _ordered(list(values.values()))
+        found = [
+            tuple(
+                effect
+                for level in order[place + 1 :]
+                if (effect := _compared(level, _pairs(name, (base, level), ranked, problems, response), response))
+            )
+            for place, base in enumerate(order[:-1])
+        ]
+        most = max(range(len(found)), key=lambda place: len(found[place]))
+        if found[most]:
+            made.append(ParameterEffect(name, order[most], found[most], asked(name, run.question)))
+    return tuple(sorted(made, key=lambda one: (not one.asked, -one.size)))
+
+
+def asked(name: str, question: str) -> bool:
+    """Whether a question names a parameter: one of its words of at least four letters occurs in it."""
+    words = [word for word in name.lower().split("_") if len(word) >= 4]  # noqa: PLR2004 - shorter ones occur anywhere
+    return any(word in question.lower() for word in words)
+
+
+def _ordered(values: list[Value]) -> list[Value]:
+    numbers = [v for v in values if isinstance(v, int | float)]
+    return sorted(values, key=lambda v: float(v or 0)) if len(numbers) == len(values) else values
+
+
+def _pairs(
+    name: str,
+    values: tuple[Value, Value],
+    records: Sequence[VariantRecord],
+    problems: Mapping[str, str],
+    response: Response,
+) -> list[Pair]:
+    """Pair variants with the first value of a parameter with those that have the second.
+
+    Args:
+        name: The parameter.
+        values: The two values.
+        records: All of which have a response.
+        problems: Variant id to its problem's label.
+        response: Says which is the best of several.
+
+    Returns:
+        Those that differ in the parameter alone; where there are none, the best of each kernel, problem by problem.
+    """
+    base, level = values
+    before = {_rest(r, name): r for r in records if r.parameters.get(name) == base}
+    alone = [(before.get(_rest(r, name)), r) for r in records if r.parameters.get(name) == level]
+    if found := [(a, b) for a, b in alone if a is not None]:
+        return found
+    best: dict[tuple[str, str, Value], VariantRecord] = {}
+    for record in records:
+        value = record.parameters.get(name)
+        key = problems[record.variant], record.kernel, value
+        if value in values and (response.of(record) or 0.0) > (response.of(best[key]) or 0.0 if key in best else 0.0):
+            best[key] = record
+    return [(r, best[p, k, level]) for (p, k, v), r in best.items() if v == base and (p, k, level) in best]
+
+
+def _rest(record: VariantRecord, name: str) -> object:
+    others = tuple((key, value) for key, value in record.parameters.items() if key != name)
+    return record.kernel, others, tuple(record.problem.items()), record.arch, record.compiler
+
+
+def _compared(level: Value, pairs: Sequence[Pair], response: Response) -> LevelEffect | None:
+    ratios = [(response.of(after) or 0.0) / before for a, after in pairs if (before := response.of(a))]
+    if not ratios or min(ratios) <= 0:
+        return None
+    ratio = median(ratios)
+    scatter = median(max(figures.noise(a), figures.noise(b)) for a, b in pairs)
+    matters = abs(ratio - 1) > max(response.tolerance, scatter)
+    return LevelEffect(level, ratio, matters, causes(pairs, ratio) if matters else (), tuple(pairs))
+
+
+def kernel_steps(
+    run: RunRecord, records: tuple[VariantRecord, ...], response: Response
+) -> tuple[tuple[str, LevelEffect], ...]:
+    """Compare each kernel's best variant with that of the kernel before it, problem by problem.
+
+    Returns:
+        The earlier kernel's name and the effect of the later one, the largest first. Only a ladder has steps: kernels
+        without swept parameters, each of which solves every problem.
+    """
+    if run.swept:
+        return ()
+    ranked = [r for r in records if response.of(r)]
+    names = list(dict.fromkeys(r.kernel for r in ranked))
+    groups = figures.by_problem(run, tuple(ranked)).values()
+    made = []
+    for before, after in pairwise(names):
+        pairs = []
+        for group in groups:
+            both = [[r for r in group if r.kernel == name] for name in (before, after)]
+            if all(both):
+                first, second = (max(some, key=lambda r: response.of(r) or 0.0) for some in both)
+                pairs.append((first, second))
+        if len(pairs) == len(groups) and (found := _compared(after, pairs, response)) is not None:
+            made.append((before, found))
+    return tuple(sorted(made, key=lambda step: -abs(math.log(step[1].ratio))))
+
+
+def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> str:
+    """Write the lead; at most `MOST_WORDS` words, whatever the names are."""
+    best = figures.ranked(records, response)
+    if not best:
+        return "No variant came far enough to be compared."
+    first = _winners(run, records, response) if run.problem_axes else _winner(records, best, response)
+    said, words = [first], len(first.split())
+    if response.basis is Basis.CEILING or (not run.problem_axes and _all_tied(records, response)):
+        return " ".join(said)
+    clauses = [_sentence(effect) for effect in parameter_effects(run, records, response)]
+    clauses += [_step(before, level) for before, level in kernel_steps(run, records, response)[:2]]
+    for short, long in clauses:
+        chosen = next((one for one in (long, short) if one and words + len(one.split()) <= MOST_WORDS), "")
+        if chosen:
+            said.append(chosen)
+            words += len(chosen.split())
+    return " ".join(said)
+
+
+def _all_tied(records: tuple[VariantRecord, ...], response: Response) -> bool:
+    return len(figures.tied_with_best(records, response)) == len(figures.ranked(records, response)) > 1
+
+
+def _winner(records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response) -> str:
+    """Name the best variant with its ratio, or say that several tie."""
+    first, tied = best[0], figures.tied_with_best(records, response)
+    rate = f"{response.of(first) or 0.0:.2f} {response.unit}"
+    if response.basis is Basis.CEILING:
+        if len(tied) == len(best) > 1:
+            return f"The variants cannot be told apart without a GPU: the ceiling of each is {rate}."
+        return f"The highest ceiling is {rate}, of {_named(first)}. A ceiling is not a prediction of throughput."
+    measured = response.kind is Kind.MEASURED
+    if len(tied) == len(best) > 1:
+        if measured:
+            return f"All {len(best)} variants reach {rate} within the noise: no measurable difference."
+        within = f"agree within {response.tolerance:.0%}"
+        return f"The {len(best)} variants cannot be told apart without a GPU: their predicted {rate} {within}."
+    rate += _against(first, best, response)
+    if len(tied) > 1:
+        others = f"{len(tied) - 1} other{'s' if len(tied) > 2 else ''}"  # noqa: PLR2004 - one other
+        return (
+            f"{_named(first)} and {others} tie for the {'' if measured else 'predicted '}best of {len(best)}: {rate}."
+        )
+    verb = "is the fastest" if measured else "is predicted to be the fastest"
+    return f"{_named(first)} {verb} of {len(best)}: {rate}."
+
+
+def _against(first: VariantRecord, best: Sequence[VariantRecord], response: Response) -> str:
+    """Compare with the baseline, else with the median variant."""
+    timed = first.measurement if response.kind is Kind.MEASURED else None
+    if timed is not None and timed.ratio_to_baseline is not None:
+        return f", {timed.ratio_to_baseline:.3f} × {timed.baseline_name or 'the baseline'}"
+    middle = median(response.of(r) or 0.0 for r in best)
+    value = response.of(first) or 0.0
+    return f", {value / middle:.2f} × the median variant" if middle and len(best) > 1 else ""
+
+
+def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Response) -> str:
+    """Say which kernel, or which variant, is best in how many problems."""
+    groups = [group for group in figures.by_problem(run, records).values() if figures.ranked(group, response)]
+    firsts = [figures.ranked(group, response)[0] for group in groups]
+    told = [len(figures.tied_with_best(g, response)) < len(figures.ranked(g, response)) for g in groups]
+    alone = all(len(figures.ranked(g, response)) == 1 for g in groups)
+    rates = sorted(response.of(record) or 0.0 for record in firsts)
+    low, high, measured = f"{rates[0]:.2f}", f"{rates[-1]:.2f}", response.kind is Kind.MEASURED
+    span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
+    if response.basis is Basis.CEILING:
+        return f"The highest ceilings of {len(groups)} problems are {span}. A ceiling predicts no throughput."
+    if not any(told) and not alone:
+        how = "no measurable difference" if measured else "cannot be told apart without a GPU"
+        return f"In each of {len(groups)} problems the variants tie ({how}): {span}."
+    if len({record.kernel for record in records}) > 1:
+        name, count = Counter(record.kernel for record in firsts).most_common(1)[0]
+        verb = "is best" if measured else "is predicted to be best"
+        said = f"{name} {verb} in {count} of {len(groups)} problems: {span}"
+    else:
+        said = f"The best variants of {len(groups)} problems {'reach' if measured else 'are predicted to reach'} {span}"
+    return f"{said}{_beside(firsts) if measured else ''}."
+
+
+def _beside(firsts: Sequence[VariantRecord]) -> str:
+    """Compare winners with their baseline, where all have the same."""
+    timed = [record.measurement for record in firsts if record.measurement]
+    ratios = [one.ratio_to_baseline for one in timed if one.ratio_to_baseline is not None]
+    names = {one.baseline_name for one in timed if one.baseline_name}
+    return f", median {median(ratios):.3f} × {names.pop()}" if ratios and len(names) == 1 else ""
+
+
+def _named(record: VariantRecord) -> str:
+    name = name_of(record)
+    return name if len(name.split()) <= _LONG else f"{record.kernel} {record.variant}"
+
+
+def _percent(ratio: float) -> str:
+    if ratio >= 2 or ratio <= 0.5:  # noqa: PLR2004 - a factor reads better than +312 %
+        return f"× {ratio:.2f}"
+    change = (ratio - 1) * 100
+    return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"  # noqa: PLR2004 - two digits
+
+
+def _chosen(levels: Sequence[LevelEffect]) -> list[LevelEffect]:
+    """The levels that are named: all of a few; of many the best, the worst and the last."""
+    if len(levels) <= _LEVELS:
+        return list(levels)
+    keep = {id(max(levels, key=lambda x: x.ratio)), id(min(levels, key=lambda x: x.ratio)), id(levels[-1])}
+    return [level for level in levels if id(level) in keep]
+
+
+def _sentence(effect: ParameterEffect) -> tuple[str, str]:
+    """Say what a parameter does, without and with causes."""
+    if not any(level.matters for level in effect.levels):
+        if effect.asked:
+            return (f"{effect.name}: no measurable difference.",) * 2
+        return "", ""
+    chosen = _chosen(effect.levels)
+    explained = max((x for x in chosen if x.causes), key=lambda x: abs(math.log(x.ratio)), default=None)
+    made = []
+    for with_causes in (False, True):
+        parts = []
+        for level in chosen:
+            said = _percent(level.ratio) if level.matters else "no difference"
+            part = f"to {text(level.level)}: {said}"
+            if with_causes and level is explained:
+                part += f", {because(level.causes, level.pairs)}"
+            parts.append(part)
+        made.append(f"{effect.name} {text(effect.base)} {'; '.join(parts)}.")
+    return made[0], made[1]
+
+
+def _step(before: str, level: LevelEffect) -> tuple[str, str]:
+    if not level.matters:
+        return "", ""
+    short = f"{before} to {level.level}: {_percent(level.ratio)}"
+    why = because(level.causes, level.pairs)
+    return f"{short}.", f"{short}, {why}." if why else f"{short}."

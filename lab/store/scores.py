@@ -1,0 +1,244 @@
+"""The score of a variant (`lab.predict.score`) from its record: counts of a small problem, scaled to the real one.
+
+What is executed outside of loops grows with the number of blocks. What is executed in loops grows with the blocks, too,
+and with the work that each block has, by a factor that all compared variants share: the least ``work ratio / block
+ratio`` among them. Where the blocks grow by less than a quarter of that, as in a loop over the grid, it grows with the
+work itself. The work is the problem's operations where throughput counts these, else its least bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lab.base.errors import UserError
+from lab.base.expressions import Scalar
+from lab.base.warp import SECTOR_BYTES, WARP_SIZE
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.hardware.gpus import Gpu, gpu_for
+from lab.isa.mix import KernelMix
+from lab.isa.model import InstructionClass as C
+from lab.measured.timing import Merit
+from lab.predict.bounds import Prediction
+from lab.predict.score import LaunchWork, Score, score
+from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
+
+_PERSISTENT: Final = 0.25
+"""A grid whose blocks grow by less than this share of the work loops over the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One launch at both sizes."""
+
+    launch: LaunchRecord
+    small: EmulatedStep
+    prediction: Prediction
+    ptx: KernelMix | None
+    sass: KernelMix | None
+
+    @property
+    def blocks_ratio(self) -> float:
+        return math.prod(self.launch.grid) / math.prod(self.small.launch.grid)
+
+
+def scores(records: Iterable[VariantRecord]) -> dict[str, Score]:
+    """Score variants; those of the same problem are scored together, as `scores_of_problem` does."""
+    groups: dict[tuple[tuple[str, Scalar], ...], list[VariantRecord]] = {}
+    for record in records:
+        groups.setdefault(tuple(record.problem.items()), []).append(record)
+    return {variant: found for group in groups.values() for variant, found in scores_of_problem(group).items()}
+
+
+def rate(record: VariantRecord, found: Score) -> float | None:
+    """Throughput by a score, in the unit of the record's merit; None where the problem has no work of that unit.
+
+    It never exceeds the predicted ceiling.
+    """
+    value = record.rate(found.seconds * 1e3)
+    ceiling = record.prediction.ceiling if record.prediction else None
+    return min(value, ceiling.rate) if value and ceiling else value or None
+
+
+def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, Score]:
+    """Score the variants of one problem, which are compared with each other.
+
+    Returns:
+        Variant id to score; variants without counts, or on a GPU that is not in the table, are absent.
+    """
+    known = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
+    growth = max(1.0, min((_work(r) / s.blocks_ratio for r, steps in known.values() for s in steps), default=1.0))
+    found = {}
+    for variant, (record, steps) in known.items():
+        gpu = _gpu(record)
+        if gpu is not None:
+            work = [_launch(record, step, growth) for step in steps]
+            found[variant] = score(gpu, work, record.bytes_moved)
+    return found
+
+
+def lean(record: VariantRecord) -> VariantRecord:
+    """Return the record without the counts of its lines, but with what they say of its loops."""
+    done = record.emulation
+    if done is None:
+        return record
+    steps = done.launches
+    if len(steps) == 1 and steps[0].looped is None and (mix := _mix(record, steps[0].entry, "ptx")) is not None:
+        steps = (replace(steps[0], looped=_looped(done, mix)),)
+    return replace(record, emulation=replace(done, lines=(), launches=steps))
+
+
+def _work(record: VariantRecord) -> float:
+    """The work of the real problem over that of the small one: operations where they count, else bytes."""
+    done = record.emulation
+    if done is not None and record.merit is Merit.TFLOPS and done.flops and record.flops:
+        return record.flops / done.flops
+    return record.bytes_moved / done.bytes_needed if done is not None and done.bytes_needed else 1.0
+
+
+def _gpu(record: VariantRecord) -> Gpu | None:
+    """The GPU of the record's predictions; None where the table lacks it."""
+    try:
+        return gpu_for(record.prediction.gpu) if record.prediction else None
+    except UserError:
+        return None
+
+
+def _mix(record: VariantRecord, entry: str, isa: str) -> KernelMix | None:
+    pairs = [(record.ptx, record.sass), *((step.ptx, step.sass) for step in record.steps)]
+    return next((p if isa == "ptx" else s for p, s in pairs if p is not None and p.name == entry), None)
+
+
+def _steps(record: VariantRecord) -> tuple[_Step, ...]:
+    """The launches of a variant at both sizes; empty where one of them lacks counts or does not fit on an SM."""
+    done = record.emulation
+    if done is None or record.status.failed:
+        return ()
+    real: list[tuple[LaunchRecord | None, Prediction | None]]
+    real = [(step.launch, step.prediction) for step in record.steps]
+    real = real or [(record.launch, record.prediction)]
+    made = []
+    for (launch, prediction), small in zip(real, done.launches, strict=False):
+        if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
+            return ()
+        mixes = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
+        made.append(_Step(launch, small, prediction, *mixes))
+    return tuple(made) if len(made) == len(real) == len(done.launches) else ()
+
+
+def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
+    executed, looped = step.small.executed or _NOTHING, _looping(record, step)
+    work, blocks = _work(record), step.blocks_ratio
+    grown = blocks * growth
+    inside = work if grown < _PERSISTENT * work else grown
+    outside = inside if looped is None else blocks
+
+    def scaled(whole: float, part: float) -> float:
+        return outside * whole + (inside - outside) * part
+
+    def traffic(keys: tuple[str, ...], figure: str) -> float:
+        return sum(
+            scaled(getattr(executed.memory.get(key, _NONE), figure), getattr(within.memory.get(key, _NONE), figure))
+            for key in keys
+        )
+
+    within = looped or _NOTHING
+    threads = math.prod(step.launch.block)
+    stored = traffic(("global.store",), "sectors")
+    grown_by = expansion(step.ptx, step.sass)
+    return LaunchWork(
+        blocks=math.prod(step.launch.grid),
+        warps_per_block=-(-threads // WARP_SIZE),
+        blocks_per_sm=step.prediction.blocks_per_sm,
+        instructions=scaled(executed.warps, within.warps) * grown_by,
+        by_class={
+            cls: scaled(n, within.warps_by_class.get(cls, 0)) * (grown_by if cls in _SERVING else 1.0)
+            for cls, n in executed.warps_by_class.items()
+        },
+        load_requests=traffic(_LOADS, "requests"),
+        load_sectors=traffic(_LOADS, "sectors"),
+        store_sectors=stored,
+        partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used")),
+        wavefronts=traffic(("shared.load", "shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
+        atomics=scaled(executed.threads_by_class.get(C.ATOMIC, 0), within.threads_by_class.get(C.ATOMIC, 0)),
+        loads_together=_together(step.sass),
+        double=_floating(executed),
+    )
+
+
+def expansion(ptx: KernelMix | None, sass: KernelMix | None) -> float:
+    """SASS instructions for each PTX instruction of the hot region, which the CPU executes as PTX.
+
+    A remainder is one instruction of PTX and some twenty of SASS. Both texts may be unrolled differently, so each is
+    related to its instructions of the classes that ptxas keeps. Less than `_CLEARLY` counts as 1: there, what the ratio
+    says drowns in moves and addresses that come and go.
+    """
+    if ptx is None or sass is None or not ptx.hot_counts.kept or not sass.hot_counts.kept:
+        return 1.0
+    before, after = (mix.hot_counts.instructions / mix.hot_counts.kept for mix in (ptx, sass))
+    return min(after / before, _MOST_EXPANSION) if after >= _CLEARLY * before else 1.0
+
+
+_CLEARLY: Final = 1.5
+_MOST_EXPANSION: Final = 8.0
+_SERVING: Final = frozenset({C.INTEGER, C.COMPARE, C.MOVE, C.BRANCH})
+_NONE: Final = MemoryCount()
+_NOTHING: Final = ExecutedCounts(0, 0, {}, {}, {}, {}, {})
+_LOADS: Final = ("global.load", "global.copy")
+
+
+def _together(sass: KernelMix | None) -> float:
+    """Global loads of the hot region's text; 1 where it has none, or was not read."""
+    if sass is None:
+        return 1.0
+    by_class = sass.hot_counts.by_class
+    return max(1.0, float(by_class.get(C.LD_GLOBAL, 0) + by_class.get(C.CP_ASYNC, 0)))
+
+
+def _floating(executed: ExecutedCounts) -> float:
+    """Share of the arithmetic in float64 among all floating-point arithmetic, by opcode."""
+    total = sum(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.FLOAT))
+    double = sum(
+        n
+        for opcode, n in executed.warps_by_opcode.items()
+        if opcode.endswith(".f64") and opcode.partition(".")[0] in _ARITHMETIC
+    )
+    return min(1.0, double / total) if total else 0.0
+
+
+_ARITHMETIC: Final = frozenset({"fma", "mad", "add", "sub", "mul", "min", "max", "neg", "abs"})
+
+
+def _looping(record: VariantRecord, step: _Step) -> ExecutedCounts | None:
+    """What was executed in loops; None where that is not known, so that all of it scales as loops do."""
+    if step.small.looped is not None:
+        return step.small.looped
+    mix = step.ptx
+    if mix is None:
+        return None
+    if not mix.loops:
+        return _NOTHING
+    done = record.emulation
+    if done is not None and done.lines and len(done.launches) == 1:
+        return _looped(done, mix)
+    return step.small.hot_loop if len(mix.loops) == 1 else None
+
+
+def _looped(done: EmulationRecord, mix: KernelMix) -> ExecutedCounts | None:
+    """Add up the counts of the lines in loops; None without counts of lines."""
+    if not done.lines:
+        return None
+    inside = frozenset[int]().union(*(loop.numbers for loop in mix.loops if loop.depth == 1))
+    warps: dict[str, int] = {}
+    threads: dict[str, int] = {}
+    memory: dict[str, MemoryCount] = {}
+    for group in done.lines:
+        if not (lines := len(inside.intersection(group.lines))):
+            continue
+        warps[group.cls] = warps.get(group.cls, 0) + lines * group.warps
+        threads[group.cls] = threads.get(group.cls, 0) + lines * group.threads
+        for key, count in group.memory.items():
+            memory[key] = sum([count] * lines, memory.get(key, MemoryCount()))
+    return ExecutedCounts(sum(warps.values()), sum(threads.values()), warps, threads, {}, {}, memory)

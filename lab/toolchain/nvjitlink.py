@@ -1,0 +1,101 @@
+"""Calls libnvJitLink through ctypes: it assembles PTX with NVIDIA's ptxas, without a toolkit and without a driver.
+
+It is written by hand, as for NVRTC, so that the library is found wherever a wheel or a toolkit has put it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.base.errors import MissingToolError
+
+_SUCCESS = 0  # NVJITLINK_SUCCESS
+_PTX = 2  # NVJITLINK_INPUT_PTX
+
+
+@dataclass(frozen=True, slots=True)
+class LinkerOutput:
+    """What nvJitLink made of one PTX module.
+
+    Attributes:
+        cubin: The ELF image; empty where it refused the module.
+        log: Everything it printed.
+    """
+
+    cubin: bytes
+    log: str
+
+
+class LinkerLibrary:
+    """One libnvJitLink, made by `load`.
+
+    Attributes:
+        path: The library.
+        version: Its release, such as `13.5`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load the library.
+
+        Raises:
+            MissingToolError: It cannot be loaded, or is not an nvJitLink of 12.0 or later.
+        """
+        self.path = path
+        try:
+            self._api = ctypes.CDLL(str(path))
+            major, minor = ctypes.c_uint(), ctypes.c_uint()
+            self._api.nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor))
+        except (OSError, AttributeError) as error:  # ctypes raises AttributeError for a function that the library lacks
+            raise MissingToolError(f"cannot load nvJitLink from {path}: {error}") from error
+        self.version = f"{major.value}.{minor.value}"
+
+    def assemble(self, ptx: str, name: str, options: Sequence[str]) -> LinkerOutput:
+        """Assemble one PTX module.
+
+        Args:
+            ptx: The module.
+            name: Its name in messages.
+            options: nvJitLink's options: `-arch=sm_90`, `-Xptxas=-v`.
+        """
+        api, linker, text = self._api, ctypes.c_void_p(), ptx.encode()
+        listed = [option.encode() for option in options]
+        created = api.nvJitLinkCreate(ctypes.byref(linker), len(listed), (ctypes.c_char_p * len(listed))(*listed))
+        try:
+            ok = created == _SUCCESS
+            # the length counts a closing NUL, which bytes of Python have behind their end
+            ok = (
+                ok
+                and api.nvJitLinkAddData(linker, _PTX, text, ctypes.c_size_t(len(text) + 1), name.encode()) == _SUCCESS
+            )
+            ok = ok and api.nvJitLinkComplete(linker) == _SUCCESS
+            log = self._bytes("ErrorLog", linker).rstrip(b"\0") + self._bytes("InfoLog", linker).rstrip(b"\0")
+            cubin = self._bytes("LinkedCubin", linker) if ok else b""
+            return LinkerOutput(
+                cubin, log.decode(errors="replace") or f"error: nvJitLink failed ({created})" * (not ok)
+            )
+        finally:
+            if linker:
+                api.nvJitLinkDestroy(ctypes.byref(linker))
+
+    def _bytes(self, what: str, linker: ctypes.c_void_p) -> bytes:
+        """Return an output, whose size and content have a function each."""
+        size = ctypes.c_size_t()
+        if not linker or getattr(self._api, f"nvJitLinkGet{what}Size")(linker, ctypes.byref(size)) != _SUCCESS:
+            return b""
+        buffer = ctypes.create_string_buffer(size.value)
+        getattr(self._api, f"nvJitLinkGet{what}")(linker, buffer)
+        return buffer.raw
+
+
+@functools.cache
+def load(path: Path) -> LinkerLibrary:
+    """Return the library of a path, which a process loads once.
+
+    Raises:
+        MissingToolError: It cannot be loaded.
+    """
+    return LinkerLibrary(path)

@@ -1,0 +1,132 @@
+"""Declarations: checked with every mistake at once, hashable, and the same after a round trip."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lab.base.errors import Location, UserError
+from lab.operators.declared.declaration import PREFIX, Declaration, declare
+
+ADDITION = {"c": "out float32[n]", "a": "float32[n]", "b": "float32[n]", "n": "int32"}
+
+
+def made(tmp_path, *, arguments=ADDITION, problem=("n",), parameters=(), **fields):
+    found, mistakes = declare(
+        "add", arguments=arguments, folder=tmp_path, problem=problem, parameters=parameters, **fields
+    )
+    assert mistakes == ()
+    return found
+
+
+def mistakes(tmp_path, *, arguments=ADDITION, problem=("n",), parameters=(), **fields):
+    found, wrong = declare(
+        "add", arguments=arguments, folder=tmp_path, problem=problem, parameters=parameters, **fields
+    )
+    assert found is None
+    return [(one.key, one.message) for one in wrong]
+
+
+def test_a_declaration_is_the_same_after_a_round_trip(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    first = made(
+        tmp_path,
+        arguments={
+            **ADDITION,
+            "d": "inout int32[2 * n, pad] = arange(pad)",
+            "e": "float32[3] x.npy",
+            "s": "float32 = 0.5 * n",
+        },
+        parameters=("pad", "block_size_x"),
+        reference={"c": "a + b", "d": 0},
+        tolerance={"c": 1e-3},
+        metrics={"GB/s": "12 * n / time"},
+    )
+    again = Declaration.restored(first.reference)
+    assert again == first
+    assert hash(again) == hash(first)
+    assert again.reference == first.reference
+    assert first.reference.startswith(PREFIX)
+    assert first.parameters == ("pad",)
+    assert first.needed == {"n", "pad"}
+    assert [path for path, _ in first.files] == ["x.npy"]
+
+
+def test_the_contents_of_a_file_are_part_of_the_declaration(tmp_path):
+    arguments = {**ADDITION, "e": "float32[3] x.npy"}
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    first = made(tmp_path, arguments=arguments)
+    np.save(tmp_path / "x.npy", np.zeros(3, np.float32))
+    assert made(tmp_path, arguments=arguments) != first
+
+
+def test_a_declaration_without_files_does_not_know_its_folder(tmp_path):
+    assert made(tmp_path).folder == ""
+
+
+def test_every_mistake_is_reported_at_once(tmp_path):
+    found = mistakes(
+        tmp_path,
+        arguments={"c": "out float32[m]", "a": "float32[n] data.npy", "b": "float31[n]", "k": "int32", "n": "int32"},
+        reference={"c": "a + bb", "x": "1"},
+        tolerance=-1,
+        metrics={"GB/s": "12 * nn / time"},
+    )
+    assert found == [
+        ("arguments.b", "unknown type 'float31' (column 1)"),
+        ("arguments.c", "unknown name 'm'"),
+        ("arguments.a", "no such file"),
+        ("arguments.k", "the scalar k has no value"),
+        ("tolerance", "wrong value"),
+        ("metrics.GB/s", "unknown name 'nn'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "key", "message"),
+    [
+        ({"c": "a + bb"}, "reference.c", "unknown name 'bb' (column 5)"),
+        ({"c": "add(a, c)"}, "reference.c", "unknown name 'c' (column 8)"),  # it is only written
+        ({"c": "foo(a)"}, "reference.c", "unknown function 'foo' (column 1)"),
+        ({"c": "a +"}, "reference.c", "not an expression: the expression ends (column 4)"),
+        ({"d": "a"}, "reference.d", "not an output"),
+        ({}, "reference", "no reference for c"),
+        ({"c": [1]}, "reference.c", "wrong type"),
+        (3, "reference", "wrong type"),
+        ("a + b", "reference", "wrong value"),
+        ("./none.py:f", "reference", "no such file"),
+    ],
+)
+def test_a_wrong_reference(tmp_path, reference, key, message):
+    assert (key, message) in mistakes(tmp_path, reference=reference)
+
+
+@pytest.mark.parametrize("tolerance", ["x", True, float("inf"), -1e-3, {"d": 1}, {"c": "x"}])
+def test_a_wrong_tolerance(tmp_path, tolerance):
+    assert len(mistakes(tmp_path, tolerance=tolerance)) == 1
+
+
+@pytest.mark.parametrize("metrics", ["GB/s", {}, {"GB/s": None}, {"GB/s": "12 *"}, {"GB/s": "12 * a / time"}])
+def test_a_wrong_metric(tmp_path, metrics):
+    assert len(mistakes(tmp_path, metrics=metrics)) == 1
+
+
+def test_a_mistake_has_its_line(tmp_path):
+    lines = {("arguments", "c"): 7}
+    _, wrong = declare(
+        "add", arguments={**ADDITION, "c": "out float32[m]"}, folder=tmp_path, problem=("n",), parameters=(),
+        at=lambda *key: Location("x.yaml", lines.get(key, 1)),
+    )  # fmt: skip
+    assert [str(one.at) for one in wrong] == ["x.yaml:7"]
+
+
+def test_an_array_with_the_name_of_a_number_is_refused(tmp_path):
+    assert mistakes(tmp_path, problem=("n", "a")) == [
+        ("arguments.a", "the array a and a field of the problem have the same name")
+    ]
+
+
+@pytest.mark.parametrize("text", ["declared:", "declared:{}", "declared:[1]", 'declared:{"name": 1}'])
+def test_a_text_that_is_no_declaration_is_refused(text):
+    with pytest.raises(UserError):
+        Declaration.restored(text)

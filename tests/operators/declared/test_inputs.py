@@ -1,0 +1,140 @@
+"""Arguments of a launch: values, contents, poison and what does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lab.base.errors import UserError
+from lab.operators.declared.declaration import declare
+from lab.operators.declared.elements import ELEMENT_TYPES
+from lab.operators.declared.inputs import inputs, plan
+
+
+def made(arguments, problem, folder, seed=0):
+    found, mistakes = declare(
+        "k", arguments={"z": "out float32[1]", **arguments}, folder=folder, problem=problem.keys(), parameters=()
+    )
+    assert mistakes == ()
+    assert found is not None
+    return inputs(found, plan(found, problem), seed)
+
+
+def refused(arguments, problem, folder):
+    with pytest.raises(UserError) as caught:
+        made(arguments, problem, folder)
+    return caught.value
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES)
+def test_default_contents(dtype, tmp_path):
+    element = ELEMENT_TYPES[dtype]
+    found = made({"a": f"{dtype}[n, 100]", "b": f"out {dtype}[n]"}, {"n": 100}, tmp_path)
+    values = element.widened(found.arrays["a"])
+    assert found.arrays["a"].shape == (10_000,)
+    assert found.arrays["a"].dtype == element.dtype
+    if element.is_exact:
+        assert set(np.unique(values)) == set(range(2 if dtype == "bool" else 100))
+    else:
+        assert abs(values.mean()) < 0.05
+        assert np.real(values).std() == pytest.approx(1, abs=0.05)
+    assert element.is_poison(found.arrays["b"]).all()
+    assert found.outputs == ("z", "b")
+
+
+def test_contents_depend_on_name_and_seed_alone(tmp_path):
+    first = made({"a": "float32[n]", "b": "float32[n]"}, {"n": 50}, tmp_path)
+    other = made({"x": "int32[n]", "b": "float32[n]"}, {"n": 50}, tmp_path)
+    np.testing.assert_array_equal(first.arrays["b"], other.arrays["b"])
+    assert not np.array_equal(first.arrays["a"], first.arrays["b"])
+    assert not np.array_equal(first.arrays["a"], made({"a": "float32[n]"}, {"n": 50}, tmp_path, 1).arrays["a"])
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("int32[n] zeros", [0, 0, 0, 0]),
+        ("float16[n] ones", [1, 1, 1, 1]),
+        ("inout uint8[2, 2] range", [0, 1, 2, 3]),
+        ("int32[n] = 5 * arange(n) - 1", [-1, 4, 9, 14]),
+        ("float32[2, 2] = outer(arange(2), ones(2)) / 2", [0, 0, 0.5, 0.5]),
+        ("float64[n] = pi", [np.pi] * 4),
+    ],
+)
+def test_contents_without_chance(text, values, tmp_path):
+    assert made({"a": text}, {"n": 4}, tmp_path).arrays["a"].tolist() == values
+
+
+def test_uniform_integers_exclude_their_upper_end(tmp_path):
+    found = made({"a": "int32[nnz] uniform -2 n", "b": "bool[nnz]"}, {"n": 3, "nnz": 5000}, tmp_path)
+    assert set(found.arrays["a"].tolist()) == {-2, -1, 0, 1, 2}
+
+
+def test_uniform_and_normal_floats_with_bounds(tmp_path):
+    found = made({"a": "float32[n] uniform 2 (2 + 1)", "b": "float64[n] normal 10 0.1"}, {"n": 5000}, tmp_path).arrays
+    assert 2 <= found["a"].min() < 2.01
+    assert 2.99 < found["a"].max() <= 3
+    assert found["b"].mean() == pytest.approx(10, abs=0.01)
+    assert found["b"].std() == pytest.approx(0.1, abs=0.01)
+
+
+def test_scalars_are_what_their_types_hold(tmp_path):
+    arguments = {"n": "int32", "m": "int64 = 3 * n", "alpha": "float32", "flag": "bool = n > 2", "a": "float32[m]"}
+    found = made(arguments, {"n": 4, "alpha": 0.1}, tmp_path)
+    assert found.scalars == {"n": 4, "m": 12, "alpha": float(np.float32(0.1)), "flag": True}
+    assert found.arrays["a"].shape == (12,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "message", "key"),
+    [
+        ({"n": "int32"}, {"n": 3 * 10**9}, "n is 3000000000, which int32 does not hold", "arguments.n"),
+        ({"n": "uint8 = -1"}, {}, "n is -1, which uint8 does not hold", "arguments.n"),
+        ({"n": "int32"}, {"n": 1.5}, "n is no integer", "arguments.n"),
+        ({"n": "bool"}, {"n": 2}, "n is no bool", "arguments.n"),
+        ({"n": "int32"}, {"n": "x"}, "n is a text", "arguments.n"),
+        ({"a": "float32[n - 5]"}, {"n": 5}, "a dimension of a is 0", "arguments.a"),
+        ({"a": "float32[n / 2]"}, {"n": 5}, "a dimension of a is 2.5", "arguments.a"),
+        ({"a": "int8[n]"}, {"n": 2**31}, "a has 2147483648 elements", "arguments.a"),
+        ({"a": "float64[n]", "b": "float64[n]"}, {"n": 2**31 - 1}, "the arrays take 34359738356 bytes", "problem"),
+        ({"a": "int8[n] range"}, {"n": 129}, "a is 128, which int8 does not hold", "arguments.a"),
+        ({"a": "uint8[n] uniform 0 257"}, {"n": 1}, "a is 256, which uint8 does not hold", "arguments.a"),
+        ({"a": "int32[n] uniform 3 3"}, {"n": 1}, "an empty range", "arguments.a"),
+        ({"a": "int32[n] uniform 0 0.5"}, {"n": 1}, "integers have whole bounds", "arguments.a"),
+        ({"a": "int32[n] = arange(3)"}, {"n": 4}, "a has shape [4], its values have shape [3]", "arguments.a"),
+        ({"a": "bool[n] = 2"}, {"n": 4}, "values from 2 to 2 in an array of bool", "arguments.a"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit(arguments, problem, message, key, tmp_path):
+    error = refused(arguments, problem, tmp_path)
+    assert message in error.message
+    assert error.key == key
+
+
+def test_an_overflow_says_to_take_a_wider_type(tmp_path):
+    assert "int64" in refused({"n": "int32"}, {"n": 2**31}, tmp_path).suggestion
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16", "bool", "complex64"])
+def test_contents_from_a_file(dtype, tmp_path):
+    element = ELEMENT_TYPES[dtype]
+    values = np.array([[0, 1, 1], [1, 0, 1]])
+    np.save(tmp_path / "my data.npy", values.astype("float32" if dtype == "bfloat16" else element.dtype))
+    found = made({"a": f"{dtype}[2, n] 'my data.npy'"}, {"n": 3}, tmp_path)
+    assert found.arrays["a"].dtype == element.dtype
+    np.testing.assert_array_equal(element.widened(found.arrays["a"]), values.reshape(-1))
+
+
+def test_files_that_do_not_fit(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((2, 3)))
+    assert (
+        "a has shape [3, 2], the file's array has shape [2, 3]"
+        in refused({"a": "float64[3, 2] x.npy"}, {}, tmp_path).message
+    )
+    assert "the file holds float64" in refused({"a": "int32[2, 3] x.npy"}, {}, tmp_path).message
+    np.save(tmp_path / "y.npy", np.array([300]))
+    assert "300, which uint8 does not hold" in refused({"a": "uint8[1] y.npy"}, {}, tmp_path).message
+    (tmp_path / "x.npy").write_bytes(b"nothing")
+    assert "the file cannot be read" in refused({"a": "float64[2, 3] x.npy"}, {}, tmp_path).message
+    np.save(tmp_path / "x.npy", np.array([{}]), allow_pickle=True)
+    assert "the file cannot be read" in refused({"a": "float64[1] x.npy"}, {}, tmp_path).message

@@ -1,0 +1,141 @@
+"""What a file says of an argument: read, printed back, and refused with the place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.base.errors import Location, UserError
+from lab.operators.declared.elements import ELEMENT_TYPES
+from lab.operators.declared.specification import Argument, Direction, Fill, FillKind, parse, parse_all
+
+
+@pytest.mark.parametrize(
+    ("text", "argument"),
+    [
+        ("float32[n]", Argument("a", "float32", shape=("n",), fill=Fill(FillKind.NORMAL))),
+        ("out float32[n, 2 * m]", Argument("a", "float32", Direction.OUT, ("n", "2 * m"))),
+        (
+            "inout  int32 [max(m, n), n] zeros",
+            Argument("a", "int32", Direction.INOUT, ("max(m, n)", "n"), Fill(FillKind.ZEROS)),
+        ),
+        ("int32[n]", Argument("a", "int32", shape=("n",), fill=Fill(FillKind.UNIFORM, ("0", "100")))),
+        ("bool[n]", Argument("a", "bool", shape=("n",), fill=Fill(FillKind.UNIFORM, ("0", "2")))),
+        (
+            "int32[nnz] uniform 0 (n - 1)",
+            Argument("a", "int32", shape=("nnz",), fill=Fill(FillKind.UNIFORM, ("0", "(n - 1)"))),
+        ),
+        (
+            "float64[n] uniform -1.5 2e3",
+            Argument("a", "float64", shape=("n",), fill=Fill(FillKind.UNIFORM, ("-1.5", "2e3"))),
+        ),
+        (
+            "float16[n] normal 1 0.5",
+            Argument("a", "float16", shape=("n",), fill=Fill(FillKind.NORMAL, ("1", "0.5"))),
+        ),
+        ("uint8[n] image.npy", Argument("a", "uint8", shape=("n",), fill=Fill(FillKind.FILE, ("image.npy",)))),
+        (
+            "uint8[n] 'my images/one.npy'",
+            Argument("a", "uint8", shape=("n",), fill=Fill(FillKind.FILE, ("my images/one.npy",))),
+        ),
+        (
+            "int32[n + 1] = 4 * arange(n + 1)",
+            Argument("a", "int32", shape=("n + 1",), fill=Fill(FillKind.VALUES, ("4 * arange(n + 1)",))),
+        ),
+        ("int32", Argument("a", "int32")),
+        (" int32 = 3 * m ", Argument("a", "int32", value="3 * m")),
+        ("float32=alpha", Argument("a", "float32", value="alpha")),
+        ("in bool[4] ones", Argument("a", "bool", shape=("4",), fill=Fill(FillKind.ONES))),
+    ],
+)
+def test_a_text_and_its_argument(text, argument):
+    assert parse("a", text) == argument
+    assert parse("a", str(argument)) == argument
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "accepted"),
+    [
+        ("", "there is no type", "float32"),
+        ("flaot32[n]", "unknown type 'flaot32' (column 1)", "float32"),
+        ("out const float *", "unknown type 'const' (column 5)", "float32"),
+        ("float32*", "a pointer has no shape (column 8)", "float32[n]"),
+        ("float32[n", "the shape has no closing ']' (column 8)", "between"),
+        ("float32[]", "a dimension is missing (column 9)", "expression"),
+        ("float32[n,]", "a dimension is missing (column 11)", "expression"),
+        ("float32[n +]", "a dimension: ", ""),
+        ("float32[n] uniform 0", "uniform has 1 operands (column 12)", "uniform LOW HIGH"),
+        ("float32[n] randn", "unknown contents 'randn' (column 12)", "normal"),
+        ("float32[n] x.npy 3", "unexpected '3' (column 18)", "normal"),
+        ("out float32[n] zeros", "an output has no contents of its own (column 16)", "inout … zeros"),
+        ("int8[n] normal", "int8 has no normal numbers", "uniform"),
+        ("out int32", "a scalar cannot be out", "out int32[SHAPE]"),
+        ("bfloat16", "a scalar of type bfloat16 cannot be passed", "bfloat16[1]"),
+        ("int32 n", "unexpected 'n' (column 7)", "= EXPRESSION"),
+        ("int32 =", "the value is missing (column 8)", "expression"),
+        ("int32[n] =", "the value is missing", "expression"),
+        ("float32[" + ",".join("n" * 9) + "]", "9 dimensions (column 8)", "at most 8"),
+        (3, "wrong type", "text"),
+        ("float32[n]" + " " * 3000, "the text has 3010 characters", "at most"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text, message, accepted):
+    with pytest.raises(UserError) as caught:
+        parse("a", text)
+    assert message in caught.value.message
+    assert accepted in str(caught.value.accepted)
+    assert caught.value.key == "arguments.a"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("float[n]", "float32"), ("const double* x", "float64"), ("unsigned char[n]", "uint8"), ("in32[n]", "int32")],
+)
+def test_the_name_that_was_meant_is_suggested(text, meant):
+    with pytest.raises(UserError) as caught:
+        parse("a", text)
+    assert caught.value.suggestion == f"did you mean '{meant}'?"
+
+
+def test_all_mistakes_are_reported_at_once_with_their_lines():
+    lines = {"a": 3, "c": 5}
+    made, mistakes = parse_all(
+        {"a": "float31[n]", "b": "float32[n]", "c": "out float32[n", "1": "int32"},
+        lambda name: Location("x.yaml", lines.get(name, 1)),
+    )
+    assert [one.name for one in made] == ["b"]
+    assert [(one.at.line, one.key) for one in mistakes] == [(3, "arguments.a"), (5, "arguments.c"), (1, "arguments.1")]
+
+
+def test_a_kernel_that_writes_nothing_is_a_mistake():
+    _, mistakes = parse_all({"a": "float32[n]"})
+    assert "writes no argument" in mistakes[0].message
+
+
+@pytest.mark.parametrize("given", [None, [], {}, "float32"])
+def test_arguments_are_a_mapping(given):
+    made, mistakes = parse_all(given)
+    assert made == ()
+    assert "a mapping" in str(mistakes[0].accepted)
+
+
+@given(st.text(max_size=60))
+def test_no_text_raises_anything_but_a_users_error(text):
+    try:
+        argument = parse("a", text)
+    except UserError:
+        return
+    assert parse("a", str(argument)) == argument
+
+
+@given(
+    st.sampled_from(sorted(ELEMENT_TYPES)),
+    st.sampled_from(["", "in ", "out ", "inout "]),
+    st.lists(st.sampled_from(["n", "m + 1", "ceil_div(n, 4)", "8"]), min_size=1, max_size=4),
+    st.sampled_from(["", " zeros", " ones", " range", " uniform 0 7", " 'a b.npy'", " = n"]),
+)
+def test_every_valid_text_is_read_back(dtype, direction, shape, fill):
+    argument = parse("x", f"{direction}{dtype}[{','.join(shape)}]{'' if direction == 'out ' else fill}")
+    assert argument.shape == tuple(shape)
+    assert parse("x", str(argument)) == argument

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.isa.mix import Counts
+from lab.measured.timing import Merit
+from lab.predict.score import Score
+from lab.store.figures import Basis, response_of, tied_with_best
+from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, Status
+from lab.store.scores import expansion, lean, rate, scores, scores_of_problem
+
+SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
+
+
+def counted(warps: int, sectors: int = 0) -> ExecutedCounts:
+    memory = {"global.load": MemoryCount(requests=8, sectors=sectors, bytes_used=1024)} if sectors else {}
+    return ExecutedCounts(warps, 32 * warps, {"integer": warps}, {"integer": 32 * warps}, {}, {}, memory)
+
+
+@pytest.fixture
+def one(make):
+    """A record of 4 blocks of 256 threads executed on the CPU, and 4096 at the real size; 1024 times the bytes."""
+
+    def made(name="v", *, executed, looped=None, real=LARGE, small=SMALL):
+        record = make("no_gpu").records()[0]
+        threads = (256, 1, 1)
+        step = EmulatedStep(record.ptx.name, LaunchRecord(small, threads, 0), executed, looped=looped)
+        emulation = EmulationRecord({}, (step,), executed=executed, bytes_needed=1024)
+        return replace(
+            record, variant=name, emulation=emulation, launch=LaunchRecord(real, threads, 0), bytes_moved=1 << 20,
+            merit=Merit.BANDWIDTH, status=Status.VERIFIED,
+            prediction=replace(record.prediction, blocks_per_sm=8, gpu="H200", bounds=(), peak_gb_s=4800.0),
+        )  # fmt: skip
+
+    return made
+
+
+def slots(record, *others):
+    return scores_of_problem([record, *others])[record.variant].resources["issue slots"]
+
+
+def test_work_outside_of_loops_grows_with_the_blocks_alone(one):
+    nothing = counted(0)
+    few = one(executed=counted(1000), looped=nothing, real=(16, 1, 1))
+    many = one(executed=counted(1000), looped=nothing, real=(160, 1, 1))
+    # On 132 SMs the fullest has one and two blocks.
+    assert slots(many) == pytest.approx(2 * slots(few))
+
+
+def test_a_loop_over_the_grid_grows_with_the_work(one):
+    over = one("over", executed=counted(1100), looped=counted(1000), real=SMALL)
+    each = one("each", executed=counted(1000), looped=counted(0))
+    # 1024 times the loop's instructions on 4 blocks, one an SM; 32 of 4096 blocks on the fullest SM.
+    assert slots(over, each) == pytest.approx((1000 * 1024 + 100) / 4 / 4 / 1.98e9)
+    assert slots(each, over) == pytest.approx(1000 * 1024 / 4096 * 32 / 4 / 1.98e9)
+
+
+def test_a_blocks_own_work_grows_by_a_factor_that_all_variants_share(one):
+    """Half as many blocks as the work asks for: each has twice as much to do, in its loops."""
+    record = one(executed=counted(1000), looped=counted(1000), real=(2048, 1, 1))
+    assert slots(record) == pytest.approx(1000 * 1024 / 2048 * 16 / 4 / 1.98e9)
+
+
+def test_the_more_instructions_and_the_more_sectors_the_slower(one):
+    records = (
+        one("lean", executed=counted(10_000, 32)),
+        one("busy", executed=counted(40_000, 32)),
+        one("scattered", executed=counted(10_000, 320_000)),
+        one("again", executed=counted(10_000, 32)),
+    )
+    found = response_of(records)
+    assert found.basis is Basis.SCORE
+    value = {record.variant: found.of(record) for record in records}
+    assert value["lean"] == value["again"] > value["busy"]
+    assert value["lean"] > value["scattered"]
+    assert {record.variant for record in tied_with_best(records, found)} == {"lean", "again"}
+
+
+def test_what_has_no_counts_or_does_not_fit_has_no_score(one):
+    good = one(executed=counted(1000))
+    unknown = replace(good.prediction, gpu="a card of tomorrow")
+    for bad in (
+        replace(good, emulation=None),
+        replace(good, status=Status.VERIFICATION_FAILED),
+        replace(good, prediction=replace(good.prediction, blocks_per_sm=0)),
+        replace(good, prediction=None),
+        replace(good, prediction=unknown),
+    ):
+        assert scores([bad]) == {}
+
+
+def test_problems_are_scored_apart(one):
+    first = one("a", executed=counted(1000), looped=counted(1000))
+    other = replace(one("b", executed=counted(1000), looped=counted(1000), real=(2048, 1, 1)), problem={"n": 2})
+    assert scores([first, other])["a"] == scores([first])["a"]
+
+
+def test_lean_records_keep_what_their_lines_say_of_loops(one):
+    record = one(executed=counted(130))
+    (loop,) = record.ptx.loops
+    inside, outside = loop.lines[0][0], loop.lines[-1][1] + 1
+    lines = (
+        ExecutedLines((inside, inside + 1), "integer", 50, 1600, {"shared.load": MemoryCount(1, 2, 0, 4, 1)}),
+        ExecutedLines((outside,), "integer", 30, 960, {}),
+    )
+    record = replace(record, emulation=replace(record.emulation, lines=lines))
+    kept = lean(record)
+    assert kept.emulation.lines == ()
+    looped = kept.emulation.launches[0].looped
+    assert (looped.warps, looped.threads, looped.memory["shared.load"].wavefronts) == (100, 3200, 4)
+    assert scores([kept]) == scores([record])
+    assert lean(replace(record, emulation=None)).emulation is None
+
+
+def test_throughput_by_a_score_never_exceeds_the_ceiling(make):
+    record = make("no_gpu").records()[0]
+    ceiling = record.prediction.ceiling.rate
+    assert rate(record, Score(1e-12)) == ceiling
+    assert rate(record, Score(1.0)) == pytest.approx(record.flops / 1e12)
+    assert rate(replace(record, flops=0), Score(1.0)) is None
+
+
+def test_an_instruction_that_ptxas_expands_counts_as_what_it_becomes(make):
+    record = make("no_gpu").records()[0]
+    ptx = replace(record.ptx, loops=(), counts=Counts(10, {"ld.global": 2, "integer": 8}, {}, 0, 8))
+    assert expansion(ptx, replace(ptx, counts=Counts(40, {"ld.global": 2, "integer": 38}, {}, 0, 8))) == 4
+    unrolled = Counts(20, {"ld.global": 4, "integer": 16}, {}, 0, 16)
+    assert expansion(ptx, replace(ptx, counts=unrolled)) == 1
+    assert expansion(ptx, replace(ptx, counts=Counts(12, {"ld.global": 2, "integer": 10}, {}, 0, 8))) == 1
+    assert expansion(ptx, None) == 1
