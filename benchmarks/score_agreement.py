@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 
 from lab.measured.timing import Merit
 from lab.operators.builtin import operator
-from lab.predict.score import TOLERANCE, Score
+from lab.predict.score import TOLERANCE, KernelScore
 from lab.store import published
 from lab.store.figures import by_problem, measured, predicted
 from lab.store.model import VariantRecord
@@ -84,7 +84,7 @@ def points_of(name: str) -> tuple[Point, ...]:
     )
 
 
-def _rate(record: VariantRecord, found: Mapping[str, Score]) -> float | None:
+def _rate(record: VariantRecord, found: Mapping[str, KernelScore]) -> float | None:
     made = found.get(record.variant)
     return None if made is None else rate(record, made)
 
@@ -154,7 +154,7 @@ def _cell(value: float | None) -> str:
 def text(reports: dict[str, tuple[Point, ...]]) -> str:
     """Write the page."""
     table = [
-        "| report | n | Spearman before | Spearman, score | within a problem | error | first choice loses | at most |",
+        "| report | n | Spearman, ceiling (before) | score | within a problem | error | first choice loses | at most |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, points in reports.items():

@@ -81,8 +81,8 @@ _CONSTANTS: dict[str, bool | None] = {
 _WORDS = frozenset({"and", "or", "not", "in", "if", "else", "is", *_CONSTANTS})
 """Words that are no names."""
 
-_ALSO_NAMES = frozenset({"in", "is"})
-"""Words that are names where a value is expected: kernels have arguments of these names."""
+_ALSO_NAMES = ("in", "is")
+"""Words that are names where a value is expected: kernels have parameters that are called `in`."""
 
 _LEVELS: dict[str, int] = {
     "^": 1,
@@ -322,7 +322,7 @@ class _Reader:
             part = Constant(_unquoted(self.take()), token.column)
         elif token.kind == "word" and token.text in _CONSTANTS:
             part = Constant(_CONSTANTS[self.take().text], token.column)
-        elif token.kind == "word" and token.text in _ALSO_NAMES:
+        elif self.ahead(*_ALSO_NAMES):
             part = NameOf(self.take().text, token.column)
         elif token.kind == "word":
             part = NameOf(self._name(_VALUE).text, token.column)

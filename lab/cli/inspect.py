@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import read_regular
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
-from lab.emulator.results import Emulation
+from lab.emulator.results import Buffer, Emulation
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import Planned, plan, toolchains
@@ -29,6 +32,8 @@ from lab.toolchain.select import build, toolchain
 SUFFIXES = (".ptx", ".cubin", ".cu", ".yaml", ".yml")
 MOST_BYTES = 64 * 2**20
 """The largest `.ptx`, `.cubin` or `.cu` file that is read."""
+_VALUES_SHOWN: Final = 8
+"""First values of an output that are printed."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,57 @@ def emulate_file(
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
+    words = emulate_words(file, kernel, geometry, arguments, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
+    return words[0]
+
+
+def emulate_words(
+    file: Path,
+    kernel: str | None,
+    geometry: tuple[str, str],
+    arguments: Sequence[str],
+    *,
+    dynamic_shared_bytes: int = 0,
+    seed: int = 0,
+) -> tuple[Emulation, tuple[str, ...]]:
+    """Execute one kernel as `emulate_file` does, and say in a line each what it wrote to its buffers.
+
+    Raises:
+        UserError: there is no such file or kernel, or an argument is malformed.
+        ReaderError: the PTX cannot be read.
+        UnsupportedInstruction: the emulator does not support an instruction.
+    """
     grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
-    return execute_file(file, kernel, grid, block, arguments, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
+    values = arguments_from_words(arguments, seed)
+    before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
+    done = execute_file(file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
+    outputs = []
+    for word, value, old in zip(arguments, values, before, strict=True):
+        if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
+            outputs.append(_output(word, value.array))
+    return done, tuple(outputs)
+
+
+def _output(word: str, array: NDArray[Any]) -> str:
+    """What a buffer holds after a launch: its first values, its range, and what is no number."""
+    flat = array.ravel()
+    first = " ".join(f"{value:.6g}" for value in flat[:_VALUES_SHOWN])
+    more = " …" if flat.size > _VALUES_SHOWN else ""
+    numbers = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
+    span = f"; {numbers.min():.6g} to {numbers.max():.6g}, mean {numbers.mean():.6g}" if numbers.size else ""
+    bad = f"; {flat.size - numbers.size} of {flat.size} are not finite" if numbers.size < flat.size else ""
+    return f"{word.partition('=')[0]}: {first}{more}{span}{bad}"
+
+
+def refuse_tuning(file: Path) -> None:
+    """Tell the user of `lab run` that a tuning file belongs to `lab tune`.
+
+    Raises:
+        UserError: the file is a tuning file, or cannot be read.
+    """
+    data = yamlfile.parse(yamlfile.read_text(file), file).data
+    if isinstance(data, dict) and "groups" in data and "kernels" not in data:
+        raise UserError("this is a tuning file", at=Location(file), key="groups", suggestion=f"lab tune {file}")
 
 
 def execute_file(
@@ -229,6 +283,19 @@ def variants(file: Path, max_variants: int | None = None, *, run_operator: bool 
     tools = toolchains(experiment)
     archs = [arch for arch in experiment.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
     return plan(experiment, expand(experiment, max_variants=max_variants).points, tools, archs)
+
+
+def variant_row(planned: Planned) -> dict[str, object]:
+    """What `lab inspect --json` says of a variant of an experiment."""
+    return {
+        "variant": planned.variant,
+        "kernel": planned.point.kernel.name,
+        "label": planned.label,
+        "parameters": dict(planned.point.parameters),
+        "toolchain": planned.toolchain.name,
+        "toolchain_version": planned.toolchain.version,
+        "arch": planned.request.arch,
+    }
 
 
 def _compile(title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = ()) -> Inspection:

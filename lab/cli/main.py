@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -18,8 +19,9 @@ import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 
-from lab.base.errors import CompileError, LabError, MissingToolError, StoreError
+from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
+from lab.cli.terminal import stdout
 
 app = typer.Typer(
     name="lab",
@@ -90,11 +92,14 @@ def run(
     from lab.base import workers
 
     workers.prepare()  # while this process imports, too
+    from lab.cli.inspect import refuse_tuning
     from lab.cli.progress import run_progress
-    from lab.cli.tables import print_outcome
+    from lab.cli.tables import print_best, print_changes, print_outcome
+    from lab.runs.compare import compare_folders
     from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_experiment
 
+    refuse_tuning(experiment)
     console = Console(stderr=True)
     options = RunOptions(
         output=output,
@@ -115,6 +120,10 @@ def run(
     else:
         with run_progress() as progress:
             outcome = run_experiment(experiment, options, progress)
+    print_best(console if as_json else stdout(), outcome)
+    if outcome.previous and not outcome.interrupted:
+        with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
+            print_changes(console, compare_folders(outcome.previous, outcome.folder))
     print_outcome(console, outcome)
     if as_json:
         from lab.report.columns import row
@@ -140,10 +149,15 @@ def tune(
         bool | None,
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Find the fastest kernel for each size by Tensile's protocol; write a report and a library."""
+    from dataclasses import asdict
+
     from lab.cli.progress import TuneProgress
     from lab.cli.tables import print_tuned
+    from lab.report.tuning.data import Champion, analyse
+    from lab.store.tuning import TuningStore
     from lab.tuning.run import TuningOptions
     from lab.tuning.run import tune as run_tuning
 
@@ -152,7 +166,13 @@ def tune(
     options = TuningOptions(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
     with TuneProgress(console) as progress:
         outcome = run_tuning(tuning, options, progress)
-    print_tuned(console, outcome)
+    won: list[tuple[str, Champion]] = []
+    with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
+        won = [(one.label, kernel) for one in analyse(store).types for kernel in one.kernels]
+        won.sort(key=lambda pair: -pair[1].wins)
+    print_tuned(console, outcome, won)
+    if as_json:
+        _print_json(asdict(outcome) | {"winners": [{"type": label} | asdict(one) for label, one in won]})
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
 
 
@@ -173,9 +193,13 @@ def inspect(
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
     from lab.cli import inspect, tables
 
-    console = Console()
+    console = stdout()
     if file.suffix in (".yaml", ".yml") and variant is None:
-        tables.print_variants(console, inspect.variants(file, max_variants, run_operator=run_operator))
+        planned = inspect.variants(file, max_variants, run_operator=run_operator)
+        if as_json:
+            _print_json([inspect.variant_row(one) for one in planned])
+        else:
+            tables.print_variants(console, planned)
         return
     if file.suffix in (".yaml", ".yml") and variant is not None:
         shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
@@ -204,14 +228,15 @@ def emulate(
     """Execute one kernel of a PTX file on the CPU: counts, memory behaviour and faults."""
     from dataclasses import asdict
 
-    from lab.cli.inspect import emulate_file
+    from lab.cli.inspect import emulate_words
     from lab.cli.tables import print_emulation
 
-    done = emulate_file(file, kernel, (grid, block), arguments or [], dynamic_shared_bytes=shared, seed=seed)
+    words = arguments or []
+    done, outputs = emulate_words(file, kernel, (grid, block), words, dynamic_shared_bytes=shared, seed=seed)
     if as_json:
-        _print_json(asdict(done))
+        _print_json(asdict(done) | {"outputs": outputs})
     else:
-        print_emulation(Console(), done)
+        print_emulation(stdout(), done, outputs)
     raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 
@@ -219,7 +244,11 @@ def emulate(
 def map_(
     mapping: Annotated[
         str,
-        typer.Argument(help="'[3] | [2, 2] => [i0, t1, t0]', or a shorthand: cyclic(width=4).", show_default=False),
+        typer.Argument(
+            # a bracket would be markup
+            help=r"'\[3] | \[2, 2] => \[i0, t1, t0]', or a shorthand: cyclic(width=4).",
+            show_default=False,
+        ),
     ],
     element_bytes: Annotated[int, typer.Option("--bytes", min=1, max=16, help="Bytes of an element.")] = 4,
     elements: Annotated[
@@ -238,7 +267,7 @@ def map_(
     if as_json:
         _print_json(asdict(found))
     else:
-        print_mapping(Console(), found)
+        print_mapping(stdout(), found)
 
 
 @app.command()
@@ -255,6 +284,7 @@ def report(
             show_default="the directory; <folder>/full",
         ),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Draw the report of a run directory again, from its records alone."""
     from lab.report.render import render
@@ -276,6 +306,9 @@ def report(
     else:
         with Store(folder) as store:
             drawn = render(store, folder=target)
+    if as_json:
+        _print_json([str(path) for path in drawn])
+        return
     for path in drawn:
         typer.echo(path)
 
@@ -296,15 +329,21 @@ def _make(folder: Path) -> None:
 
 @app.command()
 def compare(
-    a: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
-    b: Annotated[Path, typer.Argument(help="The run directory to compare with the first.", show_default=False)],
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="A run directory, committed results, a records.json, or one variant of these: RUN#ID.",
+            show_default=False,
+        ),
+    ],
+    b: Annotated[str, typer.Argument(help="What to compare with the first.", show_default=False)],
     threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that counts as a regression.")] = 0.05,
     relative: Annotated[
         bool, typer.Option("--relative", help="Compare throughput relative to the baseline's.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two runs: which variants are faster, slower, the same, and what changed in their code.
+    """Compare two runs, or two variants: which are faster, slower, the same, and what differs in their code.
 
     The exit code is 1 if a variant broke, or is slower by more than the threshold beyond doubt.
     """
@@ -319,8 +358,25 @@ def compare(
         changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
         _print_json(asdict(found) | {"changes": changes, "counts": found.counts, "regressions": regressions})
     else:
-        print_comparison(Console(), found, threshold)
+        print_comparison(stdout(), found, threshold)
     raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
+
+
+@app.command()
+def new(
+    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Experiment file.", show_default="<source>.yaml")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel to measure.", show_default="the only one")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write an experiment file from a kernel's signature; what it cannot know is marked TODO."""
+    from lab.cli import new as drafts
+
+    target = drafts.new(source, output, kernel, force=force)
+    marks = target.read_text(encoding="utf-8").count("TODO")
+    typer.echo(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
 
 
 @app.command()
@@ -335,7 +391,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     else:
-        print_findings(Console(), findings)
+        print_findings(stdout(), findings)
 
 
 @app.command()
@@ -372,6 +428,7 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()  # a reader that went away is met here, not when Python ends
     except _UsageError as error:
         error.show()
         code = _INPUT

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -25,15 +28,33 @@ class _Bars:
     """Bars that are drawn while the context is open."""
 
     _bar: Progress
+    _console: Console
+    _handler: Any = None
 
     def __enter__(self) -> Self:
         self._bar.start()
+        # whoever ignores or handles Ctrl-C otherwise goes on to do so
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and _in_main_thread():
+            self._handler = signal.signal(signal.SIGINT, self._interrupted)
         return self
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        """Answer Ctrl-C at once: work in progress takes a while to end, and the report to be drawn."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C ends the command as it is
+        text = "stopping: what is finished is kept, and its report is drawn; Ctrl-C again leaves at once\n"
+        os.write(2, text.encode())  # not through the console, whose lock the interrupted thread may hold
+        signal.default_int_handler(number, frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class RunProgress(_Bars):
@@ -60,6 +81,15 @@ class RunProgress(_Bars):
         self._console.print(f"{variants} variants of {expansion.combinations} combinations. {gpu}", highlight=False)
         self._build = self._bar.add_task("build and inspect", total=variants, best="")
         self._done = self._bar.add_task("finish", total=variants, best="")
+
+    def resumed(self, finished: int) -> None:
+        """Print that an interrupted run goes on."""
+        words = f"resuming: {finished} finished variants are kept (--no-resume starts over)"
+        self._console.print(words, highlight=False)
+
+    def drawing(self) -> None:
+        """Print that the report is being drawn."""
+        self._console.print("drawing the report …", highlight=False)
 
     def more(self, variants: int) -> None:
         """Lengthen both bars by the variants that a search adds."""
@@ -108,12 +138,13 @@ class TuneProgress(_Bars):
         )
         self._points = 0
 
-    def began(self, tuning: Tuning, gpu: str) -> None:
+    def began(self, tuning: Tuning, gpu: str, *, measured: bool = True) -> None:
         """Print the question and the GPU."""
+        self._verb = "timed" if measured else "predicted"
         self._console.print(Text(tuning.question, style="bold"))
         self._console.print(gpu, highlight=False)
         self._built = self._bar.add_task("kernels built", total=None)
-        self._sizes = self._bar.add_task("sizes timed", total=None)
+        self._sizes = self._bar.add_task(f"sizes {self._verb}", total=None)
 
     def built(self, facts: KernelFacts) -> None:
         """Count a kernel; print why one could not be built."""
@@ -125,7 +156,7 @@ class TuneProgress(_Bars):
         """Count a size."""
         del size
         self._points += points
-        self._bar.update(self._sizes, advance=1, description=f"sizes timed ({self._points} points)")
+        self._bar.update(self._sizes, advance=1, description=f"sizes {self._verb} ({self._points} points)")
 
     def stepped(self, step: ProtocolStep) -> None:
         """Print what a step kept."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,16 +13,21 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from lab.store.model import RunRecord, Status
+from lab.cli.terminal import rule
+from lab.measured.timing import Kind
+from lab.store import figures
+from lab.store.model import RunRecord, Status, VariantRecord
 from lab.toolchain.base import title
 
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
     from lab.cli.doctor import Diagnosis
     from lab.cli.inspect import InspectedListing, Inspection
-    from lab.emulator.results import Emulation, MemoryCount
+    from lab.emulator.results import Emulation, Finding, MemoryCount
     from lab.experiment.variants import Planned
     from lab.isa.mix import Counts, KernelMix
-    from lab.runs.compare import Comparison
+    from lab.isa.model import SourceLocation
+    from lab.report.tuning.data import Champion
+    from lab.runs.compare import Change, Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
     from lab.tuning.run import TuningOutcome
@@ -27,12 +35,78 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
 _HOT = "▌"
 _FAILURES_SHOWN = 10
 _ELEMENTS_SHOWN = 1024
+_MAP_WIDTH = 200
+"""Most columns of a map where the output has no width of its own."""
+_SOURCE_SHOWN = 60
+"""Most lines of a difference of sources."""
 _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 """Colours of consecutive threads."""
 
 
+_BEST_SHOWN = 5
+
+
+def print_best(console: Console, outcome: RunOutcome) -> None:
+    """Print the best variants and the worst: figure, ratio, registers, occupancy, and what is wrong with each."""
+    records = outcome.records
+    response = figures.response_of(records)
+    known = [record for record in figures.ranked(records, response) if response.of(record) is not None]
+    if not known:
+        return
+    compared = all(record.measurement and record.measurement.baseline for record in known)
+    over = "baseline" if compared and response.kind is Kind.MEASURED else "median"
+    middle = median(response.of(record) or 0.0 for record in known)
+    table = Table(box=None, pad_edge=False)
+    figure = f"{response.title} ({response.unit}, {response.kind})"
+    for header in ("", "variant", "", figure, f"/ {over}", "registers", "occupancy", "findings"):
+        table.add_column(header, justify="left" if header in {"", "variant", "findings"} else "right", overflow="fold")
+    shown = [(str(number), record) for number, record in enumerate(known[:_BEST_SHOWN], 1)]
+    if len(known) > _BEST_SHOWN:
+        shown.append(("worst", known[-1]))
+    for place, record in shown:
+        value = response.of(record) or 0.0
+        timed = record.measurement
+        ratio = timed.ratio_to_baseline if timed and over == "baseline" else value / middle if middle else None
+        table.add_row(
+            place,
+            record.variant,
+            Text(figures.name_of(record)),
+            f"{value:.4g}",
+            "" if ratio is None else f"{ratio:.3f}",
+            str(record.build.resources.registers) if record.build else "",
+            f"{record.prediction.occupancy:.0%}" if record.prediction else "",
+            Text(_trouble(record)),
+        )
+    console.print(table)
+
+
+def _trouble(record: VariantRecord) -> str:
+    """What is wrong with a variant, in a few words."""
+    kinds = Counter(str(found.kind) for found in record.emulation.findings) if record.emulation else Counter[str]()
+    said = [f"{count} {kind}" for kind, count in kinds.items()]
+    if record.build and record.build.resources.spill_bytes:
+        said.append(f"{record.build.resources.spill_bytes} B spilled")
+    if record.prediction and (ceiling := record.prediction.ceiling):
+        said.append(f"bound by {ceiling.name}")
+    return ", ".join(said)
+
+
+def print_changes(console: Console, found: Comparison) -> None:
+    """Print what changed against the last finished run in the directory: the largest changes and the counts."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())
+    extra = [f"{len(one)} {words}" for one, words in ((found.only_b, "new"), (found.only_a, "gone")) if one]
+    console.print(Text(f"against the last run, {found.a.started}: {', '.join([counts, *extra])}"))
+    moved = [change for change in found.changes if change.verdict not in {"same", "ambiguous", "not compared"}]
+    moved.sort(key=lambda change: abs((change.ratio or 0.0) - 1), reverse=True)
+    for change in moved[:_BEST_SHOWN]:
+        ratio = "" if change.ratio is None else f" {change.ratio - 1:+.1%} ({_interval(change)}, {change.kind})"
+        name = f"{change.kernel} {change.label}".strip()
+        style = _VERDICT_STYLES.get(change.verdict, "")
+        console.print(Text(f"  {change.verdict}: {change.variant_b} {name}{ratio}", style=style))
+
+
 def print_outcome(console: Console, outcome: RunOutcome) -> None:
-    """Print how many variants have each status, and where the report is."""
+    """Print how many variants have each status, what the run warns of, where the report is, and what to do next."""
     counts = {status: sum(r.status is status for r in outcome.records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     if outcome.interrupted:
@@ -40,17 +114,47 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     console.print(f"{len(outcome.records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    console.print(Text(f"report: {outcome.folder / 'index.html'}"))
+    for note in dict.fromkeys(outcome.run.notes):
+        console.print(Text(f"warning: {note}", style="yellow"))
+    console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
+    if following := _next_command(outcome):
+        console.print(Text(f"next: {following}"), soft_wrap=True)
 
 
-def print_tuned(console: Console, outcome: TuningOutcome) -> None:
-    """Print what failed, and where the libraries and the report are."""
+def _next_command(outcome: RunOutcome) -> str:
+    """The command that a reader of the table probably wants."""
+    if outcome.interrupted:
+        return f"{outcome.run.command}  (continues this run)" if outcome.run.command else ""
+    known = figures.ranked(outcome.records, figures.response_of(outcome.records))
+    place = shlex.quote(str(outcome.folder))
+    if len(known) > 1:
+        first, last = known[0].variant, known[-1].variant
+        return f"lab compare {place}#{last} {place}#{first}  (what the best does differently from the worst)"
+    return ""
+
+
+def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tuple[str, Champion]] = ()) -> None:
+    """Print what failed, the kernels that win most, and where the libraries and the report are.
+
+    Args:
+        console: Where it is printed.
+        outcome: What the run left.
+        winners: Problem type and kernel, the one with most sizes first.
+    """
     if outcome.interrupted:
         console.print(Text("interrupted; what was finished is kept", style="yellow"))
     for failure in outcome.failed[:_FAILURES_SHOWN]:
         console.print(Text(failure, style="red"))
     if len(outcome.failed) > _FAILURES_SHOWN:
         console.print(f"{len(outcome.failed) - _FAILURES_SHOWN} further kernels failed", highlight=False)
+    kind, won = ("predicted" if outcome.not_measured else "measured"), list(winners)
+    for label, one in won[:_BEST_SHOWN]:
+        words = (
+            f"{one.facts.name}: fastest at {one.wins} sizes of {label}, up to {one.best_tflops:.2f} TFLOP/s ({kind})"
+        )
+        console.print(Text(words))
+    if len(won) > _BEST_SHOWN:
+        console.print(f"{len(won) - _BEST_SHOWN} more kernels are fastest somewhere", highlight=False)
     if outcome.not_measured:
         console.print(Text(f"{outcome.not_measured} All times are predicted."))
     for folder in outcome.libraries:
@@ -69,7 +173,9 @@ def print_comparison(console: Console, found: Comparison, threshold: float) -> N
     console.print(Text(f"B: {_run_in_words(found.b)}"))
     relative = ", relative to the baseline" if found.relative else ""
     table = Table(box=None, pad_edge=False)
-    headers = ("", "variant", f"throughput B / A{relative}", "95 % interval", "n", "code", "changes")
+    kinds = {change.kind for change in found.changes} - {None}
+    what = "estimate" if kinds == {Kind.PREDICTED} else "throughput"
+    headers = ("", "variant", f"{what} B / A{relative}", "95 % interval", "n", "code", "changes")
     for header in headers:
         table.add_column(header, overflow="fold")
     for change in sorted(found.changes, key=lambda change: change.ratio or 0.0)[:_CHANGES_SHOWN]:
@@ -78,12 +184,13 @@ def print_comparison(console: Console, found: Comparison, threshold: float) -> N
             Text(f"{change.verdict}{mark}", style=_VERDICT_STYLES.get(change.verdict, "")),
             Text(f"{change.kernel} {change.label}".strip()),
             "" if change.ratio is None else f"{change.ratio:.4f}",
-            "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}",
+            "predicted" if change.kind is Kind.PREDICTED else _interval(change),
             f"{change.n_a}, {change.n_b}" if change.n_a or change.n_b else "",
             {True: "same", False: "differs", None: ""}[change.same_code],
             Text(", ".join(f"{name} {_pair(*pair)}" for name, pair in change.figures.items() if pair[0] != pair[1])),
         )
     console.print(table)
+    _print_unlike(console, found)
     if len(found.changes) > _CHANGES_SHOWN:
         console.print(f"… and {len(found.changes) - _CHANGES_SHOWN} more; --json has them all")
     if found.baseline is not None:
@@ -92,6 +199,35 @@ def print_comparison(console: Console, found: Comparison, threshold: float) -> N
         if others:
             console.print(f"{len(others)} variants are in {name} alone")
     console.print(Text(", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())))
+
+
+def _interval(change: Change) -> str:
+    return "" if change.low is None else f"{change.low:.4f} to {change.high:.4f}"
+
+
+def _print_unlike(console: Console, found: Comparison) -> None:
+    """Print what differs between two single variants, a line for each thing, then between their sources."""
+    if len(found.changes) != 1:
+        return
+    (change,) = found.changes
+    rows: list[tuple[str, ...]] = [(name, *both) for name, both in change.unlike.items()]
+    rows += [
+        (name, *("none" if value is None else f"{value:.6g}" for value in both))
+        for name, both in change.figures.items()
+        if both[0] != both[1] and name not in change.unlike
+    ]
+    table = Table(box=None, pad_edge=False)
+    for header in ("what differs", f"A {change.variant_a}", f"B {change.variant_b}"):
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    if rows:
+        console.print(table)
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in found.source[:_SOURCE_SHOWN]:
+        console.print(Text(line, style=styles.get(line[:1], "")), soft_wrap=True)
+    if len(found.source) > _SOURCE_SHOWN:
+        console.print(f"… {len(found.source) - _SOURCE_SHOWN} more lines; --json has them all", highlight=False)
 
 
 def _run_in_words(run: RunRecord) -> str:
@@ -136,21 +272,41 @@ def print_variants(console: Console, planned: Iterable[Planned]) -> None:
 
 def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
     """Print the source, the listings with the hot loop marked, and the instruction mix."""
-    console.rule(Text(inspection.title))
+    rule(console, inspection.title)
     if inspection.source and not hot_only:
-        console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
+        if console.is_terminal:
+            console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
+        else:  # rich would pad every line to the width
+            lines = enumerate(inspection.source.splitlines(), 1)
+            console.out("\n".join(f"{number:4} {line}" for number, line in lines), highlight=False)
     for listing in inspection.listings:
-        console.rule(listing.isa.upper())
+        rule(console, listing.isa.upper())
         console.print(_marked(listing, hot_only=hot_only), soft_wrap=True)
     for listing in inspection.listings:
         for kernel in listing.kernels:
-            console.rule(f"{listing.isa.upper()} of {kernel.name}")
+            rule(console, f"{listing.isa.upper()} of {kernel.name}")
             console.print(_loops(kernel))
             console.print(_classes(kernel))
 
 
-def print_emulation(console: Console, done: Emulation) -> None:
-    """Print counts by class, memory traffic, and the findings."""
+def _print_finding(console: Console, found: Finding) -> None:
+    """Print a finding with its place in the CUDA source, and the other side of a race."""
+    place = f"block {found.block} thread {found.thread} " if found.block else ""
+    at = f"PTX line {found.line}{_source(found.source)}"
+    console.print(Text(f"{found.kind}: {at}: {place}{found.detail} {found.text}", style="red"), soft_wrap=True)
+    if side := found.other:
+        where = f"PTX line {side.line}{_source(side.source)}" if side.line else "no instruction"
+        console.print(
+            Text(f"    other side: {side.kind} by thread {side.thread}, {where}", style="red"), soft_wrap=True
+        )
+
+
+def _source(place: SourceLocation | None) -> str:
+    return f" ({place.file}:{place.line})" if place else ""
+
+
+def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = ()) -> None:
+    """Print counts by class, memory traffic, the findings, and a line for each output."""
     if done.counts:
         table = Table(title=f"executed by {done.kernel}", title_justify="left", box=None, pad_edge=False)
         for header in ("class", "warp instructions", "thread instructions"):
@@ -163,8 +319,9 @@ def print_emulation(console: Console, done: Emulation) -> None:
     for note in done.notes:
         console.print(Text(f"note: {note}"))
     for found in done.findings:
-        place = f"block {found.block} thread {found.thread} " if found.block else ""
-        console.print(Text(f"{found.kind}: PTX line {found.line}: {place}{found.detail} {found.text}", style="red"))
+        _print_finding(console, found)
+    for output in outputs:
+        console.print(Text(output))
     if done.clean:
         console.print("nothing was found")
 
@@ -175,7 +332,7 @@ def print_mapping(console: Console, found: Facts) -> None:
     shown = found.map[:_ELEMENTS_SHOWN]
     width = len(str(max(shown)))
     cells = [("−" if owner < 0 else str(owner)).rjust(width) for owner in shown]
-    a_line = max(1, (console.width + 1) // (width + 1))
+    a_line = max(1, (min(console.width, _MAP_WIDTH) + 1) // (width + 1))
     for first in range(0, len(cells), a_line):
         line = Text()
         for owner, cell in zip(shown[first : first + a_line], cells[first : first + a_line], strict=True):

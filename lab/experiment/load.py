@@ -12,7 +12,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
 from lab.experiment.model import Experiment, KernelEntry
-from lab.experiment.plain import check_quotes, plain_kernel
+from lab.experiment.plain import PTX, check_quotes, plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile
 from lab.measured.baselines import BASELINES
@@ -73,8 +73,24 @@ def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Expe
         problem_axes=problem_axes,
         kernels=(given.entry,),
         baseline=given.baseline,
-        **_common(raw, text, file, document),
+        **_common(raw, text, file, document) | _compilers(raw, document),
     )
+
+
+def _compilers(raw: PlainFile, document: yamlfile.Document) -> dict[str, Any]:
+    """PTX is assembled, and by nothing else."""
+    if not raw.source.endswith(PTX):
+        return {}
+    others = [name for name in raw.toolchains if name.split("==")[0].strip() not in ("auto", "ptx")]
+    if others:
+        raise UserError(
+            "PTX is assembled, not compiled",
+            at=document.at("toolchains"),
+            key="toolchains",
+            found=others,
+            accepted="ptx, or no toolchains at all",
+        )
+    return {"toolchains": ("ptx",)}
 
 
 def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Document) -> dict[str, Any]:

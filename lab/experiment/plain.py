@@ -14,23 +14,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import Location, UserError, did_you_mean, together
+from lab.base.errors import Location, ReaderError, UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.problems import values_of
 from lab.experiment.schema import PlainFile, PlainLaunch, Sizes
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.kernels import read_kernels
+from lab.isa.ptx.module import read_ptx
 from lab.operators.declared.declaration import Declaration, declare
 from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
+from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
 
 MOST_SOURCE_BYTES = 4 << 20
 """Size of the largest source that is read."""
 
-_SUFFIXES = (".cu", ".cuh", ".ptx")
+PTX = ".ptx"
+_SUFFIXES = (".cu", ".cuh", PTX)
 _INSTANTIATION = re.compile(r"\{([^{}]*)\}")
 _TYPES: Mapping[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -84,7 +87,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     axes = _axes(reading)
     known = {*axes, *_problem_names(raw.problem)}
     text = _source(reading)
-    found = read_kernels(text) if text is not None and not raw.source.endswith(".ptx") else ()
+    found = read_kernels(text) if text is not None and not raw.source.endswith(PTX) else ()
     name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
     declaration, refused = declare(
         name,
@@ -98,8 +101,9 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         at=document.at,
     )
     reading.mistakes += refused
-    if text is not None and not raw.source.endswith(".ptx"):
-        _check_kernels(reading, found)
+    entries = _entries(reading, text, axes) if text is not None else {}
+    if raw.source.endswith(PTX) and axes:
+        reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
     _check_sizes(reading, known)
     _check_constraints(reading, known)
     baseline = _baseline(reading, axes)
@@ -108,11 +112,11 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     template = PlainTemplate(
         Path(raw.source).name,
         reading.folder / raw.source,
-        _declares(raw, declaration.arguments, axes, found),
+        _declares(raw, declaration.arguments, axes, entries),
         document,
         (reading.folder.resolve(),),
         text or "",
-        frozenset(_mentioned(raw)),
+        frozenset(_mentioned(entries)),
     )
     constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
     return PlainKernel(KernelEntry(name, template, axes, constraints), declaration, baseline)
@@ -268,19 +272,35 @@ def _check_names(reading: _Reading, expression: str | float | None, path: Key, k
             )
 
 
-def _check_kernels(reading: _Reading, found: tuple[SourceKernel, ...]) -> None:
-    """Check that the source has the kernels that the file names; their arguments are compared once one is built."""
-    raw, names = reading.raw, [kernel.qualified_name for kernel in found]
-    if raw.launches is None and raw.kernel is None:
-        if len(names) != 1:
-            message = "the source has several kernels" if found else "the source has no kernel"
-            reading.refuse(message, ("kernel",), accepted=names or "a source with a __global__ function")
-        return
-    named = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw) if launch.kernel != "?"]
-    for path, wanted in named:
-        if found and not any(_base_name(wanted) in (kernel.name, kernel.qualified_name) for kernel in found):
-            suggestion = did_you_mean(_base_name(wanted), names)
-            reading.refuse("no such kernel", path, found=wanted, accepted=names, suggestion=suggestion)
+def _entries(reading: _Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[Key, str]:
+    """Choose the kernel of every launch: its symbol or C++ expression, with parameters in braces, by its place."""
+    raw, found = reading.raw, dict[Key, str]()
+    wanted = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)] if raw.launches else None
+    for path, name in wanted or [(("kernel",), raw.kernel)]:
+        with reading.noting():
+            if raw.source.endswith(PTX):
+                found[path] = _entry_of_ptx(reading, text, name, path)
+                continue
+            at, key = reading.document.at(*path), dotted(path)
+            kernels = choose(read_kernels(text), name, at=at, key=key)
+            braces = {parameter: f"{{{parameter}}}" for parameter in axes}
+            found[path] = expression(kernels[0] if kernels else None, name, braces, at=at, key=key)
+    return found
+
+
+def _entry_of_ptx(reading: _Reading, text: str, wanted: str | None, path: Key) -> str:
+    try:
+        names = [kernel.name for kernel in read_ptx(text, reading.raw.source).kernels]
+    except ReaderError as error:
+        raise UserError(f"the source is not PTX: {error}", at=reading.document.at("source"), key="source") from error
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted not in names:
+        message = "the source has no such kernel" if wanted else "name the kernel"
+        suggestion = did_you_mean(wanted or "", names)
+        at = reading.document.at(*path)
+        raise UserError(message, at=at, key=dotted(path), found=wanted, accepted=names, suggestion=suggestion)
+    return wanted
 
 
 def _baseline(reading: _Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:
@@ -301,7 +321,7 @@ def _declares(
     raw: PlainFile,
     arguments: tuple[Argument, ...],
     axes: Mapping[str, tuple[Scalar, ...]],
-    found: tuple[SourceKernel, ...],
+    entries: Mapping[Key, str],
 ) -> FrontMatter:
     """The declaration that a template with this source would have."""
     types = {one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in arguments}
@@ -313,20 +333,20 @@ def _declares(
     if raw.launches is not None:
         steps = [
             LaunchDeclaration(
-                entry=one.kernel,
+                entry=entries["launches", i, "kernel"],
                 grid=_listed(one.grid),
                 block=_listed(one.block),
                 arguments={name: types[name] for name in one.arguments},
                 shared_bytes=one.shared_bytes,
                 when=one.when,
             )
-            for one in raw.launches
+            for i, one in enumerate(raw.launches)
         ]
         return FrontMatter(summary=summary, operator="declared", launches=steps, parameters=parameters)
     return FrontMatter(
         summary=summary,
         operator="declared",
-        entry=raw.kernel or (found[0].qualified_name if found else ""),
+        entry=entries["kernel",],
         grid=_listed(raw.grid or 1),
         block=_listed(raw.block or 1),
         arguments=types,
@@ -340,11 +360,11 @@ def _type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the wo
     return "float" if kinds == {int, float} else _TYPES[kinds.pop()]
 
 
-def _mentioned(raw: PlainFile) -> Iterable[str]:
+def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:
     """Names in the braces of kernels' names."""
-    for _, launch in _launches(raw):
-        for inner in _INSTANTIATION.findall(launch.kernel):
-            yield from names_in(inner, at=Location(raw.source), key="kernel")
+    for entry in entries.values():
+        for inner in _INSTANTIATION.findall(entry):
+            yield from names_in(inner, at=Location("kernel"), key="kernel")
 
 
 def _listed(sizes: Sizes) -> list[str | int]:

@@ -18,8 +18,8 @@ L1 and L2
     Sectors of 32 bytes over the bytes that an SM receives (64) and sends (24) in a cycle (`lab.hardware.latencies`):
     uncoalesced accesses are in it.
 atomics
-    Thread instructions, one a cycle and SM, as if all lanes met at one address: an assumption, and an upper limit. What
-    is measured of them here is nothing.
+    Thread instructions, one a cycle and SM, as if all lanes met at one address: an assumption that no measurement
+    here confirms.
 DRAM
     Least bytes of the problem, and once more the rest of each sector that a store fills only in part, over 0.867 of the
     bandwidth.
@@ -99,7 +99,7 @@ class LaunchWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class KernelScore:
     """A predicted time and what it is made of.
 
     Attributes:
@@ -118,7 +118,7 @@ class Score:
         return next(iter(self.resources))
 
 
-def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> Score:
+def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelScore:
     """Predict the time of launches that run one after the other.
 
     Args:
@@ -142,7 +142,7 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> Score:
     started = machine.launch_s * len(launches)
     norm = sum(seconds**ORDER for seconds in found.values()) ** (1 / ORDER)
     shown = dict(sorted(((n, s) for n, s in found.items() if s), key=lambda item: -item[1]))
-    return Score(started + norm, shown or {"launch": started}, started)
+    return KernelScore(started + norm, shown or {"launch": started}, started)
 
 
 def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:

@@ -6,13 +6,16 @@ both runs' samples are resampled with replacement, and 95 % of the resulting rat
 the scatter within each run, not what differs between two sessions (clocks, temperature, other users of the machine);
 `relative` compares throughputs relative to the baseline that was interleaved with each variant, which cancels most of
 that.
+
+Where nothing was measured, estimates are compared: they have no scatter, so that the interval is the ratio itself.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,9 +24,10 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
-from lab.measured.timing import Measurement, Samples
+from lab.measured.timing import Kind, Measurement, Samples
+from lab.runs.sides import Side, read_side
 from lab.store import figures
-from lab.store.database import Store
+from lab.store.figures import text
 from lab.store.model import RunRecord, Status, VariantRecord
 
 RESAMPLES = 1000
@@ -63,6 +67,9 @@ class Change:
         n_b: Samples in B.
         same_code: Both runs have the same SASS; None where one has none.
         figures: Name to its values in A and in B: registers, spills, shares and counts of the hot loop.
+        kind: `measured` where times were compared, `predicted` where estimates were; None where there is no ratio.
+        unlike: What else differs, as texts of A and of B by name: parameters, problem, compiler, architecture, and
+            instructions of the SASS hot loop by class.
     """
 
     kernel: str
@@ -77,6 +84,8 @@ class Change:
     n_b: int
     same_code: bool | None
     figures: Mapping[str, tuple[float | None, float | None]]
+    kind: Kind | None = None
+    unlike: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def regressed(self, threshold: float) -> bool:
         """Whether it broke, or is slower by more than `threshold` (a fraction) and its whole interval is below 1."""
@@ -97,6 +106,7 @@ class Comparison:
         only_b: Variants that are not in A.
         baseline: Baseline's throughput in B over that in A, median over the variants; None without one in both.
         relative: Throughputs are relative to the baseline's.
+        source: Lines of a unified diff of the sources, where two single variants were compared.
     """
 
     a: RunRecord
@@ -106,6 +116,7 @@ class Comparison:
     only_b: tuple[str, ...]
     baseline: float | None
     relative: bool
+    source: tuple[str, ...] = ()
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
@@ -159,15 +170,28 @@ def compare(
     )
 
 
-def compare_folders(a: Path, b: Path, *, relative: bool = False) -> Comparison:
-    """Compare the runs of two run directories; see `compare`.
+def compare_folders(a: Path | str, b: Path | str, *, relative: bool = False) -> Comparison:
+    """Compare two runs, or two variants, by where they are; see `lab.runs.sides` and `compare`.
 
     Raises:
-        UserError: the runs have no variant in common.
-        StoreError: a directory holds no run, or cannot be read.
+        UserError: the runs have no variant in common, or lack the variant that is named.
+        StoreError: there is no run, or it cannot be read.
     """
-    with Store(a) as first, Store(b) as second:
-        return compare((first.run(), first.records()), (second.run(), second.records()), relative=relative)
+    first, second = read_side(str(a)), read_side(str(b))
+    if first.single and second.single:
+        return _compare_variants(first, second, relative=relative)
+    return compare((first.run, first.records), (second.run, second.records), relative=relative)
+
+
+def _compare_variants(a: Side, b: Side, *, relative: bool) -> Comparison:
+    """Compare two variants, whatever their parameters are."""
+    ((one,), (two,)) = a.records, b.records
+    change = _change(one, two, relative=relative, rng=np.random.default_rng(0))
+    lines: tuple[str, ...] = ()
+    if a.source is not None and b.source is not None:
+        sources = a.source.splitlines(), b.source.splitlines()
+        lines = tuple(difflib.unified_diff(*sources, one.variant, two.variant, n=1, lineterm=""))
+    return Comparison(a.run, b.run, (change,), (), (), None, relative, lines)
 
 
 def _keyed(
@@ -197,10 +221,13 @@ def _name(record: VariantRecord) -> str:
 
 
 def _change(a: VariantRecord, b: VariantRecord, *, relative: bool, rng: np.random.Generator) -> Change:
-    ratio = low = high = None
+    ratio = low = high = kind = None
     timed = _times(a, relative=relative), _times(b, relative=relative)
     if timed[0] and timed[1]:
-        ratio, low, high = ratio_interval(timed[0], timed[1], rng)
+        (ratio, low, high), kind = ratio_interval(timed[0], timed[1], rng), Kind.MEASURED
+    elif not timed[0] and not timed[1] and (before := _estimate(a)) and (after := _estimate(b)):
+        ratio = low = high = after / before
+        kind = Kind.PREDICTED
     return Change(
         kernel=b.kernel,
         label=b.label,
@@ -214,7 +241,32 @@ def _change(a: VariantRecord, b: VariantRecord, *, relative: bool, rng: np.rando
         n_b=timed[1][0].n if timed[1] else 0,
         same_code=a.build.sass_sha256 == b.build.sass_sha256 if a.build and b.build else None,
         figures={name: (of(a), of(b)) for name, of in _FIGURES.items()},
+        kind=kind,
+        unlike=dict(_unlike(a, b)),
     )
+
+
+def _estimate(record: VariantRecord) -> float | None:
+    return None if record.status.failed else figures.estimated(record)
+
+
+def _unlike(a: VariantRecord, b: VariantRecord) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Name what differs between two variants apart from their figures, with both texts."""
+    groups: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
+        ("", {"kernel": a.kernel, "template": a.template}, {"kernel": b.kernel, "template": b.template}),
+        ("", a.parameters, b.parameters),
+        ("problem.", a.problem, b.problem),
+        ("", {"compiler": a.compiler, "arch": a.arch}, {"compiler": b.compiler, "arch": b.arch}),
+    ]
+    loops = [figures.hot_counts(record.sass) for record in (a, b)]
+    if loops[0] is not None and loops[1] is not None:
+        groups.append(("hot-loop ", loops[0].by_class, loops[1].by_class))
+    for prefix, first, second in groups:
+        nothing = "0" if prefix == "hot-loop " else ""
+        for name in dict.fromkeys([*first, *second]):
+            both = tuple(text(side[name]) if name in side else nothing for side in (first, second))
+            if both[0] != both[1]:
+                yield f"{prefix}{name}", (both[0], both[1])
 
 
 def _times(record: VariantRecord, *, relative: bool) -> tuple[Samples, ...]:

@@ -17,6 +17,12 @@ class RunObserver(Protocol):
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """The number of variants is known; `gpu` is the GPU's name, or the reason why none is used."""
 
+    def resumed(self, finished: int) -> None:
+        """The run goes on with an interrupted one, of which `finished` variants are kept."""
+
+    def drawing(self) -> None:
+        """Every variant is finished; the report is about to be drawn."""
+
     def more(self, variants: int) -> None:
         """A search goes on with `variants` further variants."""
 
@@ -37,6 +43,12 @@ class SilentObserver:
     """A `RunObserver` that shows nothing."""
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
+        """Show nothing."""
+
+    def resumed(self, finished: int) -> None:
+        """Show nothing."""
+
+    def drawing(self) -> None:
         """Show nothing."""
 
     def more(self, variants: int) -> None:

@@ -25,6 +25,7 @@ from lab.runs.baselines import BaselineWatch
 from lab.runs.counters import count
 from lab.runs.flow import FlowContext
 from lab.runs.observer import RunObserver, SilentObserver
+from lab.runs.previous import keep, kept
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.search import Pruner, leaders
@@ -81,6 +82,7 @@ class RunOutcome:
         records: Every finished record.
         pages: The report's files.
         interrupted: Ctrl-C ended it early.
+        previous: Folder of the last finished run of the same directory, or None.
     """
 
     folder: Path
@@ -88,6 +90,7 @@ class RunOutcome:
     records: tuple[VariantRecord, ...]
     pages: tuple[Path, ...]
     interrupted: bool
+    previous: Path | None = None
 
     @property
     def failed(self) -> bool:
@@ -123,8 +126,10 @@ def run(
             measured=options.measure,
             variants=[one.variant for one in asked.planned],
         )
-        done, facts = _take_up(store, asked, conditions, options)
+        done, facts, before = _take_up(store, asked, conditions, options)
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
+        if done:
+            observer.resumed(len(done))
         line = stack.enter_context(GpuLine(services.session())) if asked.gpu else None
         work = _work(asked, _recorder(asked.experiment, store, observer), line, facts, emulate=options.emulate)
         interrupted = False
@@ -137,9 +142,10 @@ def run(
             interrupted = True
         facts = _final_facts(work, interrupted=interrupted)
         store.write_run(facts)
+        observer.drawing()
         pages = services.render(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
-        return RunOutcome(store.folder, facts, store.records(), pages, interrupted)
+        return RunOutcome(store.folder, facts, store.records(), pages, interrupted, before)
 
 
 @dataclass(frozen=True)
@@ -198,17 +204,19 @@ def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileMode
 
 def _take_up(
     store: Store, asked: _Asked, conditions: Mapping[str, object], options: RunOptions
-) -> tuple[dict[str, VariantRecord], RunRecord]:
+) -> tuple[dict[str, VariantRecord], RunRecord, Path | None]:
     """Begin a run, or go on with the unfinished one in its directory.
 
     Returns:
-        Records by variant that need not be made again, and the run's facts so far, which are in the store.
+        Records by variant that need not be made again, the run's facts so far, which are in the store, and where the
+        last finished run is kept.
 
     Raises:
         StoreError: going on was asked for, and the records there were made under other conditions.
     """
     done, notes = _earlier(store, conditions, resume=options.resume)
     if not done:
+        keep(store)
         store.clear()
     facts = facts_of(
         asked.experiment,
@@ -222,7 +230,7 @@ def _take_up(
     store.note("facts", {"started": facts.started, "command": facts.command})
     store.note("state", {"conditions": conditions, "finished": False})
     store.write_run(facts)
-    return done, facts
+    return done, facts, kept(store)
 
 
 def _earlier(

@@ -22,7 +22,7 @@ from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
-from lab.predict.score import LaunchWork, Score, score
+from lab.predict.score import KernelScore, LaunchWork, score
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 
 _PERSISTENT: Final = 0.25
@@ -44,7 +44,7 @@ class _Step:
         return math.prod(self.launch.grid) / math.prod(self.small.launch.grid)
 
 
-def scores(records: Iterable[VariantRecord]) -> dict[str, Score]:
+def scores(records: Iterable[VariantRecord]) -> dict[str, KernelScore]:
     """Score variants; those of the same problem are scored together, as `scores_of_problem` does."""
     groups: dict[tuple[tuple[str, Scalar], ...], list[VariantRecord]] = {}
     for record in records:
@@ -52,7 +52,7 @@ def scores(records: Iterable[VariantRecord]) -> dict[str, Score]:
     return {variant: found for group in groups.values() for variant, found in scores_of_problem(group).items()}
 
 
-def rate(record: VariantRecord, found: Score) -> float | None:
+def rate(record: VariantRecord, found: KernelScore) -> float | None:
     """Throughput by a score, in the unit of the record's merit; None where the problem has no work of that unit.
 
     It never exceeds the predicted ceiling.
@@ -62,7 +62,7 @@ def rate(record: VariantRecord, found: Score) -> float | None:
     return min(value, ceiling.rate) if value and ceiling else value or None
 
 
-def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, Score]:
+def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore]:
     """Score the variants of one problem, which are compared with each other.
 
     Returns:

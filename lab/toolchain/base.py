@@ -81,6 +81,7 @@ class Build:
         arch: Target, such as `sm_90`.
         seconds: Wall-clock time of compiling; of a build from the cache, the time when it was first made.
         symbols: The symbol of each kernel that the request lists, by its expression.
+        launch: What the compiler decides about launches, by name; empty where it leaves all of it to the program.
     """
 
     ptx: str
@@ -93,6 +94,7 @@ class Build:
     arch: str
     seconds: float
     symbols: dict[str, str] = field(default_factory=dict)
+    launch: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

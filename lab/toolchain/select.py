@@ -14,8 +14,9 @@ from lab.toolchain.cache import Cache, cache_key, default_folder
 from lab.toolchain.disassembly.nvdisasm import disassemble_all, disassembler_version
 from lab.toolchain.nvrtc import compiler
 from lab.toolchain.options import accepted
+from lab.toolchain.triton import compiler as triton
 
-NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc", "ptx")
+NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc", "ptx", "triton")
 """Names that an experiment may use. All but `auto` may have a version: `nvrtc==13.5`."""
 
 
@@ -47,8 +48,8 @@ def toolchain(name: str) -> Toolchain:
 
     Args:
         name: `auto` (PyCUDA's nvcc where nvcc, PyCUDA and a driver are here, else NVRTC), `nvrtc`, `nvcc`, or
-            `pycuda-nvcc` (nvcc, only where PyCUDA and a driver are here), or `ptx`, which assembles PTX. All but
-            `auto` may have a version, as far as it matters: `nvrtc==13.5`.
+            `pycuda-nvcc` (nvcc, only where PyCUDA and a driver are here), `ptx`, which assembles PTX, or
+            `triton`. All but `auto` may have a version, as far as it matters: `nvrtc==13.5`.
 
     Raises:
         UserError: There is no such name, or the version is malformed.
@@ -152,6 +153,8 @@ def _find(name: str, version: str) -> Toolchain | None:
         return nvcc.find_nvcc(version)
     if name == "ptx":
         return ptx.find_assembler(version)
+    if name == "triton":
+        return triton.find_triton(version)
     pycudas = nvcc.find_nvcc(version, with_pycuda=True)
     return pycudas if name == "pycuda-nvcc" else pycudas or compiler.find_nvrtc()
 
@@ -168,8 +171,8 @@ def _advice(name: str, version: str) -> str:
         return (
             f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
         )
-    if name == "ptx":
-        return f"install it: {ptx.INSTALL}"
+    if name in ("ptx", "triton"):
+        return f"install it: {ptx.INSTALL if name == 'ptx' else triton.INSTALL}"
     if name != "nvcc":
         return f"install it: {compiler.install(version)}"
     if not version:

@@ -87,8 +87,8 @@ class TuningServices:
 class TuningObserver(Protocol):
     """What shows a tuning run's progress."""
 
-    def began(self, tuning: Tuning, gpu: str) -> None:
-        """The file was read; `gpu` is the GPU's name, or why none is used."""
+    def began(self, tuning: Tuning, gpu: str, *, measured: bool = True) -> None:
+        """The file was read; `gpu` is the GPU's name, or why none is used and times are predicted, not `measured`."""
 
     def built(self, facts: KernelFacts) -> None:
         """One kernel was built, or could not be."""
@@ -186,7 +186,8 @@ def tune(
         facts = _facts(setting, store)
         store.note("state", {"conditions": conditions, "finished": False})
         store.write_facts(facts)
-        observer.began(setting.tuning, setting.described.name if setting.described else setting.not_measured)
+        gpu = setting.described.name if setting.described else setting.not_measured
+        observer.began(setting.tuning, gpu, measured=setting.described is not None)
         outcome = _work(setting, store, facts, observer)
         store.note("state", {"conditions": conditions, "finished": not outcome.interrupted})
         return outcome

@@ -182,3 +182,12 @@ def test_any_row_of_words_is_an_expression_or_a_mistake(words):
 def test_a_kernels_argument_may_be_called_in():
     assert names(parse("transpose(in) + in[0]")) == {"in"}
     assert isinstance(parse("in in (in, 2)"), Chain)
+
+
+def test_a_kernels_parameter_may_be_called_in():
+    assert names(parse("in + sum(in[1:]) * (in)")) == {"in"}
+    assert names(parse("not in")) == {"in"}
+    assert names(parse("a in in")) == {"a", "in"}
+    assert names(parse("a not in (1, 2)")) == {"a"}
+    with pytest.raises(NotationError):
+        parse("a in")

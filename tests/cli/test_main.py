@@ -52,6 +52,15 @@ def test_run_prints_rows_and_writes_the_report(folder):
     assert rows[0]["measured_tflops"] is None
     assert (folder / "reports" / "small" / "index.html").is_file()
     assert "reports/small/index.html" in done.stderr
+    assert "drawing the report" in done.stderr
+    again = lab("run", "small.yaml", "--no-gpu", cwd=folder)
+    head, *table = again.stdout.splitlines()
+    assert "estimated throughput (TFLOP/s, predicted)" in head or "ceiling (TFLOP/s, predicted)" in head
+    assert {line.split()[1] for line in table} == {row["variant"] for row in rows}
+    assert (folder / "reports" / "small" / "previous" / "index.html").is_file()
+    assert "against the last run, " in again.stderr
+    listed = json.loads(lab("inspect", "small.yaml", "--json", cwd=folder).stdout)
+    assert [one["variant"] for one in listed] == [row["variant"] for row in rows]
     again = lab("report", "reports/small", cwd=folder)
     assert again.returncode == 0
     assert "index.html" in again.stdout
@@ -119,6 +128,8 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     value = json.loads(lab("emulate", "k.ptx", "--block", "64", *words_of, "--json", cwd=folder).stdout)
     assert value["counts"]["memory"]["global.load"]["requests"] == 2
     assert (not value["findings"]) == (code == 0)
+    assert "f32[40]: " in done.stdout
+    assert len(value["outputs"]) == 1
     wrong = lab("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
     assert wrong.returncode == 2
     assert "--block" in wrong.stderr
@@ -134,6 +145,8 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
         (["run", "small.yaml", "--toolchain", "nvrtc==1.0"], 3, "nvrtc"),
         (["run"], 2, "Missing argument"),
         (["rum"], 2, "rum"),
+        (["run", "tuning.yaml"], 2, "lab tune tuning.yaml"),
+        (["compare", "nowhere", "nowhere"], 3, "holds no run"),
         (["inspect", "bad.cu"], 2, "error"),
         (["inspect", "bad.ptx"], 2, "bad.ptx:"),
         (["inspect", "bad.cubin"], 2, "error"),
@@ -146,6 +159,7 @@ def test_mistakes_are_told_in_words(folder, arguments, code, words):
     (folder / "bad.ptx").write_text(".version 8.0\n.target sm_90\n.visible .entry k( {")
     (folder / "bad.cubin").write_bytes(b"not an ELF image")
     (folder / "small.txt").write_text("")
+    (folder / "tuning.yaml").write_text("question: which?\ngroups: []\n")
     done = lab(*arguments, cwd=folder)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
@@ -290,3 +304,27 @@ def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(tmp_path, mon
     main.report(folder, tmp_path / "elsewhere" / "page")
     assert (tmp_path / "elsewhere" / "page" / "index.html").is_file()
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_help_keeps_the_brackets_of_a_mapping(tmp_path):
+    assert "[3] | [2, 2] => [i0, t1, t0]" in lab("map", "--help", cwd=tmp_path).stdout
+
+
+def test_a_reader_that_stops_early_ends_nothing(folder):
+    source = SQUARE.replace("BOUND", "i < n")
+    (folder / "long.ptx").write_text(toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90")).ptx)
+    command = f"{sys.executable} -m lab inspect long.ptx | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["/bin/bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Broken pipe" not in done.stderr
+
+
+def test_a_listing_in_a_file_is_never_cropped(folder):
+    long = "// " + "x" * 900
+    source = SQUARE.replace("BOUND", "i < n") + "\n" + long
+    (folder / "k.cu").write_text(source)
+    done = lab("inspect", "k.cu", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert long in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 2000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -76,3 +77,36 @@ def test_a_tuning_run_counts_kernels_sizes_and_points(console):
     assert "good" not in text
     assert "sizes timed (12 points)" in text
     assert "g, step 2, tiles: 3 of 9 are kept" in text
+
+
+def test_resuming_and_drawing_are_announced(console):
+    with RunProgress(console) as progress:
+        planned(progress)
+        progress.resumed(7)
+        progress.drawing()
+    text = console.file.getvalue()
+    assert "resuming: 7 finished variants are kept" in text
+    assert "drawing the report" in text
+
+
+def test_predicted_times_are_not_called_timed(console):
+    with TuneProgress(console) as progress:
+        progress.began(cast("Tuning", SimpleNamespace(question="Which?")), "There is no GPU.", measured=False)
+        progress.timed((64, 64, 64), 7)
+    assert "sizes predicted (7 points)" in console.file.getvalue()
+    assert "timed" not in console.file.getvalue()
+
+
+def test_ctrl_c_is_answered_at_once_and_the_handler_is_put_back(console, capfd):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), RunProgress(console):
+            signal.raise_signal(signal.SIGINT)
+        assert "stopping: what is finished is kept" in capfd.readouterr().err
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with RunProgress(console):
+            signal.raise_signal(signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -11,8 +11,23 @@ import pytest
 from rich.console import Console
 
 from lab.cli.doctor import Diagnosis
-from lab.cli.tables import print_findings, print_mapping, print_outcome, print_tuned, print_variants
+from lab.cli.tables import (
+    print_best,
+    print_changes,
+    print_comparison,
+    print_emulation,
+    print_findings,
+    print_mapping,
+    print_outcome,
+    print_tuned,
+    print_variants,
+)
+from lab.emulator.results import Access, Emulation, Finding
+from lab.isa.model import SourceLocation
+from lab.report.tuning.data import Champion
+from lab.runs.compare import compare
 from lab.runs.pipeline import RunOutcome
+from lab.store.model import Status
 from lab.templates.mapping.facts import facts
 from lab.templates.mapping.text import parse
 from lab.tuning.run import TuningOutcome
@@ -101,3 +116,93 @@ def test_a_map_shows_skipped_elements_and_its_coalescing(console):
     assert text.splitlines()[1].split() == ["0", "0", "0", "1", "1", "1", "−", "−", "−", "−", "−", "−"]
     assert "every element has at most one thread; 6 untouched" in text
     assert "guard: t < 2" in text
+
+
+def test_the_best_five_and_the_worst_are_in_the_table(console, make):
+    store = make("sweep")
+    print_best(console, RunOutcome(store.folder, store.run(), store.records(), (), False))
+    head, *rows = printed(console).splitlines()
+    ranked = sorted(store.records(), key=lambda record: -record.throughput)
+    assert [row.split()[1] for row in rows] == [record.variant for record in (*ranked[:5], ranked[-1])]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3", "4", "5", "worst"]
+    assert "throughput (TFLOP/s, measured)" in head
+    assert "/ baseline" in head
+    assert f"{ranked[0].measurement.ratio_to_baseline:.3f}" in rows[0]
+    assert str(ranked[0].build.resources.registers) in rows[0].split()
+
+
+def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_with_the_median(console, make):
+    store = make("no_gpu")
+    print_best(console, RunOutcome(store.folder, store.run(), store.records(), (), False))
+    head = printed(console).splitlines()[0]
+    assert "predicted)" in head
+    assert "/ median" in head
+
+
+def test_a_run_in_which_all_failed_has_no_table(console, make):
+    store = make("sweep")
+    failed = tuple(replace(r, status=Status.TIMED_OUT) for r in store.records())
+    print_best(console, RunOutcome(store.folder, store.run(), failed, (), False))
+    assert printed(console) == ""
+
+
+def test_an_outcome_warns_and_names_the_next_command(console, make):
+    store = make("sweep")
+    run = replace(store.run(), notes=("The clock fell.", "The clock fell."))
+    print_outcome(console, RunOutcome(store.folder, run, store.records(), (), False))
+    text = printed(console)
+    assert text.count("warning: The clock fell.") == 1
+    ranked = sorted(store.records(), key=lambda record: record.throughput)
+    assert f"next: lab compare {store.folder}#{ranked[0].variant} {store.folder}#{ranked[-1].variant}" in text
+
+
+def test_changes_against_the_last_run_are_counted_and_the_largest_named(console, make):
+    store = make("sweep")
+    records = store.records()
+    quick = replace(records[0].measurement, samples=records[3].measurement.samples)
+    after = (replace(records[0], measurement=quick), *records[1:])
+    found = compare((store.run(), records), (store.run(), after))
+    print_changes(console, found)
+    text = printed(console)
+    assert "against the last run, " in text
+    assert "23 same" in text
+    verdict = next(change for change in found.changes if change.variant_b == records[0].variant)
+    assert f"{verdict.verdict}: {records[0].variant}" in text
+    assert f"{verdict.ratio - 1:+.1%}" in text
+
+
+def test_a_comparison_of_two_variants_says_what_differs(console, make):
+    store = make("sweep")
+    one, two = store.records()[:2]
+    alike = compare((store.run(), (one,)), (store.run(), (replace(one, parameters=one.parameters),)))
+    unlike = {"unroll": ("1", "2")}
+    change = replace(alike.changes[0], unlike=unlike, variant_b=two.variant)
+    print_comparison(console, replace(alike, changes=(change,), source=("--- a", "+++ b", "-x", "+y")), 0.05)
+    text = printed(console)
+    assert f"what differs  A {one.variant}  B {two.variant}" in text
+    assert ["unroll", "1", "2"] in [line.split() for line in text.splitlines()]
+    assert "-x\n+y" in text
+
+
+def test_a_race_is_printed_with_both_sides_and_their_source_lines(console):
+    side = Access("write", 20, (1, 0, 0), SourceLocation("k.cu", 7))
+    race = Finding(
+        "shared-race", 24, "ld.shared", SourceLocation("k.cu", 9), (0, 0, 0), (2, 0, 0), 8, "unordered", side
+    )
+    print_emulation(console, Emulation("k", None, (), (), (race,), 1), ["f32[8]: 1 2"])
+    text = printed(console)
+    assert "PTX line 24 (k.cu:9): block (0, 0, 0) thread (2, 0, 0) unordered ld.shared" in text
+    assert "other side: write by thread (1, 0, 0), PTX line 20 (k.cu:7)" in text
+    assert "f32[8]: 1 2" in text
+
+
+def test_the_winners_of_a_tuning_run_are_named_with_the_kind_of_their_figures(console, tmp_path):
+    facts = [SimpleNamespace(facts=SimpleNamespace(name=f"k{i}"), wins=9 - i, best_tflops=40.0) for i in range(7)]
+    won = [("SB_NT", cast("Champion", one)) for one in facts]
+    for reason, kind in (("There is no GPU.", "predicted"), ("", "measured")):
+        outcome = SimpleNamespace(interrupted=False, failed=(), not_measured=reason, libraries=(), pages=())
+        print_tuned(console, cast("TuningOutcome", outcome), won)
+        text = printed(console)
+        assert f"k0: fastest at 9 sizes of SB_NT, up to 40.00 TFLOP/s ({kind})" in text
+        assert "k5" not in text
+        assert "2 more kernels are fastest somewhere" in text

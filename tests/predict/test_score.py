@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -62,8 +62,9 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
     ],
 )
 def test_each_count_makes_its_resource_slower_and_no_other(field, resource):
+    changed: dict[str, Any] = {field: 1e10}
     before = score(H200, [WORK], 10**6).resources
-    after = score(H200, [replace(WORK, **cast("dict[str, Any]", {field: 1e10}))], 10**6).resources
+    after = score(H200, [replace(WORK, **changed)], 10**6).resources
     assert after[resource] > before.get(resource, 0.0)
     assert {n: s for n, s in after.items() if n != resource} == {n: s for n, s in before.items() if n != resource}
 

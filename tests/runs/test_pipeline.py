@@ -16,6 +16,7 @@ from lab.gpu.counters.profile import Counted
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
+from lab.runs.observer import SilentObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import execute
@@ -51,7 +52,7 @@ archs: [sm_90]
 """
 
 
-class Watcher:
+class Watcher(SilentObserver):
     def __init__(self):
         self.outcomes, self.records, self.added, self.gpu = [], [], [], None
 

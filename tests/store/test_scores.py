@@ -7,7 +7,7 @@ import pytest
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts
 from lab.measured.timing import Merit
-from lab.predict.score import Score
+from lab.predict.score import KernelScore
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, Status
 from lab.store.scores import expansion, lean, rate, scores, scores_of_problem
@@ -118,9 +118,9 @@ def test_lean_records_keep_what_their_lines_say_of_loops(one):
 def test_throughput_by_a_score_never_exceeds_the_ceiling(make):
     record = make("no_gpu").records()[0]
     ceiling = record.prediction.ceiling.rate
-    assert rate(record, Score(1e-12)) == ceiling
-    assert rate(record, Score(1.0)) == pytest.approx(record.flops / 1e12)
-    assert rate(replace(record, flops=0), Score(1.0)) is None
+    assert rate(record, KernelScore(1e-12)) == ceiling
+    assert rate(record, KernelScore(1.0)) == pytest.approx(record.flops / 1e12)
+    assert rate(replace(record, flops=0), KernelScore(1.0)) is None
 
 
 def test_an_instruction_that_ptxas_expands_counts_as_what_it_becomes(make):

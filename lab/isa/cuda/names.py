@@ -41,7 +41,7 @@ _BUILTINS = frozenset(
 _DEFINE = re.compile(r"#\s*define\s+([^\W\d]\w*)(\([^)]*\)?)?[ \t]*(.*)$")
 _GUARD = re.compile(r"#\s*(?:ifndef\s+(\w+)|if\s+!\s*defined\s*\(?\s*(\w+))")
 _CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
-_READS = re.compile(r"#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef|pragma\s+unroll)\b(.*)$")
+_READS = re.compile(r"#\s*(?:if|elif|pragma\s+unroll)\b(.*)$")
 _END = re.compile(r"#\s*endif\b")
 _WORD = re.compile(r"[^\W\d]\w*")
 _DECLARES = ("=", ";", ",", "[", "{", ")", ":", "(")
@@ -171,8 +171,9 @@ def _opening_angle(stream: Sequence[Token], at: int) -> int:
 def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     """Return the macros that a source seems to expect, in the order of the source.
 
-    These are defaults in `#ifndef NAME`, and words in kernels and conditions that the source does not declare and that
-    neither C++ nor CUDA's headers know. It is a guess: it cannot see what the source includes.
+    These are defaults in `#ifndef NAME`, and words in kernels and `#if` conditions that the source does not declare
+    and that neither C++ nor CUDA's headers know. What is only asked for by `#ifdef` may as well stay undefined. It is a
+    guess: it cannot see what the source includes.
     """
     stream = live_tokens(text)
     defined = {one.name: one for one in definitions(text)}

@@ -162,17 +162,20 @@ class _Checking:
     ) -> Declaration:
         read, mistakes = parse_all(arguments, lambda key: self._at("arguments", key) if key else self._at("arguments"))
         self.mistakes += mistakes
+        # of an argument that could not be read, only the name is known
+        unread = (
+            frozenset(map(str, arguments)) - {one.name for one in read} if isinstance(arguments, dict) else frozenset()
+        )
         for one in read:
-            self._argument(one, {other.name: other for other in read})
-        whole = not mistakes  # an argument that could not be read is not also said to be missing
-        references, function = self._reference(reference, read, whole=whole)
+            self._argument(one, {other.name for other in read if not other.is_array} | unread)
+        references, function = self._reference(reference, read, unread)
         made = Declaration(
             name,
             read,
             references,
             function,
-            self._tolerances(tolerance, read, whole=whole),
-            self._metrics(metrics, read),
+            self._tolerances(tolerance, read, unread),
+            self._metrics(metrics, read, unread),
         )
         mentioned = tuple(sorted((made.needed - self._problem) & self._parameters))
         files = tuple(sorted(self._files.items()))
@@ -184,7 +187,7 @@ class _Checking:
 
     # ---- arguments
 
-    def _argument(self, one: Argument, every: Mapping[str, Argument]) -> None:
+    def _argument(self, one: Argument, scalars: Collection[str]) -> None:
         key = ("arguments", one.name)
         known = self._problem | self._parameters
         if one.name in known and one.is_array:
@@ -194,8 +197,7 @@ class _Checking:
             accepted = f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION"
             suggestion = did_you_mean(one.name, known)
             self._mistake(f"the scalar {one.name} has no value", *key, accepted=accepted, suggestion=suggestion)
-        scalars = frozenset(other.name for other in every.values() if not other.is_array)
-        known |= scalars if one.is_array else frozenset()
+        known |= frozenset(scalars) if one.is_array else frozenset()
         if one.fill is not None and one.fill.kind is FillKind.VALUES:
             self._expression(one.fill.operands[0], known, *key)
             texts = one.shape or ()
@@ -228,7 +230,7 @@ class _Checking:
     # ---- reference, tolerance, metrics
 
     def _reference(
-        self, given: object, read: tuple[Argument, ...], *, whole: bool
+        self, given: object, read: tuple[Argument, ...], unread: frozenset[str]
     ) -> tuple[tuple[tuple[str, str], ...], str]:
         accepted = "a mapping from outputs to expressions, such as {c: a + b}, or ./file.py:function"
         if given is None:
@@ -244,27 +246,36 @@ class _Checking:
             self._mistake("wrong type", "reference", found=given, accepted=accepted)
             return (), ""
         outputs = [one.name for one in read if one.is_written]
-        known = self._problem | self._parameters | {one.name for one in read if one.direction is not Direction.OUT}
         found = []
         for key, value in given.items():
             name = str(key)
-            if name not in outputs and whole:
+            if name not in {*outputs, *unread}:
                 suggestion = did_you_mean(name, outputs)
                 self._mistake("not an output", "reference", name, found=name, accepted=outputs, suggestion=suggestion)
-            elif isinstance(value, bool) or not isinstance(value, int | float | str):
+            elif not isinstance(value, bool | int | float | str):
                 self._mistake("wrong type", "reference", name, found=value, accepted="an expression, such as a + b")
             else:
-                text = str(value)
-                if whole:
-                    self._expression(text, known, "reference", name)
-                found.append((name, text))
-        for name in outputs if whole else ():
+                self._of_inputs(str(value), read, unread, name)
+                found.append((name, str(value)))
+        for name in outputs:
             if name not in map(str, given):
                 wanted = f"an expression for each output: {', '.join(outputs)}"
                 self._mistake(f"no reference for {name}", "reference", accepted=wanted)
         return tuple(found), ""
 
-    def _tolerances(self, given: object, read: tuple[Argument, ...], *, whole: bool) -> tuple[tuple[str, float], ...]:
+    def _of_inputs(self, text: str, read: tuple[Argument, ...], unread: frozenset[str], output: str) -> None:
+        """Check an expression that may read what holds something before the launch."""
+        only_written = {one.name for one in read if one.direction is Direction.OUT}
+        self._expression(
+            text, self._problem | self._parameters | {one.name for one in read} | unread, "reference", output
+        )
+        for name in sorted(only_written & _array_names(text)):
+            accepted = f"inout in front of its type if the kernel reads it: inout {_kind(read, name)}"
+            self._mistake(f"{name} is only written", "reference", output, found=text, accepted=accepted)
+
+    def _tolerances(
+        self, given: object, read: tuple[Argument, ...], unread: frozenset[str]
+    ) -> tuple[tuple[str, float], ...]:
         outputs = [one.name for one in read if one.is_written]
         if given is None:
             return ()
@@ -272,7 +283,7 @@ class _Checking:
         found = []
         for key, value in places.items():
             place = ("tolerance", str(key)) if isinstance(given, dict) else ("tolerance",)
-            if str(key) not in outputs and whole:
+            if str(key) not in {*outputs, *unread}:
                 suggestion = did_you_mean(str(key), outputs)
                 self._mistake("not an output", *place, found=key, accepted=outputs, suggestion=suggestion)
             elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
@@ -283,14 +294,14 @@ class _Checking:
                 found.append((str(key), float(value)))
         return tuple(found)
 
-    def _metrics(self, given: object, read: tuple[Argument, ...]) -> tuple[Metric, ...]:
+    def _metrics(self, given: object, read: tuple[Argument, ...], unread: frozenset[str]) -> tuple[Metric, ...]:
         if given is None:
             return ()
         accepted = f"a mapping from units to expressions, such as {{GB/s: 12 * n / {TIME}}}"
         if not isinstance(given, dict) or not given:
             self._mistake("wrong value", "metrics", found=given, accepted=accepted)
             return ()
-        known = self._problem | self._parameters | {one.name for one in read if not one.is_array} | {TIME}
+        known = self._problem | self._parameters | {one.name for one in read if not one.is_array} | {TIME} | unread
         made = []
         for unit, text in given.items():
             key = ("metrics", str(unit))
@@ -306,6 +317,11 @@ class _Checking:
                 self._unknown(name, str(text), known, *key)
             made.append(Metric(str(unit), str(text)))
         return tuple(made)
+
+
+def _kind(read: tuple[Argument, ...], name: str) -> str:
+    """Return an argument's text without its direction."""
+    return next(str(one).removeprefix(f"{one.direction} ") for one in read if one.name == name)
 
 
 def _mentioned(declaration: Declaration) -> frozenset[str]:

@@ -353,7 +353,7 @@ def _imag(rules: Rules, a: Tracked) -> Tracked:
 def _conj(rules: Rules, a: Tracked) -> Tracked:
     """Return the complex conjugate."""
     del rules
-    return Tracked(np.conj(a.values), a.bound)
+    return Tracked(np.conj(a.values), a.bound) if a.values.dtype.kind == "c" else a
 
 
 def _complex(rules: Rules, a: Tracked, b: Tracked) -> Tracked:

@@ -281,9 +281,9 @@ def astype(rules: Rules, a: Tracked, dtype: str) -> Tracked:
         x = between(np.trunc, x)
         if not np.all((x.values >= -(2.0**63)) & (x.values < 2.0**64)):
             raise ArrayOperationError(f"{dtype} of a number beyond 64 bits, or of NaN", "numbers within 64 bits")
-        x = Tracked(
-            np.where(x.values < 0, x.values.astype(np.int64).view(np.uint64), x.values.astype(np.uint64)), x.bound
-        )
+        with np.errstate(invalid="ignore"):  # of numbers that the other one of the two types holds
+            signed, unsigned = x.values.astype(np.int64), x.values.astype(np.uint64)
+        x = Tracked(np.where(x.values < 0, signed.view(np.uint64), unsigned), x.bound)
     if element.kind in (ElementKind.INTEGER, ElementKind.BOOL):
         return Tracked(element.widened(element.stored(x.values)), x.bound)
     if element.kind is ElementKind.FLOAT and x.values.dtype.kind == "c":

@@ -203,7 +203,8 @@ class Declared(Operator[DeclaredProblem]):
         return self.declaration.metrics[0] if self.declaration.metrics else None
 
     def _plan(self, problem: DeclaredProblem) -> ArgumentPlan:
-        return _planned(self.declaration, tuple((key, value) for key, value in problem.items() if key != "name"))
+        fields = tuple((key, type(value), value) for key, value in problem.items() if key != "name")
+        return _planned(self.declaration, fields)
 
     def _is_double(self) -> bool:
         """Whether outputs are of 64-bit floats; of integers, whether all float inputs are."""
@@ -263,9 +264,9 @@ def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:
 
 
 @lru_cache(maxsize=256)
-def _planned(declaration: Declaration, fields: tuple[tuple[str, Scalar], ...]) -> ArgumentPlan:
-    """Cached, since a sweep asks for each variant."""
-    return plan(declaration, dict(fields))
+def _planned(declaration: Declaration, fields: tuple[tuple[str, type, Scalar], ...]) -> ArgumentPlan:
+    """Cached, since a sweep asks for each variant. Types are in the key because 1, 1.0 and true are equal."""
+    return plan(declaration, {name: value for name, _, value in fields})
 
 
 @lru_cache(maxsize=64)

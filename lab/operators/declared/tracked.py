@@ -29,6 +29,8 @@ from lab.operators.declared.elements import Arithmetic
 MOST_RESULT_BYTES: Final = 2**31
 """Bytes of one intermediate array, unless an argument is larger."""
 
+_FEW: Final = 16
+
 _COMPLEX_PRODUCT, _COMPLEX_QUOTIENT, _QUOTIENT = 3.0, 12.0, 4.0
 """Units of roundoff; the bound of a complex number is that of its distance in the plane."""
 
@@ -101,14 +103,14 @@ class Rules:
             shown = " x ".join(map(str, shape))
             raise ArrayOperationError(f"a result of {shown} elements", f"at most {self.most_elements} elements")
 
-    def check_work(self, steps: int) -> None:
+    def check_work(self, steps: int, most: int) -> None:
         """Refuse a computation that would take hours.
 
         Raises:
             ArrayOperationError: It takes too many multiplications.
         """
-        if steps > _MOST_WORK:
-            raise ArrayOperationError(f"a computation of {steps:.3g} multiplications", f"at most {_MOST_WORK:.3g}")
+        if steps > most:
+            raise ArrayOperationError(f"a computation of {steps:.3g} multiplications", f"at most {most:.3g}")
 
     def literal(self, value: complex) -> Tracked:
         """Return a constant; one that the kernel's type cannot represent is rounded there."""
@@ -179,7 +181,7 @@ class Rules:
         a, b = self.pair(a, b)
         values = np.asarray(operation(a.values, b.values))
         bound = None if a.bound is None and b.bound is None else a.spread + b.spread
-        if values.dtype.kind not in "fc":
+        if values.dtype.kind not in "fc" or self._is_whole(a.values, b.values, values):
             return Tracked(values, bound)
         magnitude = np.abs(a.values) + np.abs(b.values)
         magnitude *= self.arithmetic.unit
@@ -196,7 +198,22 @@ class Rules:
         if b.bound is not None:
             of_b = np.abs(a.values) * b.bound
             bound = of_b if bound is None else bound + of_b
+        if self._is_whole(a.values, b.values, values):
+            return Tracked(values, bound)
         return self.rounded(values, bound, _COMPLEX_PRODUCT if values.dtype.kind == "c" else 1.0)
+
+    def _is_whole(self, *arrays: NDArray[Any]) -> bool:
+        """Whether all values are whole numbers that the kernel's floats hold: sums and products of these are exact.
+
+        A few elements tell most arrays of other numbers.
+        """
+        return all(
+            x.dtype.kind == "f"
+            and bool(np.all(x.flat[:_FEW] == np.trunc(x.flat[:_FEW])))
+            and bool(np.all(x == np.trunc(x)))
+            and bool(np.all(np.abs(x) * self.arithmetic.unit <= 1))
+            for x in arrays
+        )
 
     def divide(self, a: Tracked, b: Tracked) -> Tracked:
         """Return a / b, of integers as well; unbounded where b may be 0."""
@@ -360,9 +377,6 @@ class Rules:
             raise ArrayOperationError("a shift by too many places", "0 to 63 places")
         a, b = self.pair(a, b)
         return Tracked(np.asarray(operation(a.values, b.values)))
-
-
-_MOST_WORK = 2**44
 
 
 def between(function: Any, x: Tracked, lowest: float = -np.inf, highest: float = np.inf) -> Tracked:  # noqa: ANN401 - a ufunc

@@ -49,7 +49,7 @@ class MachineFact:
 
 
 @dataclass(frozen=True, slots=True)
-class FactChange:
+class CodeChange:
     """A fact before and after, as the median over pairs of variants.
 
     Attributes:
@@ -146,16 +146,16 @@ FACTS: Final = (
 """The most telling first."""
 
 
-def change(fact: MachineFact, pairs: Sequence[Pair]) -> FactChange | None:
+def change(fact: MachineFact, pairs: Sequence[Pair]) -> CodeChange | None:
     """Return a fact's medians over the pairs that have it; None where none does."""
     both = ((fact.of(before), fact.of(after)) for before, after in pairs)
     known = [(a, b) for a, b in both if a is not None and b is not None]
     if not known:
         return None
-    return FactChange(fact, median(a for a, _ in known), median(b for _, b in known))
+    return CodeChange(fact, median(a for a, _ in known), median(b for _, b in known))
 
 
-def causes(pairs: Sequence[Pair], ratio: float) -> tuple[FactChange, ...]:
+def causes(pairs: Sequence[Pair], ratio: float) -> tuple[CodeChange, ...]:
     """Return at most `MOST` changes that plausibly explain a change of throughput, the most telling first.
 
     Args:
@@ -171,7 +171,7 @@ def causes(pairs: Sequence[Pair], ratio: float) -> tuple[FactChange, ...]:
     return tuple(found[:MOST])
 
 
-def because(found: Sequence[FactChange], pairs: Sequence[Pair]) -> str:
+def because(found: Sequence[CodeChange], pairs: Sequence[Pair]) -> str:
     """Write the causes: `because registers go from 168 to 255 and blocks per SM from 2 to 1`; empty without any."""
     parts = []
     for one in found:
@@ -188,7 +188,7 @@ def because(found: Sequence[FactChange], pairs: Sequence[Pair]) -> str:
     return f"because {' and '.join([first, *(one.replace(' go from ', ' from ') for one in rest)])}"
 
 
-def _explains(made: FactChange, effect: float) -> bool:
+def _explains(made: CodeChange, effect: float) -> bool:
     size = made.size
     if size * effect <= 0 or abs(size) < _LEAST:
         return False

@@ -17,7 +17,7 @@ from typing import Final
 
 from lab.measured.timing import Kind
 from lab.report.columns import Value
-from lab.report.facts.causes import FactChange, Pair, because, causes
+from lab.report.facts.causes import CodeChange, Pair, because, causes
 from lab.report.facts.effects import MOST_LEVELS
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, text
@@ -45,7 +45,7 @@ class LevelEffect:
     level: Value
     ratio: float
     matters: bool
-    causes: tuple[FactChange, ...]
+    causes: tuple[CodeChange, ...]
     pairs: tuple[Pair, ...]
 
 

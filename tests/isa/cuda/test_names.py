@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(MAX_T) k(const T *a, float *b, int n, int m) {
         ("stencil", {"TILE_X": None, "TILE_Y": None, "PAD": None, "USE_EDGE": None}),
         ("histogram", {}),
         ("half_gemm", {"WARPS": None, "UNROLL": None}),
-        ("two_kernels", {"SOFTENING": None, "OLD": None}),
+        ("two_kernels", {"SOFTENING": None}),
     ],
 )
 def test_macros_that_files_expect(name, expected):

@@ -67,16 +67,27 @@ def test_a_declaration_without_files_does_not_know_its_folder(tmp_path):
 def test_every_mistake_is_reported_at_once(tmp_path):
     found = mistakes(
         tmp_path,
-        arguments={"c": "out float32[m]", "a": "float32[n] data.npy", "b": "float31[n]", "k": "int32", "n": "int32"},
+        arguments={
+            "c": "out float32[m]",
+            "a": "float32[n] data.npy",
+            "b": "float31[n]",
+            "k": "int32",
+            "n": "int32",
+            "d": "in16",
+            "e": "int8[d]",
+        },
         reference={"c": "a + bb", "x": "1"},
         tolerance=-1,
         metrics={"GB/s": "12 * nn / time"},
     )
     assert found == [
         ("arguments.b", "unknown type 'float31' (column 1)"),
+        ("arguments.d", "unknown type 'in16' (column 1)"),
         ("arguments.c", "unknown name 'm'"),
         ("arguments.a", "no such file"),
         ("arguments.k", "the scalar k has no value"),
+        ("reference.c", "unknown name 'bb' (column 5)"),
+        ("reference.x", "not an output"),
         ("tolerance", "wrong value"),
         ("metrics.GB/s", "unknown name 'nn'"),
     ]
@@ -86,7 +97,7 @@ def test_every_mistake_is_reported_at_once(tmp_path):
     ("reference", "key", "message"),
     [
         ({"c": "a + bb"}, "reference.c", "unknown name 'bb' (column 5)"),
-        ({"c": "add(a, c)"}, "reference.c", "unknown name 'c' (column 8)"),  # it is only written
+        ({"c": "add(a, c)"}, "reference.c", "c is only written"),
         ({"c": "foo(a)"}, "reference.c", "unknown function 'foo' (column 1)"),
         ({"c": "a +"}, "reference.c", "not an expression: the expression ends (column 4)"),
         ({"d": "a"}, "reference.d", "not an output"),

@@ -46,7 +46,7 @@ def test_several_outputs(tmp_path, text):
         ("def f(a): return 'x'", "the function returns <U1 for c"),
         ("def f(a): return a[9]", "the function raised IndexError"),
         ("f = 3", "no such function in the reference file"),
-        ("1 / 0", "the reference file cannot be imported: ZeroDivisionError"),
+        ("1 / 0", "the reference file cannot be imported: "),
     ],
 )
 def test_what_is_wrong_with_a_function(tmp_path, text, message):

@@ -83,7 +83,7 @@ def test_a_place_among_sorted_values():
         lambda: movement.eye(RULES, 2**20),
         lambda: movement.linspace(RULES, 0, 1, 2**40),
         lambda: movement.zeros(RULES, (-1,)),
-        lambda: movement.item(RULES, A, (np.zeros((2**15, 2**15), np.int64)[:1].repeat(2**14, 0), slice(None))),
+        lambda: movement.item(RULES, A, (np.broadcast_to(np.zeros(1, np.int64), (2**15, 2**15)), slice(None))),
     ],
 )
 def test_what_exhausts_the_machine_is_refused(call):

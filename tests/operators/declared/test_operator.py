@@ -73,6 +73,12 @@ KERNELS = {
         {"n": 1000},
         lambda a, b, n: {"c": a + b},
     ),
+    "copy with C's favourite names": Kernel(
+        {"out": "out float32[n]", "in": "float32[n]", "n": "int32"},
+        {"out": "in"},
+        {"n": 100},
+        lambda n, **given: {"out": given["in"]},
+    ),
     "saxpy in place": Kernel(
         {"n": "int32", "alpha": "float32", "x": "float32[n]", "y": "inout float32[n]"},
         {"y": "alpha * x + y"},
@@ -170,6 +176,12 @@ KERNELS = {
         {"y": "sum(v * x[column], axis=1)"},
         {"rows": 100, "k": 16, "n": 80},
         lambda v, column, x, rows, k: {"y": functools.reduce(np.add, (v * x[column]).T)},
+    ),
+    "histogram of floats": Kernel(
+        {"bins": "inout uint32[16] zeros", "x": "float32[n]", "n": "int32"},
+        {"bins": "bincount(int32(clip(floor(x * 4) + 8, 0, 15)), minlength=16)"},
+        {"n": 5000},
+        lambda bins, x, n: {"bins": np.bincount(np.clip(np.floor(x * 4) + 8, 0, 15).astype(int), minlength=16)},
     ),
     "hash": Kernel(
         {"h": "out uint32[n]", "x": "uint32[n] uniform 0 (2 ** 32)", "n": "int32"},

@@ -95,6 +95,12 @@ def test_integers_are_added_and_multiplied_exactly():
         np.testing.assert_array_equal(found.values, wanted)
 
 
+def test_integer_products_that_a_float_does_not_hold_wrap_around():
+    x = Tracked(np.array([[2**40 + 1, 3]]))
+    y = Tracked(np.array([[2**30], [2**20]]))
+    assert reductions.matrix_product(RULES, x, y).values[0, 0] == (2**70 + 2**30 + 3 * 2**20) % 2**64
+
+
 def test_a_scan_stays_within_its_bound():
     x = np.random.default_rng(1).standard_normal((4, 50_000)).astype(np.float32)
     found = reductions.running_sum(RULES, Tracked(x.astype(np.float64)), 1)

@@ -77,6 +77,17 @@ def test_a_monotone_step_is_off_by_one_next_to_an_edge():
     assert found.bound.tolist() == [1, 0, 1]
 
 
+def test_whole_numbers_are_added_and_multiplied_without_rounding():
+    """Else `int32(floor(x) + 8)` could be anything next to its value."""
+    steps = between(np.floor, rounded(0.5, 1.9999, by=1e-3))
+    shifted = RULES.add(steps, Tracked(np.asarray(8)))
+    assert shifted.values.tolist() == [8, 9]
+    assert shifted.bound.tolist() == [0, 1]
+    assert RULES.multiply(steps, Tracked(np.asarray(3.0))).bound.tolist() == [0, 3]
+    large = Tracked(np.array([2.0**24]))
+    assert RULES.add(large, Tracked(np.array([1.0]))).bound[0] > 1
+
+
 def test_a_remainder_next_to_its_edge_may_be_anything_in_its_range():
     found = RULES.modulo(rounded(2.9999, 1.5), Tracked(np.array(3.0)))
     assert found.bound[0] > 3
@@ -98,7 +109,7 @@ def test_what_exhausts_the_machine_is_refused():
     with pytest.raises(ArrayOperationError, match="100000 x 100000"):
         RULES.add(column, row)
     with pytest.raises(ArrayOperationError, match="multiplications"):
-        RULES.check_work(2**50)
+        RULES.check_work(2**50, 2**40)
 
 
 @pytest.mark.parametrize(

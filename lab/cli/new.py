@@ -1,0 +1,73 @@
+"""Writes the experiment file of a plain CUDA source, from the head of its kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.files import write_atomically
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.templates.plain.draft import choices, draft
+
+
+def new(source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False) -> Path:
+    """Write an experiment file.
+
+    Args:
+        source: A `.cu` file.
+        output: The file to write; by default, beside the source and named like it.
+        kernel: The kernel's name; None means the only one.
+        force: Replace a file that exists.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        UserError: The source cannot be read or has no such kernel, or the file exists.
+    """
+    if source.suffix not in (".cu", ".cuh"):
+        raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
+    text = yamlfile.read_text(source)
+    chosen = choose(read_kernels(text), kernel, source)
+    target = output or source.with_suffix(".yaml")
+    if target.exists() and not force:
+        raise UserError("the file exists already", at=Location(target), accepted="another --output, or --force")
+    try:
+        name = source.resolve().relative_to(target.resolve().parent).as_posix()
+    except ValueError:
+        message = "the experiment file must lie in the folder of its source, or above"
+        raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
+    try:
+        write_atomically(target, draft(text, name, chosen))
+    except OSError as error:
+        raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
+    return target
+
+
+def choose(kernels: tuple[SourceKernel, ...], name: str | None, source: Path) -> SourceKernel:
+    """Return the kernel with a name, or the only one.
+
+    Raises:
+        UserError: There is none, or several.
+    """
+    if not kernels:
+        raise UserError("no kernel was found", at=Location(source), accepted="a function declared __global__")
+    names = list(dict.fromkeys(one.qualified_name for one in kernels))
+    if name is None:
+        if len(names) > 1:
+            raise UserError(
+                "the file has several kernels; name one", at=Location(source), key="--kernel", accepted=choices(kernels)
+            )
+        return kernels[0]
+    found = [one for one in kernels if name in (one.qualified_name, one.name, one.title)]
+    if not found:
+        raise UserError(
+            "there is no such kernel",
+            at=Location(source),
+            key="--kernel",
+            found=name,
+            accepted=choices(kernels),
+            suggestion=did_you_mean(name, names),
+        )
+    return found[0]

@@ -1,0 +1,56 @@
+"""The last finished run of a directory, which a new run there keeps beside it, in ``previous/``.
+
+It is a run directory of its own, with its report: `lab report` and `lab compare` read it like any other.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from lab.base.errors import StoreError
+from lab.store.database import Store
+
+FOLDER: Final = "previous"
+"""Name of the last finished run's directory in the present one's."""
+
+_STAYS: Final = frozenset({FOLDER, "repeat"})
+_JOURNAL: Final = "run."
+"""Beginning of the names of the database and of what guards it: these belong to the run that begins."""
+
+
+def keep(store: Store) -> None:
+    """Move the finished run of a directory to its folder `FOLDER`, in place of the one that is there.
+
+    An unfinished run, one without records and one that this version cannot read are left alone: they are no last
+    finished run.
+
+    Args:
+        store: The directory, about to be cleared.
+    """
+    state = store.noted("state")
+    if not state or not state.get("finished"):
+        return
+    try:
+        run, records = store.run(), store.records()
+    except StoreError:
+        return
+    if not records:
+        return
+    target = store.folder / FOLDER
+    shutil.rmtree(target, ignore_errors=True)
+    with Store(target, create=True) as other:
+        other.write_run(run)
+        for position, record in enumerate(records):
+            other.write(record, position)
+        other.note("state", state)
+    for path in store.folder.iterdir():
+        if path.name not in _STAYS and not path.name.startswith(_JOURNAL):
+            path.rename(target / path.name)
+
+
+def kept(store: Store) -> Path | None:
+    """The folder of the last finished run of a directory; None where there is none."""
+    target = store.folder / FOLDER
+    return target if (target / Store.form.name).is_file() else None

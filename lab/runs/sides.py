@@ -1,0 +1,109 @@
+"""What two sides of a comparison can be: a run directory, a committed folder, a records file, or one variant of these.
+
+A variant is named behind the place of its run: `reports/gemm_unroll#1a2b3c`, by its id or the beginning of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lab.base.errors import Location, StoreError, UserError, did_you_mean
+from lab.store import published
+from lab.store.codec import RUN, VARIANT, uncollected
+from lab.store.database import Store
+from lab.store.model import RunRecord, VariantRecord
+
+_SOURCE = "kernel.cu"
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        run: The run's facts.
+        records: Its variants, or the chosen one alone.
+        single: One variant was chosen.
+        source: CUDA source of the chosen variant; None where none was chosen or the run's files lack it.
+    """
+
+    run: RunRecord
+    records: tuple[VariantRecord, ...]
+    single: bool = False
+    source: str | None = None
+
+
+def read_side(name: str) -> Side:
+    """Read one side.
+
+    Args:
+        name: A run directory, a folder of committed results, a `records.json`, or one of these with `#` and an id.
+
+    Raises:
+        UserError: no variant, or several, begin with the id.
+        StoreError: there is no run, or it cannot be read.
+    """
+    place, mark, wanted = name.rpartition("#")
+    if not mark or Path(name).exists():
+        run, records = _read(Path(name))
+        return Side(run, records)
+    run, records = _read(Path(place))
+    chosen = _chosen(records, wanted, place)
+    return Side(run, (chosen,), single=True, source=_source(Path(place), chosen.variant))
+
+
+def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    if path.is_file():
+        return _read_file(path)
+    if (path / published.RECORDS).is_file():
+        made = published.read_records(path)
+        return made.run, made.records
+    with Store(path) as store:
+        return store.run(), store.records()
+
+
+def _read_file(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    if path.name == published.RECORDS:
+        made = published.read_records(path.parent)
+        return made.run, made.records
+    try:
+        with uncollected():
+            values = json.loads(path.read_bytes())
+            records = [{key: value for key, value in one.items() if key != "derived"} for one in values["records"]]
+            return RUN.validate_python(values["run"]), tuple(map(VARIANT.validate_python, records))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        raise StoreError(
+            f"{path} is no records.json of this version of lab: {str(error).splitlines()[0]}; "
+            "accepted: a run directory, a folder of committed results, or a records.json"
+        ) from error
+
+
+def _chosen(records: Sequence[VariantRecord], wanted: str, place: str) -> VariantRecord:
+    found = [record for record in records if wanted and record.variant.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    known = [f"{record.variant} {record.kernel} {record.label}".strip() for record in records]
+    rest = [f"… {len(known) - _SHOWN} more"] if len(known) > _SHOWN else []
+    raise UserError(
+        "several variants begin with this id" if found else "no variant of the run has this id",
+        at=Location(place),
+        found=wanted,
+        accepted="\n    ".join(["", *known[:_SHOWN], *rest]),
+        suggestion=did_you_mean(wanted, [record.variant for record in records]),
+    )
+
+
+def _source(path: Path, variant: str) -> str | None:
+    folder = path.parent if path.is_file() else path
+    try:
+        if (folder / published.RECORDS).is_file():
+            return published.read_listings(folder).get(variant, {}).get(_SOURCE)
+        return (folder / "variants" / variant / _SOURCE).read_text(encoding="utf-8", errors="replace")
+    except (OSError, StoreError):
+        return None

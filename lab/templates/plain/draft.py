@@ -1,0 +1,262 @@
+"""Drafts an experiment file from a plain CUDA source, for `lab new`.
+
+Types, names and order come from the kernel's head and are certain. Sizes, values of parameters, the grid, and what is
+an output are guesses from names and from the body; each line that holds a guess is marked `TODO`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
+from lab.isa.cuda.names import ExpectedMacro, expected_macros
+
+_INTEGERS = ("int32", "uint32", "int64", "uint64")
+_LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
+_SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
+_THREADS = "[64, 128, 256, 512, 1024]"
+_TODO = "# TODO: "
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the file: a key or an entry with its value, and what the user must check, if anything."""
+
+    text: str
+    check: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}  {_TODO}{self.check}" if self.check else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the guesses are made from."""
+
+    kernel: SourceKernel
+    body: str
+    macros: tuple[ExpectedMacro, ...]
+    types: Mapping[str, str]  # template parameters that are types: what stands for them
+    parameters: Mapping[str, str]  # the experiment's parameters: their values
+    sizes: tuple[str, ...]  # names of the problem's fields
+
+
+def draft(text: str, file: str, kernel: SourceKernel) -> str:
+    """Return the text of an experiment file for one kernel.
+
+    Args:
+        text: The CUDA source.
+        file: Its name, as the experiment file shall call it.
+        kernel: One of the source's kernels.
+    """
+    facts = _facts(text, kernel)
+    lines = [
+        _Line(f"question: Which variant of {kernel.name} is fastest?", "ask what you want to know"),
+        _Line(f"source: {_quoted(file)}"),
+        _kernel_line(facts),
+        *_problem(facts),
+        _Line("arguments:"),
+        *(_argument(one, place, facts) for place, one in enumerate(kernel.parameters)),
+        *_parameters(facts),
+        *_geometry(facts),
+        *_reference(facts),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _facts(text: str, kernel: SourceKernel) -> _Facts:
+    body = text[slice(*kernel.body)]
+    macros = expected_macros(text)
+    types = {one.name: "float" for one in kernel.template or () if _is_type(one)}
+    in_types = {word for one in kernel.parameters for word in re.findall(r"\w+", one.c_type)}
+    parameters = {one.name: _values(one, is_type=one.name in in_types) for one in macros}
+    for one in kernel.template or ():
+        if one.name and one.name not in types and "..." not in one.kind:
+            parameters[one.name] = _values(ExpectedMacro(one.name, one.default, 0), is_type=False, kind=one.kind)
+    integers = [one.name for one in kernel.parameters if not one.is_pointer and one.dtype in _INTEGERS and one.name]
+    sizes = [name for name in integers if not re.search(r"seed|iter|step|offset|stride|flag|mode", name, re.IGNORECASE)]
+    if not _block_names(parameters, kernel) and "blockDim" in body:
+        parameters["threads"] = _THREADS
+    return _Facts(kernel, body, macros, types, parameters, tuple(sizes) or ("n",))
+
+
+def _is_type(parameter: TemplateParameter) -> bool:
+    return parameter.kind in ("typename", "class")
+
+
+def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
+    """Return values to begin with, from the name and the default of a parameter."""
+    name = macro.name.lower()
+    if is_type:
+        return "[float, double]"
+    if kind == "bool" or re.match(r"(use|enable|do|with|has|is)_?", name):
+        return "[0, 1]"
+    for pattern, values in (
+        (r"unroll|vec|width|per_thread|items|work", "[1, 2, 4, 8]"),
+        (r"pad", "[0, 1]"),
+        (r"warps", "[2, 4, 8]"),
+        (r"(block|tile|dim|threads).*_?y$|tile|_k$", "[8, 16, 32]"),
+        (r"block|threads", _THREADS),
+    ):
+        if re.search(pattern, name):
+            return values
+    return f"[{macro.default}]" if macro.default else "[1]"
+
+
+def _kernel_line(facts: _Facts) -> _Line:
+    kernel = facts.kernel
+    if kernel.template is None:
+        return _Line(f"kernel: {_quoted(kernel.qualified_name)}")
+    given = [one for one in kernel.template if one.name and "..." not in one.kind]
+    written = [facts.types.get(one.name, f"{{{one.name}}}") for one in given]
+    check = f"the type that stands for {' and '.join(facts.types)}" if facts.types else ""
+    return _Line(f'kernel: "{kernel.qualified_name}<{", ".join(written)}>"', check)
+
+
+def _problem(facts: _Facts) -> list[_Line]:
+    one = len(facts.sizes) == 1
+    large, small = (_LARGE, _LARGE_EMULATED) if one else (_SIDE, _SIDE_EMULATED)
+    return [
+        _Line(f"problem: {{{', '.join(f'{name}: {large}' for name in facts.sizes)}}}", "the sizes that you care about"),
+        _Line(
+            f"emulate: {{{', '.join(f'{name}: {small}' for name in facts.sizes)}}}",
+            "small enough to execute on the CPU",
+        ),
+    ]
+
+
+def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
+    name = parameter.name or f"argument_{place + 1}"
+    dtype, check = _dtype(parameter, facts)
+    if not parameter.is_pointer:
+        if name in facts.sizes or name in facts.parameters:
+            return _Line(f"  {name}: {dtype}", check)
+        return _Line(f'  {name}: "{dtype} = 1"', check or "its value")
+    shape, is_sure = _shape(parameter, facts)
+    direction = _direction(parameter, facts)
+    fill = " zeros" if direction == "inout " else ""
+    checks = [check] if check else []
+    checks += [] if is_sure and direction != "inout " else ["its shape"]
+    checks += ["is it only written?"] if direction == "out " and not _is_assigned(parameter.name, facts.body) else []
+    checks += ["what it holds before the launch"] if direction == "inout " else []
+    return _Line(f'  {name}: "{direction}{dtype}[{shape}]{fill}"', "; ".join(checks))
+
+
+def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
+    """Return the element type, and what to check about it."""
+    if parameter.dtype is not None:
+        return parameter.dtype, ""
+    words = re.findall(r"\w+", parameter.c_type)
+    if any(word in facts.types for word in words):
+        return "float32", f"the element type of {parameter.c_type}, as in the kernel's name"
+    if any(facts.parameters.get(word) == "[float, double]" for word in words):
+        return "float32", f"the element type of {parameter.c_type}; it must be the same in all variants"
+    return "uint8", f"the element type of {parameter.c_type}"
+
+
+def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
+    """Return the shape in C order, and whether it is more than a guess."""
+    sizes = facts.sizes
+    lanes = [str(parameter.lanes)] if parameter.lanes > 1 else []
+    by_letter = {name.lower(): name for name in sizes}
+    if {"m", "n", "k"} <= set(by_letter):
+        m, n, k = (by_letter[letter] for letter in "mnk")
+        matrices = {"a": [m, k], "b": [k, n], "c": [m, n], "d": [m, n]}
+        if found := matrices.get(parameter.name.lower()[:1]):
+            return ", ".join([*found, *lanes]), False
+    if len(sizes) == 1:
+        is_sure = (
+            bool(re.search(rf"\b{re.escape(parameter.name)}\s*\[\s*\w+\s*\]", facts.body)) if parameter.name else False
+        )
+        return ", ".join([*sizes, *lanes]), is_sure and parameter.dtype is not None
+    rows_last = re.match(r"(width|w|nx|cols?|columns?|x)$", sizes[0], re.IGNORECASE)
+    return ", ".join([*(reversed(sizes[:2]) if rows_last else sizes[:2]), *lanes]), False
+
+
+def _direction(parameter: SourceParameter, facts: _Facts) -> str:
+    if parameter.is_const:
+        return ""
+    name = re.escape(parameter.name)
+    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b|\b{name}\s*\[[^;]*?\]\s*(?:[-+*/|&^]|<<|>>)=[^=]", facts.body):
+        return "inout "
+    others = [one.name for one in facts.kernel.parameters if one.is_pointer and not one.is_const]
+    if not _is_assigned(parameter.name, facts.body) and any(_is_assigned(other, facts.body) for other in others):
+        return ""  # a pointer that merely lacks `const`
+    return "out "
+
+
+def _is_assigned(name: str, body: str) -> bool:
+    """Return whether a body assigns to elements of an array, or passes it to something that stores."""
+    word = re.escape(name) or r"(?!)"
+    return bool(
+        re.search(rf"\b{word}\s*\[[^;]*?\]\s*(?:\.\w+\s*)?=[^=]|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", body)
+    )
+
+
+def _parameters(facts: _Facts) -> list[_Line]:
+    if not facts.parameters:
+        return []
+    lines = [_Line("parameters:")]
+    for name, values in facts.parameters.items():
+        check = "the values to try" if values == "[1]" or "," not in values else ""
+        lines.append(_Line(f"  {_quoted(name)}: {values}", check))
+    return lines
+
+
+def _block_names(parameters: Mapping[str, str], kernel: SourceKernel) -> list[str]:
+    """Return the parameters that are the sides of a block, x first."""
+    for stem in (r"block_?(size|dim)?", r"threads?(_per_block)?", r"tile_?(size|dim)?"):
+        sides = [
+            next((name for name in parameters if re.fullmatch(rf"{stem}_?{axis}", name, re.IGNORECASE)), None)
+            for axis in "xyz"
+        ]
+        if sides[0] is not None:
+            return [side for side in sides if side is not None]
+        if alone := next((name for name in parameters if re.fullmatch(stem, name, re.IGNORECASE)), None):
+            return [alone]
+    bounds = kernel.launch_bounds[0] if kernel.launch_bounds else ""
+    return [bounds] if bounds and set(re.findall(r"[A-Za-z_]\w*", bounds)) <= set(parameters) else []
+
+
+def _geometry(facts: _Facts) -> list[_Line]:
+    sides = _block_names(facts.parameters, facts.kernel)
+    is_known = bool(sides)
+    sides = sides or ["256"]
+    sizes = facts.sizes
+    if len(sides) == 1 or len(sizes) == 1:
+        grid = f"ceil_div({sizes[0] if len(sizes) == 1 else ' * '.join(sizes[:2])}, {sides[0]})"
+    else:
+        rows_last = re.match(r"(width|w|nx|cols?|columns?|x)$", sizes[0], re.IGNORECASE)
+        along_x = sizes[:2] if rows_last else tuple(reversed(sizes[:2]))
+        pairs = zip(along_x, sides, strict=False)
+        grid = "[" + ", ".join(f'"ceil_div({size}, {side})"' for size, side in pairs) + "]"
+    listed = f"[{', '.join(sides)}]"
+    lines = [
+        _Line(f"grid: {grid}", "the number of blocks"),
+        _Line(f"block: {sides[0] if len(sides) == 1 else listed}", "" if is_known else "threads in a block"),
+    ]
+    if re.search(r"extern\s+__shared__", facts.body):
+        lines.append(_Line("shared_bytes: 1024", "bytes of dynamic shared memory of a block"))
+    return lines
+
+
+def _reference(facts: _Facts) -> list[_Line]:
+    outputs = [one.name for one in facts.kernel.parameters if one.is_pointer and _direction(one, facts)]
+    name = outputs[0] if outputs else "output"
+    return [
+        _Line(f"{_TODO}what is right: a NumPy expression over the arguments; without it, the first variant's result"),
+        _Line(f"# reference: {{{name}: …}}"),
+    ]
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a YAML text, in quotes where YAML would read it otherwise."""
+    plain = re.fullmatch(r"[A-Za-z_][\w./]*(?:::\w+)*", word) and word.lower() not in ("true", "false", "null")
+    return word if plain else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def choices(kernels: Sequence[SourceKernel]) -> str:
+    """Return the kernels of a source as a list for messages."""
+    return ", ".join(dict.fromkeys(kernel.title for kernel in kernels))

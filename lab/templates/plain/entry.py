@@ -1,0 +1,130 @@
+"""Which kernel of a source an experiment means, and the C++ expression that names it in one variant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import Scalar
+from lab.isa.cuda.kernels import SourceKernel
+
+_PLACE = re.compile(r"\{\s*([A-Za-z_]\w*)\s*\}")
+
+
+def choose(
+    kernels: Sequence[SourceKernel], wanted: str | None, *, at: Location | None = None, key: str = "kernel"
+) -> tuple[SourceKernel, ...]:
+    """Return the kernels of a source that an experiment may mean: one, or overloads of one name.
+
+    Args:
+        kernels: The source's kernels.
+        wanted: What the experiment says: `add`, `ns::add<float, {block}>`; None where it says nothing.
+        at: Where it says so.
+        key: The key under which it does.
+
+    Returns:
+        Empty where the source's reader found no kernel, as in a file that writes its kernels by macros.
+
+    Raises:
+        UserError: There is no such kernel, or it must be named.
+    """
+    names = list(dict.fromkeys(kernel.qualified_name for kernel in kernels))
+    if wanted is None:
+        if len(names) != 1:
+            raise UserError(
+                "the source has several kernels; name one" if names else "no kernel was found in the source; name it",
+                at=at,
+                key=key,
+                accepted=", ".join(kernel.title for kernel in kernels) or "the name of a __global__ function",
+            )
+        return tuple(kernels)
+    base = re.sub(r"\s", "", wanted.partition("<")[0]).removeprefix("::")
+    found = tuple(kernel for kernel in kernels if base == kernel.qualified_name)
+    if not found and kernels:
+        last = [name for name in names if name.rpartition("::")[2] == base.rpartition("::")[2]]
+        raise UserError(
+            "the source has no such kernel",
+            at=at,
+            key=key,
+            found=wanted,
+            accepted=", ".join(dict.fromkeys(kernel.title for kernel in kernels)),
+            suggestion=f"did you mean {last[0]!r}?" if last else did_you_mean(base, names),
+        )
+    return found
+
+
+def expression(
+    kernel: SourceKernel | None,
+    wanted: str | None,
+    parameters: Mapping[str, Scalar],
+    *,
+    at: Location | None = None,
+    key: str = "kernel",
+) -> str:
+    """Return the C++ expression of a kernel for one variant: `ns::add<float, 128>`.
+
+    Parameters in braces are replaced by their values. A template that is named without arguments takes each argument
+    from the parameter of its name, and may leave out those with defaults at the end.
+
+    Args:
+        kernel: The kernel, or None where the source's reader did not find it.
+        wanted: What the experiment says; None where it says nothing.
+        parameters: The variant's parameters.
+        at: Where the experiment names the kernel.
+        key: The key under which it does.
+
+    Raises:
+        UserError: A parameter in braces does not exist, or a template lacks an argument.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in parameters:
+            raise UserError(
+                "the kernel's name refers to a parameter that does not exist",
+                at=at,
+                key=key,
+                found=f"{{{match[1]}}}",
+                accepted=list(parameters) or "a parameter",
+                suggestion=did_you_mean(match[1], parameters),
+            )
+        return _written(parameters[match[1]])
+
+    if wanted is not None and ("<" in wanted or kernel is None or kernel.template is None):
+        return _PLACE.sub(value, wanted)
+    if kernel is None:
+        raise UserError("no kernel was found in the source; name it", at=at, key=key)
+    if kernel.template is None:
+        return kernel.qualified_name
+    return f"{kernel.qualified_name}<{', '.join(_arguments(kernel, parameters, at, key))}>"
+
+
+def _arguments(kernel: SourceKernel, parameters: Mapping[str, Scalar], at: Location | None, key: str) -> list[str]:
+    given: list[str] = []
+    for one in kernel.template or ():
+        if one.name in parameters:
+            given.append(_written(parameters[one.name]))
+        elif one.default is not None or "..." in one.kind:
+            break  # what follows has defaults, too
+        else:
+            raise UserError(
+                f"the kernel is a template, and nothing says what stands for {one.name or one.kind}",
+                at=at,
+                key=key,
+                found=kernel.title,
+                accepted=f"{kernel.qualified_name}<float, {{block_size}}>, for example, or parameters of these names",
+            )
+    left = [one.name for one in (kernel.template or ())[len(given) :] if one.name in parameters]
+    if left:
+        raise UserError(
+            f"the template's argument {left[0]} follows one that no parameter sets",
+            at=at,
+            key=key,
+            found=kernel.title,
+            accepted=f"all arguments: {kernel.qualified_name}<…>",
+        )
+    return given
+
+
+def _written(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,171 @@
+"""The toolchain `triton`: a Triton function becomes PTX in a process of its own, and Triton's own ptxas assembles it.
+
+No GPU is needed. The user's Python file runs in that process, in an empty folder, with the rights of the user: naming a
+`.py` as a source is the permission. Names of folders of this machine are removed from the line table.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import CompileError, MissingToolError
+from lab.isa.ptx.module import read_ptx
+from lab.toolchain import locate
+from lab.toolchain.base import Build, CompileRequest, can_target, is_version
+from lab.toolchain.cubin.resources import resources
+from lab.toolchain.triton import worker
+from lab.toolchain.triton.source import TritonSource, restored
+
+INSTALL = "python -m pip install triton"
+PYTHON_VARIABLE = "LAB_TRITON_PYTHON"
+"""Names the Python of another environment that has Triton."""
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Triton:
+    """The toolchain, made by `find_triton`. Picklable. Its requests are those of `TritonSource`.
+
+    A build's `launch` has `threads` (of a block), `dynamic_shared_bytes`, `cluster` (blocks), and `hidden_pointers`:
+    pointers behind the function's own arguments, which are null as long as the function needs no scratch memory.
+
+    Attributes:
+        python: The Python that has Triton.
+        version: Triton's version.
+    """
+
+    python: Path
+    version: str
+
+    @property
+    def name(self) -> str:
+        """`triton`."""
+        return "triton"
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """Empty: Triton does not list them."""
+        return ()
+
+    @property
+    def identity(self) -> str:
+        """Empty: Triton's wheel has everything that decides its output."""
+        return ""
+
+    def supports(self, arch: str) -> bool:
+        """Return whether `arch` is a target at all."""
+        return can_target(arch, ())
+
+    def compile(self, request: CompileRequest) -> Build:
+        """Compile.
+
+        Raises:
+            CompileError: The file or the function is wrong, or compiling it takes longer than `TIMEOUT_S`.
+            MissingToolError: Triton cannot run on this machine.
+        """
+        started = time.perf_counter()
+        source = restored(request)
+        command = f"triton.compile({source.file}:{source.function}, {request.arch}, num_warps={source.num_warps})"
+        with tempfile.TemporaryDirectory(prefix="lab-triton-") as name:
+            folder = Path(name).resolve()
+            made, log = _answer(self.python, source, request.arch, folder, command)
+        if made["scratch"]:
+            message = f"{source.function} needs {made['scratch']} bytes of global scratch; lab gives none"
+            raise CompileError(message, log, command)
+        [entry] = [kernel for kernel in read_ptx(made["ptx"], request.name).kernels if kernel.name == made["name"]]
+        cubin = base64.b64decode(made["cubin"])
+        return Build(
+            ptx=made["ptx"],
+            cubin=cubin,
+            resources=resources(log, cubin),
+            log=log,
+            command=command,
+            toolchain=self.name,
+            version=self.version,
+            arch=request.arch,
+            seconds=time.perf_counter() - started,
+            symbols={source.function: made["name"]},
+            launch={
+                "threads": entry.directives.get("reqntid", (32 * source.num_warps,))[0],
+                "dynamic_shared_bytes": made["shared"],
+                "cluster": source.num_ctas,
+                "hidden_pointers": len(entry.parameters) - len(source.signature),
+            },
+        )
+
+
+def find_triton(wanted: str = "") -> Triton | None:
+    """Return Triton, of `$LAB_TRITON_PYTHON` or of this environment, if its version begins with `wanted`, or None."""
+    named = os.environ.get(PYTHON_VARIABLE)
+    python = Path(named or sys.executable)
+    version = _version_elsewhere(python) if named else _version_here()
+    return Triton(python, version) if version and is_version(version, wanted) else None
+
+
+def _version_here() -> str | None:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@functools.cache
+def _version_elsewhere(python: Path) -> str | None:
+    words = ("-P", "-c", "import importlib.metadata as m; print(m.version('triton'))")
+    found = locate.tool_output(python, *words)
+    return found.strip() if found else None
+
+
+def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command: str) -> tuple[dict[str, Any], str]:
+    """Run the worker; return its answer and what it printed."""
+    (folder / source.file).write_text(source.text, encoding="utf-8")
+    asked = {
+        "file": str(folder / source.file),
+        "function": source.function,
+        "signature": source.signature,
+        "constants": source.constants,
+        "divisible": source.divisible,
+        "capability": int("".join(filter(str.isdigit, arch))),
+        "num_warps": source.num_warps,
+        "num_stages": source.num_stages,
+        "num_ctas": source.num_ctas,
+    }
+    question, answer = folder / "question.json", folder / "answer.json"
+    question.write_text(json.dumps(asked), encoding="utf-8")
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "HOME": str(folder)}
+    environment["TRITON_DUMP_PTXAS_LOG"] = "1"  # on standard output; it has the spills
+    environment.pop("PYTHONPATH", None)  # the user's file imports what is installed, and nothing of lab's
+    try:
+        run = subprocess.run(
+            [str(python), "-P", str(worker.__file__), str(question), str(answer)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise MissingToolError(f"cannot run Triton's Python ({error}); install Triton: {INSTALL}") from error
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(f"Triton did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
+    log = (run.stdout + run.stderr).replace(f"{folder}/", "")
+    if not answer.is_file():
+        raise CompileError(f"Triton's process ended with code {run.returncode}", log, command)
+    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in found:
+        message = f"{source.file}: {found['error']}".replace(f"{folder}/", "")
+        raise CompileError(message, log + found["log"].replace(f"{folder}/", ""), command)
+    return found, log

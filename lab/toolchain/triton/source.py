@@ -1,0 +1,96 @@
+"""A Triton function with everything that decides its machine code, as the text of a request.
+
+A request's source is the Python file below one comment line that holds the rest. So it travels, and is cached, like any
+other source.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from lab.base.errors import CompileError
+from lab.base.expressions import Scalar
+from lab.toolchain.base import CompileRequest
+
+_MARK = "# lab: "
+
+TYPES = {
+    "bool": "i1",
+    **{f"{sign}int{bits}": f"{letter}{bits}" for sign, letter in (("", "i"), ("u", "u")) for bits in (8, 16, 32, 64)},
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+}
+"""What Triton calls the types that NumPy names, and bfloat16. Complex numbers have no name there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TritonSource:
+    """One Triton function and how to compile it.
+
+    Attributes:
+        text: The Python file.
+        file: Its name without a folder: `softmax.py`.
+        function: The function's name.
+        signature: Name and Triton type of every argument that is passed at launch, in order: `("x", "*fp32")`.
+        constants: Name and value of every argument that is a `tl.constexpr`.
+        divisible: Arguments that are multiples of 16, which Triton makes use of: aligned pointers, for example.
+        num_warps: Warps of a block.
+        num_stages: Stages of software pipelines.
+        num_ctas: Blocks of a cluster.
+    """
+
+    text: str
+    file: str
+    function: str
+    signature: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, Scalar], ...] = ()
+    divisible: tuple[str, ...] = ()
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+
+    def request(self, arch: str) -> CompileRequest:
+        """Return the request that compiles it for an architecture."""
+        facts = {
+            "function": self.function,
+            "signature": self.signature,
+            "constants": self.constants,
+            "divisible": self.divisible,
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "num_ctas": self.num_ctas,
+        }
+        return CompileRequest(f"{_MARK}{json.dumps(facts)}\n{self.text}", self.file, arch)
+
+
+def restored(request: CompileRequest) -> TritonSource:
+    """Return the source from which a request was made.
+
+    Raises:
+        CompileError: The request is no Triton function's.
+    """
+    head, _, text = request.source.partition("\n")
+    try:
+        facts = json.loads(head.removeprefix(_MARK))
+        return TritonSource(
+            text=text,
+            file=request.name,
+            function=facts["function"],
+            signature=tuple((name, kind) for name, kind in facts["signature"]),
+            constants=tuple((name, value) for name, value in facts["constants"]),
+            divisible=tuple(facts["divisible"]),
+            num_warps=facts["num_warps"],
+            num_stages=facts["num_stages"],
+            num_ctas=facts["num_ctas"],
+        )
+    except (ValueError, KeyError, TypeError):
+        raise CompileError(f"{request.name} is no Triton function's source", "", "") from None
+
+
+def triton_type(dtype: str, *, is_array: bool) -> str | None:
+    """Return Triton's name of an argument's type, `*fp32` for an array of float32; None where it has none."""
+    name = TYPES.get(dtype)
+    return None if name is None else f"*{name}" if is_array else name

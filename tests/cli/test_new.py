@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.base.errors import UserError
+from lab.cli.main import app
+from lab.cli.new import new
+
+SOURCES = Path(__file__).parents[1] / "support" / "cuda"
+
+
+@pytest.fixture
+def source(tmp_path):
+    def copy(name):
+        return Path(shutil.copy(SOURCES / name, tmp_path / name))
+
+    return copy
+
+
+def test_a_file_is_written_beside_its_source(source, tmp_path):
+    assert new(source("vector_add.cu")) == tmp_path / "vector_add.yaml"
+    assert "kernel: vector_add\n" in (tmp_path / "vector_add.yaml").read_text()
+
+
+def test_a_file_elsewhere_names_its_source_from_there(source, tmp_path):
+    (tmp_path / "sources").mkdir()
+    path = source("vector_add.cu").rename(tmp_path / "sources" / "vector_add.cu")
+    new(path, tmp_path / "e.yaml")
+    assert "source: sources/vector_add.cu\n" in (tmp_path / "e.yaml").read_text()
+    with pytest.raises(UserError, match="must lie in the folder of its source, or above"):
+        new(path, tmp_path / "other" / "e.yaml")
+
+
+def test_a_file_that_exists_is_kept(source, tmp_path):
+    (tmp_path / "vector_add.yaml").write_text("mine")
+    with pytest.raises(UserError, match="the file exists already"):
+        new(source("vector_add.cu"))
+    assert (tmp_path / "vector_add.yaml").read_text() == "mine"
+    new(source("vector_add.cu"), force=True)
+    assert (tmp_path / "vector_add.yaml").read_text() != "mine"
+
+
+def test_one_of_several_kernels(source):
+    path = source("two_kernels.cu")
+    with pytest.raises(UserError, match="several kernels") as caught:
+        new(path)
+    assert caught.value.accepted == "forces, move"
+    with pytest.raises(UserError, match="no such kernel") as caught:
+        new(path, kernel="force")
+    assert caught.value.suggestion == "did you mean 'forces'?"
+    assert "kernel: forces\n" in new(path, kernel="forces").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("k.cu", "int main() {}", "no kernel was found"),
+        ("k.txt", "", "this is no CUDA source"),
+        ("k.cu", None, "k.cu"),
+    ],
+)
+def test_what_is_no_source(tmp_path, name, text, words):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=words):
+        new(tmp_path / name)
+
+
+def test_the_command(source, tmp_path):
+    path = source("vector_add.cu")
+    result = CliRunner().invoke(app, ["new", str(path), "--output", str(tmp_path / "add.yaml")])
+    assert result.exit_code == 0
+    assert "5 lines are marked TODO" in result.output
+    assert (tmp_path / "add.yaml").is_file()

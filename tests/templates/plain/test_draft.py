@@ -1,0 +1,141 @@
+"""Drafts of files as users write them. `LAB_REWRITE_GOLDEN=1` writes the expected files again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.base import yamlfile
+from lab.isa.cuda.kernels import read_kernels
+from lab.templates.plain.draft import choices, draft
+
+SOURCES = Path(__file__).parents[2] / "support" / "cuda"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def drafted(text: str, name: str = "k.cu"):
+    made = draft(text, name, read_kernels(text)[0])
+    return yamlfile.parse(made, Path("k.yaml")).data, made
+
+
+@pytest.mark.parametrize("name", ["vector_add", "reduce", "stencil", "histogram", "half_gemm", "two_kernels"])
+def test_drafts_of_files_as_users_write_them(name):
+    _, made = drafted((SOURCES / f"{name}.cu").read_text(), f"{name}.cu")
+    golden = GOLDEN / f"{name}.yaml"
+    if os.environ.get("LAB_REWRITE_GOLDEN"):
+        golden.write_text(made)
+    assert made == golden.read_text()
+
+
+def test_every_guess_is_marked_and_every_fact_is_not():
+    _, made = drafted((SOURCES / "vector_add.cu").read_text())
+    unmarked = [line for line in made.splitlines() if "TODO" not in line and not line.startswith("#")]
+    assert unmarked == [
+        "source: k.cu",
+        "kernel: vector_add",
+        "arguments:",
+        '  c: "out float32[n]"',
+        '  a: "float32[n]"',
+        '  b: "float32[n]"',
+        "  n: int32",
+        "parameters:",
+        "  block_size_x: [64, 128, 256, 512, 1024]",
+        "block: block_size_x",
+    ]
+
+
+def argument(signature: str, body: str = "") -> str:
+    value, _ = drafted(f"__global__ void k({signature}) {{ {body} }}")
+    return next(iter(value["arguments"].values()))
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "written"),
+    [
+        ("const float *x, int n", "", "float32[n]"),
+        ("float *x, int n", "x[n] = 3;", "out float32[n]"),
+        ("float *x, int n", "x[n].x = 3;", "out float32[n]"),
+        ("float *x, int n", "x[n] += 3;", "inout float32[n] zeros"),
+        ("float *x, int n", "atomicAdd(&x[3], 1);", "inout float32[n] zeros"),
+        ("float *x, float *y, int n", "y[n] = x[n];", "float32[n]"),
+        ("float *x, int n", "if (x[n] == 3) return;", "out float32[n]"),
+        ("float4 *x, int n", "", "out float32[n, 4]"),
+        ("double a", "", "float64 = 1"),
+        ("long long n", "", "int64"),
+        ("const __nv_bfloat16 *x, int rows, int columns", "", "bfloat16[rows, columns]"),
+        ("const real *x, int n", "", "float32[n]"),
+        ("int seed", "", "int32 = 1"),
+        ("const float *, int n", "", "float32[n]"),
+    ],
+)
+def test_arguments(signature, body, written):
+    assert argument(signature, body) == written
+
+
+def test_a_structure_is_left_to_the_user():
+    value, made = drafted("struct Thing { int a; };\n__global__ void k(const Thing *x, int n) {}")
+    assert value["arguments"]["x"] == "uint8[n]"
+    assert "# TODO: the element type of const Thing *" in made
+
+
+def test_a_template_with_a_type():
+    value, made = drafted("template <typename T, int block> __global__ void k(T *x, int n) { x[n] = 1; }")
+    assert value["kernel"] == "k<float, {block}>"
+    assert value["arguments"]["x"] == "out float32[n]"
+    assert value["block"] == "block"
+    assert "# TODO: the type that stands for T" in made
+
+
+def test_blocks_with_two_sides():
+    value, _ = drafted("__global__ void k(float *x, int w, int h) { x[block_size_x + block_size_y] = 1; }")
+    assert value["block"] == ["block_size_x", "block_size_y"]
+    assert value["grid"] == ["ceil_div(w, block_size_x)", "ceil_div(h, block_size_y)"]
+
+
+def test_launch_bounds_say_what_a_block_is():
+    assert drafted("__global__ void __launch_bounds__(128) k(float *x, int n) {}")[0]["block"] == 128
+
+
+def test_a_kernel_that_asks_for_its_block_has_threads_to_sweep():
+    value, _ = drafted("__global__ void k(float *x, int n) { x[blockDim.x] = 1; }")
+    assert value["block"] == "threads"
+    assert len(value["parameters"]["threads"]) == 5
+
+
+_WORDS = st.sampled_from(
+    [
+        "float *x",
+        "const int *y",
+        "int n",
+        "int m",
+        "T t",
+        "float",
+        "double a",
+        "S *s",
+        "float4 *v",
+        "bool b",
+        "size_t k",
+    ]
+)
+_BODY = st.sampled_from(
+    ["x[n] = 1;", "BLOCK", "if (USE_IT)", "blockDim.x", "extern __shared__ float s[];", "x[n] +=", "<"]
+)
+
+
+@given(
+    st.lists(_WORDS, max_size=6, unique=True),
+    st.lists(_BODY, max_size=4),
+    st.sampled_from(["", "template <class T, int>"]),
+)
+def test_any_draft_is_yaml_with_every_argument(parameters, body, template):
+    value, _ = drafted(f"{template} __global__ void k({', '.join(parameters)}) {{ {' '.join(body)} }}")
+    assert len(value["arguments"] or {}) == len(parameters)
+    assert {"question", "source", "kernel", "problem", "emulate", "grid", "block"} <= value.keys()
+
+
+def test_choices():
+    assert choices(read_kernels("__global__ void a() {}\ntemplate <int N> __global__ void b() {}")) == "a, b<N>"

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+
+from lab.toolchain.triton import worker
+
+
+def test_a_failure_is_an_answer(tmp_path, monkeypatch):
+    def fails(asked):
+        raise SystemExit(f"no {asked['file']}\nmore")
+
+    monkeypatch.setattr(worker, "compiled", fails)
+    (tmp_path / "q").write_text(json.dumps({"file": "k.py"}))
+    worker.main(tmp_path / "q", tmp_path / "a")
+    answer = json.loads((tmp_path / "a").read_text())
+    assert answer["error"] == "SystemExit: no k.py more"
+    assert "Traceback" in answer["log"]
+
+
+def test_an_answer_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "compiled", lambda asked: {"ptx": asked["file"]})
+    (tmp_path / "q").write_text(json.dumps({"file": "k.py"}))
+    worker.main(tmp_path / "q", tmp_path / "a")
+    assert json.loads((tmp_path / "a").read_text()) == {"ptx": "k.py"}
+
+
+def test_an_error_has_its_place_and_its_reason(tmp_path, monkeypatch):
+    def fails(_):
+        raise ValueError("at 5:13:\n  code\n  ^\nno such name\n")
+
+    monkeypatch.setattr(worker, "compiled", fails)
+    (tmp_path / "q").write_text("{}")
+    worker.main(tmp_path / "q", tmp_path / "a")
+    assert json.loads((tmp_path / "a").read_text())["error"] == "ValueError: at 5:13: no such name"
+
+
+def test_arguments_are_compared():
+    assert worker._differences(["x", "n", "B"], ["B"], {"x": "*fp32", "n": "i32"}, {"B": 3}) == ""
+    assert "constexpr" in worker._differences(["x", "B"], ["B"], {"x": "*fp32"}, {})
+    assert "takes ['x', 'n']" in worker._differences(["x", "n"], [], {"n": "i32", "x": "*fp32"}, {})
+
+
+def test_names_of_files():
+    ptx = '\t.file\t1 "/v/lib/site-packages/triton/a.py"\n.file 2 "/tmp.1/k.py", 3, 4\n\tret;\n'
+    assert worker.without_machine(ptx) == '\t.file\t1 "/triton/a.py"\n.file 2 "/k.py", 3, 4\n\tret;\n'
