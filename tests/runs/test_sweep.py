@@ -188,7 +188,9 @@ def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, sto
     planned = plan(context.experiment, expand(context.experiment).points, [toolchain("nvrtc")], ["sm_90"])
     executor = InProcess()
     with Recorder(store, SilentObserver()) as recorder:
-        Sweep(context, recorder, executor, None).work(planned, {})
+        sweep = Sweep(context, recorder, executor, None)
+        sweep.work(planned[:3], {})
+        sweep.work(planned[3:], {})  # when those of the first problem are done
     assert sum(function is execute for function, _, _ in executor.submitted) == 3
     assert len(planned) == len(store.records()) == 6
     assert all(record.emulation is not None for record in store.records())
