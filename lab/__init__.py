@@ -402,7 +402,7 @@ def inspect(
         or executing.is_text(os.fspath(file))
         or (variant is None and Path(file).suffix in (".yaml", ".yml"))
     ):
-        with executing.on_disk(file) as path:
+        with executing.on_disk(file if isinstance(file, Mapping) else os.fspath(file)) as path:
             if path.suffix in (".yaml", ".yml"):
                 return inspect_variant(path, variant or executing.only_variant(path), run_operator=False)
             return inspect_file(path, arch=arch, toolchain_name=toolchain)

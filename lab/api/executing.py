@@ -211,7 +211,7 @@ def _execute(file: Path, variant: str | None, parameters: Mapping[str, Scalar], 
     task = EmulationTask(launches, loaded.operator_reference, dict(problem), seed, {}, own)
     if ".py" in loaded.operator_reference:  # a Python file of the user's runs in a worker
         with Services().executor(1) as executor:
-            record = executor.submit(emulate, task, made.ptx, timeout_s=_MOST_SECONDS).result()
+            record: EmulationRecord = executor.submit(emulate, task, made.ptx, timeout_s=_MOST_SECONDS).result()
     else:
         record = emulate(task, made.ptx)
     return replace(record, verification=None) if unchecked else record

@@ -146,6 +146,8 @@ def _source(given: Mapping[str, Any]) -> tuple[str, Path | None]:
     source = given.get("source")
     if not isinstance(source, str | Path) or not str(source).strip():
         accepted = "the path of a .cu, .cuh or .ptx file, or CUDA text"
+        if "kernels" in given or "operator" in given:
+            accepted += "; an experiment on templates is a file: lab.run('gemm.yaml')"
         raise UserError("there is no source", key="source", found=source, accepted=accepted)
     if isinstance(source, str) and is_code(source):
         return source, None

@@ -15,7 +15,7 @@ from lab.store.database import Store
 FOLDER: Final = "previous"
 """Name of the last finished run's directory in the present one's."""
 
-_STAYS: Final = frozenset({FOLDER, "repeat"})
+_STAYS: Final = frozenset({FOLDER, "repeat", "input"})  # input: what a mapping of Python's became, for the new run
 _JOURNAL: Final = "run."
 """Beginning of the names of the database and of what guards it: these belong to the run that begins."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def test_what_is_cuda():
 def test_a_template_with_macros_takes_arguments_by_name(tmp_path):
     (tmp_path / "k.cu").write_text(SOURCE)
     y = np.zeros_like(X)
-    how = {"kernel": "mine::scale<32>", "grid": 2, "macros": {"FACTOR": 3}}
+    how: dict[str, Any] = {"kernel": "mine::scale<32>", "grid": 2, "macros": {"FACTOR": 3}}
     done = lab.emulate(tmp_path / "k.cu", {"y": y, "n": np.int32(50), "x": X}, **how)
     assert done.clean
     assert (y == 3 * X).all()

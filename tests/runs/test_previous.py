@@ -55,3 +55,12 @@ def test_an_unfinished_or_empty_run_does_not_take_the_place_of_a_finished_one(ma
         store.note("state", {"conditions": {}, "finished": True})
         keep(store)
         assert kept(store) is None
+
+
+def test_what_the_new_run_reads_stays(make):
+    with make("sweep") as store:
+        store.note("state", {"conditions": {}, "finished": True})
+        (store.folder / "input").mkdir()
+        (store.folder / "input" / "k.yaml").write_text("of the new run")
+        keep(store)
+        assert (store.folder / "input" / "k.yaml").read_text() == "of the new run"

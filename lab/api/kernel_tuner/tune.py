@@ -223,7 +223,7 @@ def _kernel(name: object, text: str) -> SourceKernel | None:
 
 def _beside(file: Path, source: str, folder: Path) -> Path:
     """Write a source that was changed, with the files that it includes, so that it is found like the original."""
-    made = folder / "source" / file.name
+    made = folder / "input" / "given" / file.name
     made.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(made, source)
     for name in gather(source, (file.parent,))[1]:

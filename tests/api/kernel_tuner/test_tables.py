@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from lab.api.kernel_tuner.tables import constraints, expression, literal, prepro
 from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate
 
-SPACE = {"x": [1, 2, 4], "y": [1, 2], "kind": ["a", "b"]}
+SPACE: dict[str, list[Any]] = {"x": [1, 2, 4], "y": [1, 2], "kind": ["a", "b"]}
 
 
 def value(text, names):

@@ -31,7 +31,7 @@ __global__ void sum_all(float *total, const float *x, int n) {
 
 def tune():
     n = np.int32(20_000)
-    x = np.random.rand(n).astype(np.float32)
+    x = np.random.rand(20_000).astype(np.float32)
     total = np.zeros(1, np.float32)
     tune_params = {"block_size_x": [64, 256], "use_shuffle": [0, 1], "num_blocks": [4, 8]}
     return tune_kernel(
