@@ -1,4 +1,4 @@
-"""The experiments on plain kernels that come with lab: short files, and right on the CPU at both ends of their space."""
+"""The experiments on plain kernels that come with lab: short files, right on the CPU at both ends of their space."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ EXTRA = {
 
 def ptx(source):
     assert NVRTC is not None
-    return NVRTC.compile(CompileRequest(implied_headers([source]) + source, "kernel.cu", "sm_90")).ptx
+    return NVRTC.compile(CompileRequest(f"{implied_headers([source])}#line 1\n{source}", "kernel.cu", "sm_90")).ptx
 
 
 def code(text):
