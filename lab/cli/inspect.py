@@ -24,6 +24,7 @@ from lab.isa.mix import KernelMix, module_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
+from lab.templates.plain.device import device_part
 from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.includes import gather
@@ -101,8 +102,12 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     if file.suffix == ".ptx":
         return Inspection(str(file), None, (_ptx(text, str(file)),))
     source, included = gather(text, (file.parent,))
+    tool = toolchain(toolchain_name)
+    if tool.name == "nvrtc":  # which refuses host code
+        texts = [source, *included.values()]
+        source, included = device_part(source, texts), {name: device_part(one, texts) for name, one in included.items()}
     request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
-    return _compile(str(file), toolchain(toolchain_name), request)
+    return _compile(str(file), tool, request)
 
 
 def emulate_file(

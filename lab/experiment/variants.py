@@ -116,9 +116,13 @@ def plan(
         renderer().start()
     instances = [point.instance for point in points]
     every = [instance.launches for instance in instances]  # an illegal geometry ends the run here, not after the builds
-    rendered = _sources(points, instances)
-    for point, instance, launches, (source, files) in zip(points, instances, every, rendered, strict=True):
+    rendered = {
+        device_only: _sources(points, instances, device_only=device_only)
+        for device_only in {_takes_device_code_alone(tool) for tool in toolchains}
+    }
+    for place, (point, instance, launches) in enumerate(zip(points, instances, every, strict=True)):
         for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
+            source, files = rendered[_takes_device_code_alone(tool)][place]
             request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
             label = [point.label] if point.label else []
             label += [title(tool)] if len(toolchains) > 1 else []
@@ -144,10 +148,22 @@ def _cpp_names(instance: Instance) -> tuple[str, ...]:
     return instance.launches.entries if isinstance(instance.template, PlainTemplate) else ()
 
 
-def _sources(points: Sequence[Point], instances: Sequence[Instance]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+def _takes_device_code_alone(tool: Toolchain) -> bool:
+    """Return whether a compiler refuses a source that holds host code."""
+    return tool.name == "nvrtc"
+
+
+def _sources(
+    points: Sequence[Point], instances: Sequence[Instance], *, device_only: bool
+) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Render every point, with the files that its source includes.
 
     A template knows the words of a problem, not its numbers: sizes share their source.
+
+    Args:
+        points: The points.
+        instances: Their instances.
+        device_only: Leave out host code of plain sources.
     """
     keys = []
     for point, instance in zip(points, instances, strict=True):
@@ -155,7 +171,14 @@ def _sources(points: Sequence[Point], instances: Sequence[Instance]) -> list[tup
         keys.append((point.kernel.name, repr(point.parameters), words))
     distinct = dict(zip(keys, instances, strict=True))
     gathered = {}
-    for (key, instance), text in zip(distinct.items(), sources(list(distinct.values())), strict=True):
+    templates = {}
+    for key, instance in distinct.items():
+        if isinstance(instance.template, PlainTemplate):
+            whole, included = instance.template.unit(instance.parameters, device_only=device_only)
+            gathered[key] = whole, tuple(included.items())
+        else:
+            templates[key] = instance
+    for (key, instance), text in zip(templates.items(), sources(list(templates.values())), strict=True):
         whole, included = gather(text, instance.template.roots)
         gathered[key] = whole, tuple(included.items())
     return [gathered[key] for key in keys]

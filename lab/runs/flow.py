@@ -24,6 +24,7 @@ from lab.measured.timing import GpuDescription
 from lab.operators.base import Problem
 from lab.operators.checked import OperatorFault
 from lab.operators.declared.operator import Declared
+from lab.operators.declared.specification import Direction
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
 from lab.runs.schedule import LaneTask
@@ -117,7 +118,9 @@ def argument_mistake(
     if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate):
         return None
     assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
-    declared = computed.declaration.argument
+    declared = dict(computed.declaration.argument)
+    if len(variant.planned.launches.steps) > 1:  # what one kernel writes, another may only read
+        declared = {name: replace(one, direction=Direction.IN) for name, one in declared.items()}
     for given, step in zip(variant.planned.launches.steps, variant.planned.launched.steps, strict=True):
         entry = outcome.signatures[step.entry]
         mistake = arguments_error(

@@ -21,6 +21,7 @@ from lab.measured.timing import GpuDescription
 from lab.stages.build import BuildFailure, Built
 from lab.store.database import PROVENANCE
 from lab.store.model import VariantRecord
+from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.disassembly.nvdisasm import disassembler_version
 
 
@@ -59,7 +60,10 @@ def files_of(planned: Planned, outcome: Built | BuildFailure, record: VariantRec
             "sass_sha256": outcome.sass_sha256,
             "cached": outcome.cached,
         }
-    source = planned.request.source.encode("utf-8", "backslashreplace")  # it may be no text, which its build.log says
+    template = planned.instance.template
+    # line tables count the lines of the user's file; its macros are the parameters
+    written = template.text if isinstance(template, PlainTemplate) and template.text else planned.request.source
+    source = written.encode("utf-8", "backslashreplace")  # it may be no text, which its build.log says
     files: dict[str, str | bytes] = {"kernel.cu": source, **texts}
     provenance["sizes"] = {name: len(c if isinstance(c, bytes) else c.encode()) for name, c in files.items()}
     return {**files, PROVENANCE: json.dumps(provenance, indent=1) + "\n"}

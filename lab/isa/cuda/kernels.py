@@ -198,7 +198,7 @@ class _Scanner:
             self.scopes = [*self.scopes, _Scope(extern_c=True)]
             self.head = self.position = self.position + 1
         else:  # a body, a class, an initialiser: kernels are none of their members
-            self.position = _behind(self.stream, self.position)
+            self.position = behind(self.stream, self.position)
             self.head = self.position if self._ends_declaration() else self.head
 
     def _ends_declaration(self) -> bool:
@@ -212,7 +212,7 @@ class _Scanner:
         if opening is None:
             return
         name = self.stream[opening - 1]
-        closing = _behind(self.stream, opening)
+        closing = behind(self.stream, opening)
         between = self.stream[self.position : opening - 1]
         brace = closing
         while brace < len(self.stream) and self.stream[brace].text not in ("{", ";", "}"):
@@ -220,7 +220,7 @@ class _Scanner:
         self.position = closing
         if brace >= len(self.stream) or self.stream[brace].text != "{":
             return  # declared here, defined elsewhere
-        end = _behind(self.stream, brace)
+        end = behind(self.stream, brace)
         texts = [token.text for token in head]
         template = _template(head)
         own = {one.name for one in template or ()}
@@ -245,11 +245,11 @@ class _Scanner:
         at = self.position
         while at < len(self.stream) and self.stream[at].text not in ("{", "}", ";", "="):
             if self.stream[at].text == "[":
-                at = _behind(self.stream, at)
+                at = behind(self.stream, at)
             elif self.stream[at].text == "(":
                 if self._names_a_function(at):
                     return at
-                at = _behind(self.stream, at)
+                at = behind(self.stream, at)
             else:
                 at += 1
         self.position = at  # what was read is not read again
@@ -260,8 +260,8 @@ class _Scanner:
         before = self.stream[opening - 1]
         if before.kind is not TokenKind.WORD or before.text in _ATTRIBUTES:
             return False
-        behind = _behind(self.stream, opening)
-        following = self.stream[behind] if behind < len(self.stream) else None
+        end = behind(self.stream, opening)
+        following = self.stream[end] if end < len(self.stream) else None
         return following is None or following.kind is not TokenKind.WORD or following.text in _AFTER_PARAMETERS
 
 
@@ -318,7 +318,7 @@ def _aliases(stream: Sequence[Token]) -> dict[str, str]:
     return found
 
 
-def _behind(stream: Sequence[Token], opening: int) -> int:
+def behind(stream: Sequence[Token], opening: int) -> int:
     """Return the position behind the bracket that closes the one at `opening`, at most the end.
 
     Of a condition (`#if … #else`), only the first branch is counted, so that a brace which both open counts once.
@@ -410,9 +410,9 @@ def _without_attributes(stream: Sequence[Token]) -> list[Token]:
         text = stream[at].text
         following = stream[at + 1].text if at + 1 < len(stream) else ""
         if text == "[" and following == "[":
-            at = _behind(stream, at)
+            at = behind(stream, at)
         elif text in _ATTRIBUTES and following == "(":
-            at = _behind(stream, at + 1)
+            at = behind(stream, at + 1)
         else:
             if text != "__grid_constant__":
                 kept.append(stream[at])
@@ -425,7 +425,7 @@ def _name_position(stream: Sequence[Token]) -> int | None:
     end = next((i for i, token in enumerate(stream) if token.text == "[" and i > 0), len(stream))
     for at, token in enumerate(stream[:-1]):  # (*name)(…), (&name)[…]
         if token.text == "(" and stream[at + 1].text in ("*", "&"):
-            inner = [i for i in range(at, _behind(stream, at)) if stream[i].kind is TokenKind.WORD]
+            inner = [i for i in range(at, behind(stream, at)) if stream[i].kind is TokenKind.WORD]
             return inner[0] if inner else None
     words = [i for i in range(end) if stream[i].kind is TokenKind.WORD and stream[i].text not in _QUALIFIERS]
     if not words or words[-1] != end - 1:
@@ -457,7 +457,7 @@ def _template(head: Sequence[Token]) -> tuple[TemplateParameter, ...] | None:
     angles, end = 0, at + 1
     while end < len(head):
         if head[end].text == "(":  # (4 > 2)
-            end = _behind(head, end)
+            end = behind(head, end)
             continue
         angles += (head[end].text == "<") - (head[end].text == ">")
         end += 1
@@ -483,6 +483,6 @@ def _template_parameter(stream: Sequence[Token]) -> TemplateParameter:
 def _launch_bounds(stream: Sequence[Token]) -> tuple[str, ...]:
     for at, token in enumerate(stream[:-1]):
         if token.text == "__launch_bounds__" and stream[at + 1].text == "(":
-            parts = split_at_commas(stream[at + 2 : _behind(stream, at + 1) - 1])
+            parts = split_at_commas(stream[at + 2 : behind(stream, at + 1) - 1])
             return tuple(_written(part) for part in parts if part)
     return ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from lab.base.errors import Location, UserError
@@ -28,7 +28,7 @@ _QUOTED = re.compile(r"""(?:u8|[uUL])?(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|R".
 _LONGEST_VALUE = 1000
 
 
-def with_macros(text: str, macros: Mapping[str, Scalar], file: Path | str) -> str:
+def with_macros(text: str, macros: Mapping[str, Scalar], file: Path | str, own: Collection[str] = ()) -> str:
     """Return a source in which macros are defined, with the line numbers of the original.
 
     A parameter whose name is that of a kernel's or its template's parameter is not defined: its value reaches the
@@ -38,24 +38,32 @@ def with_macros(text: str, macros: Mapping[str, Scalar], file: Path | str) -> st
         text: CUDA C++.
         macros: Values by name. A boolean becomes 1 or 0, a number is written as it is, and text stands as it is.
         file: The source's file, for messages.
+        own: Names of the user's files that it includes, which see the macros.
 
     Raises:
         UserError: A name or a value cannot be a macro's, or the source defines or declares the name itself.
     """
-    chosen = _chosen(text, macros, file)
+    chosen = chosen_macros(text, macros, file)
     if not chosen:
         return text
     defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
-    return f"{defined}#line 1\n{shielded(_unrolled(text, chosen), chosen)}"
+    return f"{defined}#line 1\n{shielded(_unrolled(text, chosen), chosen, own=own)}"
 
 
-def shielded(text: str, macros: Mapping[str, str], is_cuda_header: Callable[[str], bool] | None = None) -> str:
+def shielded(
+    text: str,
+    macros: Mapping[str, str],
+    is_cuda_header: Callable[[str], bool] | None = None,
+    *,
+    own: Collection[str] = (),
+) -> str:
     """Return a source whose includes of CUDA's headers do not see macros that are defined before it.
 
     Args:
         text: CUDA C++.
         macros: Macros and what they stand for.
         is_cuda_header: Whether a name in quotes is one of CUDA's headers. Names in angle brackets always are.
+        own: Names of the user's files, which see the macros.
     """
     is_cuda_header = is_cuda_header or _is_cuda_header
     undefined = "".join(f"#undef {name}\n" for name in macros)
@@ -63,7 +71,7 @@ def shielded(text: str, macros: Mapping[str, str], is_cuda_header: Callable[[str
     pieces, position = [], 0
     for token in tokens(text):
         match = _INCLUDE.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
-        if match is None or not (match[1] or is_cuda_header(match[2])):
+        if match is None or match[2] in own or not (match[1] or is_cuda_header(match[2])):
             continue
         last = token.line + text.count("\n", token.start, token.end)
         pieces += [text[position : token.start], f"\n{undefined}#line {token.line}\n", text[token.start : token.end]]
@@ -89,7 +97,7 @@ def unused(text: str, kernel: str, names: Mapping[str, object]) -> list[str]:
     return [name for name in names if name not in mentioned]
 
 
-def _chosen(text: str, macros: Mapping[str, Scalar], file: Path | str) -> dict[str, str]:
+def chosen_macros(text: str, macros: Mapping[str, Scalar], file: Path | str) -> dict[str, str]:
     """Check macros, and return the values of those that are defined, as text."""
     kernels = read_kernels(text)
     own = {one.name for kernel in kernels for one in kernel.parameters}

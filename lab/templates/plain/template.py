@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
-from lab.isa.cuda.names import declared_line
+from lab.isa.cuda.names import declared_line, definitions, used_names
 from lab.templates.front_matter import Template
-from lab.templates.plain.macros import with_macros
+from lab.templates.plain.device import device_part
+from lab.templates.plain.macros import chosen_macros, shielded, with_macros
+from lab.toolchain.includes import gather
+from lab.toolchain.nvrtc.standard import IMPLICIT
+
+_DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=")
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,53 @@ class PlainTemplate(Template):
         Raises:
             UserError: The source defines or declares the name of another parameter.
         """
+        return self.unit(parameters, device_only=False)[0]
+
+    def unit(self, parameters: Mapping[str, Scalar], *, device_only: bool) -> tuple[str, dict[str, str]]:
+        """Return what is compiled: the source with a macro for every parameter, and the user's files that it includes.
+
+        Args:
+            parameters: The variant's parameters.
+            device_only: Leave out what only the host can use, for a compiler that refuses it.
+
+        Raises:
+            UserError: The source defines or declares the name of another parameter, or a file cannot be read.
+        """
+        text, included = self._device_part if device_only else self._gathered
         macros = {
             name: value
             for name, value in parameters.items()
-            if name not in self.instantiated or declared_line(self.text, name) is None
+            if name not in self.instantiated or declared_line(text, name) is None
         }
-        return with_macros(self.text, macros, self.file) if macros else self.text
+        chosen = chosen_macros(text, macros, self.file) if macros else {}
+        if chosen:
+            text = with_macros(text, macros, self.file, own=included)
+            included = {name: shielded(one, chosen, own=included) for name, one in included.items()}
+        implied = implied_headers([text, *included.values()]) if device_only else ""
+        return (f"{implied}#line 1\n{text}" if implied else text), dict(included)
+
+    @cached_property
+    def _gathered(self) -> tuple[str, dict[str, str]]:
+        return gather(self.text, self.roots) if not self.name.endswith(".ptx") else (self.text, {})
+
+    @cached_property
+    def _device_part(self) -> tuple[str, dict[str, str]]:
+        text, included = self._gathered
+        if self.name.endswith(".ptx"):
+            return text, included
+        parts = {name: device_part(one, [text, *included.values()]) for name, one in included.items()}
+        return device_part(text, included.values()), parts
+
+
+def implied_headers(texts: Iterable[str]) -> str:
+    """Return include lines for names that sources for nvcc have without one, such as `M_PI`, where texts use them.
+
+    A header of which the texts define or declare a name themselves is left out.
+    """
+    every = list(texts)
+    used = frozenset().union(*(used_names(one) for one in every))
+    own = {one.name for text in every for one in definitions(text)}
+    own |= {name for text in every for pair in _DECLARED.findall(text) for name in pair}
+    return "".join(
+        f"#include <{header}>\n" for header, names in IMPLICIT.items() if used & names and not own & used & names
+    )

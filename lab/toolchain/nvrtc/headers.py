@@ -17,7 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.toolchain.includes import Include, renamed, resolve_questions
+from lab.toolchain.includes import Include, includes, renamed, resolve_questions
+from lab.toolchain.nvrtc.standard import FOLDER, replaced, standard, uses_std
 
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
@@ -66,7 +67,8 @@ def embed(source: str, name: str, own: Mapping[str, str], folder: Path | None) -
     """
     reached: dict[str, str] = {}
     pending: list[str] = []
-    texts = {"": source, **own}
+    texts = _with_standard({"": source, **own}, folder)
+    own = {key: text for key, text in texts.items() if key}
     found = {key: _rewritten(text, key or name, own, folder, pending) for key, text in texts.items()}
     while pending and folder is not None:
         relative = pending.pop()
@@ -83,6 +85,36 @@ def embed(source: str, name: str, own: Mapping[str, str], folder: Path | None) -
     missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
     given = {f"/{key}": text for key, (text, _) in found.items() if key}
     return Embedded(found[""][0], {**missing, **reached, **given}, search)
+
+
+def _with_standard(texts: Mapping[str, str], folder: Path | None) -> dict[str, str]:
+    """Add the standard headers that the user's texts name and CUDA's folder lacks, and those that these name."""
+    with_std = any(uses_std(text) for text in texts.values())
+    every, pending = dict(texts), list(texts.values())
+    while pending:
+        for name in _named(pending.pop()):
+            key = f"{FOLDER}/{name}"
+            if name in texts or key in every:
+                continue
+            text = replaced(name)
+            if text is None and _cuda(name, None, folder) is None:
+                text = standard(name, with_std=with_std and folder is not None)
+            if text is not None:
+                every[key] = text
+                pending.append(text)
+    return every
+
+
+def _named(text: str) -> list[str]:
+    """Return the names of files that a text includes or asks for."""
+    asked: list[str] = []
+
+    def note(one: Include) -> bool:
+        asked.append(one.name)
+        return False
+
+    resolve_questions(text, note)
+    return [*asked, *(one.name for one in includes(text))]
 
 
 def _rewritten(
@@ -103,11 +135,13 @@ def _rewritten(
     nowhere: dict[str, str] = {}
 
     def is_there(one: Include) -> bool:
-        return one.name in own or _cuda(one.name, None, folder) is not None
+        return one.name in own or f"{FOLDER}/{one.name}" in own or _cuda(one.name, None, folder) is not None
 
     def name_of(one: Include) -> str | None:
         if one.name in own:
             return f"/{one.name}"
+        if f"{FOLDER}/{one.name}" in own:
+            return f"/{FOLDER}/{one.name}"
         header = _cuda(one.name, None, folder)
         if header is None:
             line = _line(text, one.start)

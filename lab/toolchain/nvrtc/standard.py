@@ -1,0 +1,332 @@
+"""Headers of the C and C++ standard libraries, and of libraries for the host, for a compiler that has none of them.
+
+NVRTC compiles device code alone and comes with no standard library. Files that were written for nvcc include it all
+the same. What device code may use of it stands here as small texts: integer types, limits, constants of `<math.h>`,
+`std::min`, `std::numeric_limits`. More of C++ (`<type_traits>`, `<tuple>`) comes from `cuda::std` of CUDA's headers,
+which takes seconds to compile and is given only to sources that write `std::`. What only the host can use is an empty
+text.
+
+A change of these texts changes builds: raise `lab.toolchain.cache.SCHEMA` with it.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+FOLDER = "standard"
+"""The folder under which line tables name these headers."""
+
+C_HEADERS = frozenset(
+    _words(
+        """
+        assert complex ctype errno fcntl fenv float getopt inttypes limits locale malloc math memory pthread
+        sched setjmp signal stdalign stdarg stdbool stddef stdint stdio stdlib string strings sys/mman
+        sys/resource sys/stat sys/time sys/types sys/wait time unistd wchar wctype
+        """
+    )
+)
+"""Headers of C and POSIX, without `.h`."""
+
+_CPP_HEADERS = frozenset(
+    _words(
+        """
+        algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono
+        cinttypes climits clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp
+        csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime cwchar cwctype deque exception execution
+        expected filesystem format forward_list fstream functional future initializer_list iomanip ios iosfwd
+        iostream istream iterator latch limits list locale map memory memory_resource mutex new numbers numeric
+        optional ostream print queue random ranges ratio regex scoped_allocator semaphore set shared_mutex
+        source_location span sstream stack stdexcept stop_token streambuf string string_view strstream
+        syncstream system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility
+        valarray variant vector version
+        """
+    )
+)
+_FROM_CUDA = frozenset(
+    _words(
+        """
+        array atomic bit bitset complex concepts functional initializer_list iterator numbers numeric optional
+        ratio span tuple type_traits variant
+        """
+    )
+)
+"""Headers of C++ that `cuda::std` has for device code."""
+
+_HOST_ALONE = frozenset(
+    [
+        *(f"helper_{word}.h" for word in _words("cuda functions image math_host string timer cusolver cuda_drvapi gl")),
+        *("exception.h", "drvapi_error_string.h", "nvrtc_helper.h", "multithreading.h", "timer.h", "cudaProfiler.h"),
+        *("cuda_profiler_api.h", "nvToolsExt.h", "nvToolsExtCudaRt.h", "nvtx3/nvToolsExt.h", "nvtx3/nvtx3.hpp"),
+        *("nvml.h", "nvrtc.h", "nvJitLink.h", "cublas.h", "cublas_v2.h", "cublasLt.h", "cublasXt.h", "cufft.h"),
+        *("cufftXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h"),
+        *("omp.h", "mpi.h", "windows.h", "Windows.h", "intrin.h", "immintrin.h", "x86intrin.h", "xmmintrin.h"),
+        *("opencv2/opencv.hpp", "gtest/gtest.h", "benchmark/benchmark.h", "nvbench/nvbench.cuh", "cuda_gl_interop.h"),
+    ]
+)
+_HOST_ALONE_OF_CUDA = frozenset(
+    f"thrust/{name}.h"
+    for name in _words(
+        """
+        adjacent_difference async/copy async/reduce async/sort binary_search copy count device_allocator
+        device_delete device_free device_malloc device_new device_ptr device_vector equal execution_policy
+        extrema fill find for_each gather generate host_vector inner_product iterator/constant_iterator
+        iterator/counting_iterator iterator/permutation_iterator iterator/transform_iterator
+        iterator/zip_iterator logical merge partition random reduce remove replace reverse scan scatter sequence
+        set_operations sort system_error tabulate transform transform_reduce transform_scan universal_vector
+        unique system/cuda/execution_policy
+        """
+    )
+)
+"""Headers that CUDA has and NVRTC cannot read."""
+
+_USES_STD = re.compile(r"\bstd\s*::|\bnumeric_limits\b")
+_GUARD = "#ifndef {guard}\n#define {guard}\n{text}#endif\n"
+
+
+def uses_std(text: str) -> bool:
+    """Return whether a text names anything of the namespace `std`."""
+    return bool(_USES_STD.search(text))
+
+
+def replaced(name: str) -> str | None:
+    """Return the text that stands for one of CUDA's headers that NVRTC refuses; None for any other."""
+    if name in _HOST_ALONE_OF_CUDA:
+        return "namespace thrust {}\n"
+    if name in ("cuda.h", "cudaTypedefs.h"):
+        return _guarded(name, _DRIVER)
+    return _guarded(name, "".join(f"#include <cub/{one}>\n" for one in _CUB)) if name == "cub/cub.cuh" else None
+
+
+def standard(name: str, *, with_std: bool = True) -> str | None:
+    """Return the text of a header that CUDA does not have, by its name in an include line; None for an unknown one.
+
+    Args:
+        name: `stdint.h`, `cstdint`, `vector`, `cublas_v2.h`.
+        with_std: The source names something of the namespace `std`; else what only `cuda::std` has is left out.
+    """
+    if name in _HOST_ALONE:
+        return ""
+    stem = name.removesuffix(".h")
+    if name in _CPP_HEADERS and name not in _TEXTS:
+        c_name = name[1:] if name.startswith("c") and name[1:] in C_HEADERS else ""
+        text = _TEXTS.get(f"{c_name}.h", "") if c_name else ""
+        if with_std and name in _FROM_CUDA:
+            return _guarded(name, f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n")
+        return _guarded(name, f"{text}namespace std {{ {_using(_NAMES.get(c_name, ''))} }}\n")
+    if name in _CPP_HEADERS or (stem != name and stem in C_HEADERS):
+        return _guarded(name, _TEXTS.get(name, ""))
+    return None
+
+
+def _guarded(name: str, text: str) -> str:
+    return _GUARD.format(guard=f"LAB_STANDARD_{re.sub(r'[^a-z]', '_', name)}", text=text) if text else ""
+
+
+def _using(names: str) -> str:
+    return " ".join(f"using ::{name};" for name in names.split())
+
+
+def _defined(values: str) -> str:
+    """Return a definition for each line `NAME VALUE`, which gives way to one that is there."""
+    pairs = (line.strip().split(None, 1) for line in values.strip().splitlines())
+    return "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in pairs)
+
+
+_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
+_STDINT = "".join(
+    f"typedef {sign} {kind} {prefix}int{middle}{bits}_t;\n"
+    for bits, kind in _INTEGERS.items()
+    for sign, prefix in (("signed", ""), ("unsigned", "u"))
+    for middle in ("", "_least")
+) + (
+    "typedef signed char int_fast8_t; typedef unsigned char uint_fast8_t;\n"
+    "typedef signed long long intptr_t, intmax_t; typedef unsigned long long uintptr_t, uintmax_t;\n"
+)
+_STDINT_LIMITS = """
+    INT8_MIN (-128)
+    INT16_MIN (-32767 - 1)
+    INT32_MIN (-2147483647 - 1)
+    INT64_MIN (-9223372036854775807LL - 1)
+    INT8_MAX 127
+    INT16_MAX 32767
+    INT32_MAX 2147483647
+    INT64_MAX 9223372036854775807LL
+    UINT8_MAX 255
+    UINT16_MAX 65535
+    UINT32_MAX 4294967295U
+    UINT64_MAX 18446744073709551615ULL
+    INTPTR_MAX INT64_MAX
+    UINTPTR_MAX UINT64_MAX
+    SIZE_MAX 18446744073709551615UL
+"""
+_LIMITS = """
+    CHAR_BIT 8
+    SCHAR_MIN (-128)
+    SCHAR_MAX 127
+    UCHAR_MAX 255
+    CHAR_MIN SCHAR_MIN
+    CHAR_MAX SCHAR_MAX
+    SHRT_MIN (-32768)
+    SHRT_MAX 32767
+    USHRT_MAX 65535
+    INT_MIN (-2147483647 - 1)
+    INT_MAX 2147483647
+    UINT_MAX 4294967295U
+    LONG_MIN (-9223372036854775807L - 1L)
+    LONG_MAX 9223372036854775807L
+    ULONG_MAX 18446744073709551615UL
+    LLONG_MIN (-9223372036854775807LL - 1LL)
+    LLONG_MAX 9223372036854775807LL
+    ULLONG_MAX 18446744073709551615ULL
+"""
+_FLOAT = """
+    FLT_RADIX 2
+    FLT_MANT_DIG 24
+    DBL_MANT_DIG 53
+    FLT_DIG 6
+    DBL_DIG 15
+    FLT_MIN_EXP (-125)
+    DBL_MIN_EXP (-1021)
+    FLT_MAX_EXP 128
+    DBL_MAX_EXP 1024
+    FLT_MAX 3.402823466e+38F
+    DBL_MAX 1.7976931348623157e+308
+    FLT_MIN 1.175494351e-38F
+    DBL_MIN 2.2250738585072014e-308
+    FLT_TRUE_MIN 1.401298464e-45F
+    DBL_TRUE_MIN 4.9406564584124654e-324
+    FLT_EPSILON 1.192092896e-07F
+    DBL_EPSILON 2.2204460492503131e-16
+"""
+_MATH = """
+    M_E 2.7182818284590452354
+    M_LOG2E 1.4426950408889634074
+    M_LOG10E 0.43429448190325182765
+    M_LN2 0.69314718055994530942
+    M_LN10 2.30258509299404568402
+    M_PI 3.14159265358979323846
+    M_PI_2 1.57079632679489661923
+    M_PI_4 0.78539816339744830962
+    M_1_PI 0.31830988618379067154
+    M_2_PI 0.63661977236758134308
+    M_2_SQRTPI 1.12837916709551257390
+    M_SQRT2 1.41421356237309504880
+    M_SQRT1_2 0.70710678118654752440
+    INFINITY __builtin_bit_cast(float, 0x7F800000)
+    NAN __builtin_bit_cast(float, 0x7FC00000)
+    HUGE_VAL __builtin_bit_cast(double, 0x7FF0000000000000LL)
+    HUGE_VALF __builtin_bit_cast(float, 0x7F800000)
+"""
+_MATH_NAMES = """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor
+    fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf
+    nearbyint nextafter pow remainder remquo rint round scalbn sin sinh sqrt tan tanh tgamma trunc abs isnan
+    isinf isfinite signbit fmaf fmaxf fminf sqrtf expf logf powf sinf cosf tanf fabsf floorf ceilf
+"""
+_ALGORITHM = """namespace std {
+template <class T> __host__ __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
+template <class T> __host__ __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
+template <class T> __host__ __device__ constexpr const T& clamp(const T& x, const T& low, const T& high) {
+  return x < low ? low : high < x ? high : x;
+}
+}
+"""
+_SWAP = """namespace std {
+template <class T> __host__ __device__ constexpr void swap(T& a, T& b) { T kept = a; a = b; b = kept; }
+}
+"""
+_NUMERIC_LIMITS = """namespace std {
+template <class T> struct numeric_limits { static constexpr bool is_specialized = false; };
+template <class T> struct numeric_limits<const T> : numeric_limits<T> {};
+#define LAB_FUNCTION static __host__ __device__ constexpr
+#define LAB_INTEGER(T, LOW, HIGH, IS_SIGNED, DIGITS, DIGITS10) \\
+  template <> struct numeric_limits<T> { \\
+    static constexpr bool is_specialized = true, is_signed = IS_SIGNED, is_integer = true, is_exact = true; \\
+    static constexpr bool has_infinity = false, has_quiet_NaN = false, is_iec559 = false; \\
+    static constexpr int digits = DIGITS, digits10 = DIGITS10, radix = 2; \\
+    LAB_FUNCTION T min() { return LOW; } \\
+    LAB_FUNCTION T max() { return HIGH; } \\
+    LAB_FUNCTION T lowest() { return LOW; } \\
+    LAB_FUNCTION T epsilon() { return 0; } \\
+  };
+#define LAB_FLOATING(T, LOW, HIGH, SMALLEST, EPSILON, INFINITE, NOT_A_NUMBER, DIGITS, DIGITS10) \\
+  template <> struct numeric_limits<T> { \\
+    static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false; \\
+    static constexpr bool has_infinity = true, has_quiet_NaN = true, is_iec559 = true; \\
+    static constexpr int digits = DIGITS, digits10 = DIGITS10, radix = 2; \\
+    LAB_FUNCTION T min() { return LOW; } \\
+    LAB_FUNCTION T max() { return HIGH; } \\
+    LAB_FUNCTION T lowest() { return -HIGH; } \\
+    LAB_FUNCTION T denorm_min() { return SMALLEST; } \\
+    LAB_FUNCTION T epsilon() { return EPSILON; } \\
+    LAB_FUNCTION T infinity() { return INFINITE; } \\
+    LAB_FUNCTION T quiet_NaN() { return NOT_A_NUMBER; } \\
+  };
+LAB_INTEGER(bool, false, true, false, 1, 0)
+LAB_INTEGER(char, -128, 127, true, 7, 2)
+LAB_INTEGER(signed char, -128, 127, true, 7, 2)
+LAB_INTEGER(unsigned char, 0, 255, false, 8, 2)
+LAB_INTEGER(short, -32768, 32767, true, 15, 4)
+LAB_INTEGER(unsigned short, 0, 65535, false, 16, 4)
+LAB_INTEGER(int, -2147483647 - 1, 2147483647, true, 31, 9)
+LAB_INTEGER(unsigned int, 0, 4294967295U, false, 32, 9)
+LAB_INTEGER(long, -9223372036854775807L - 1, 9223372036854775807L, true, 63, 18)
+LAB_INTEGER(unsigned long, 0, 18446744073709551615UL, false, 64, 19)
+LAB_INTEGER(long long, -9223372036854775807LL - 1, 9223372036854775807LL, true, 63, 18)
+LAB_INTEGER(unsigned long long, 0, 18446744073709551615ULL, false, 64, 19)
+LAB_FLOATING(float, 1.175494351e-38F, 3.402823466e+38F, 1.401298464e-45F, 1.192092896e-07F,
+             __builtin_bit_cast(float, 0x7F800000), __builtin_bit_cast(float, 0x7FC00000), 24, 6)
+LAB_FLOATING(double, 2.2250738585072014e-308, 1.7976931348623157e+308, 4.9406564584124654e-324,
+             2.2204460492503131e-16, __builtin_bit_cast(double, 0x7FF0000000000000LL),
+             __builtin_bit_cast(double, 0x7FF8000000000000LL), 53, 15)
+#undef LAB_FUNCTION
+#undef LAB_INTEGER
+#undef LAB_FLOATING
+}
+"""
+_TEXTS = {
+    "stdint.h": _STDINT + _defined(_STDINT_LIMITS),
+    "inttypes.h": _STDINT + _defined(_STDINT_LIMITS),
+    "limits.h": _defined(_LIMITS),
+    "float.h": _defined(_FLOAT),
+    "math.h": _defined(_MATH),
+    "limits": _NUMERIC_LIMITS,
+    "algorithm": f"#include <utility>\n{_ALGORITHM}",
+    "utility": _SWAP,
+}
+_STDINT_NAMES = " ".join(re.findall(r"u?int\w*_t", _STDINT))
+_NAMES = {
+    "stdint": _STDINT_NAMES,
+    "inttypes": _STDINT_NAMES,
+    "stddef": "size_t ptrdiff_t",
+    "stdlib": "size_t",
+    "string": "size_t",
+    "stdio": "size_t",
+    "math": _MATH_NAMES,
+}
+_DRIVER = """typedef struct CUtensorMap_st { alignas(64) unsigned long long opaque[16]; } CUtensorMap;
+typedef unsigned long long CUdeviceptr;
+typedef int CUdevice;
+typedef struct CUctx_st* CUcontext;
+typedef struct CUmod_st* CUmodule;
+typedef struct CUfunc_st* CUfunction;
+typedef struct CUstream_st* CUstream;
+typedef struct CUevent_st* CUevent;
+"""
+_CUB = (
+    *(f"block/block_{one}.cuh" for one in _words("exchange histogram load radix_sort reduce scan shuffle store")),
+    *(f"warp/warp_{one}.cuh" for one in _words("exchange load merge_sort reduce scan store")),
+    *(f"thread/thread_{one}.cuh" for one in _words("load operators reduce scan store")),
+)
+IMPLICIT: dict[str, frozenset[str]] = {
+    "math.h": frozenset(line.split()[0] for line in _MATH.strip().splitlines()),
+    "limits.h": frozenset(line.split()[0] for line in _LIMITS.strip().splitlines()),
+    "stdint.h": frozenset(_STDINT_NAMES.split()),
+    "float.h": frozenset(line.split()[0] for line in _FLOAT.strip().splitlines()),
+}
+"""Names that a source for nvcc has without an include line of its own, by the header that defines them."""

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.nvrtc.compiler import find_nvrtc
+from lab.toolchain.nvrtc.standard import IMPLICIT, replaced, standard, uses_std
+
+NVRTC = find_nvrtc()
+
+
+def ptx(source):
+    assert NVRTC is not None
+    return NVRTC.compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
+
+
+def test_headers_of_the_host_are_empty():
+    for name in ("cublas_v2.h", "helper_cuda.h", "omp.h", "stdio.h", "sys/time.h"):
+        assert standard(name) == ""
+    assert standard("vector") == standard("vector", with_std=False)
+    assert "namespace std {" in standard("iostream")
+    assert standard("mine.h") is None
+    assert standard("curand_kernel.h") is None  # device code uses it
+
+
+def test_headers_that_nvrtc_refuses_are_replaced():
+    assert replaced("thrust/device_vector.h") is not None
+    assert "cub/block/block_reduce.cuh" in replaced("cub/cub.cuh")
+    assert "CUtensorMap" in replaced("cuda.h")
+    assert replaced("cuda_fp16.h") is None
+
+
+def test_what_takes_seconds_to_compile_is_given_to_sources_that_name_std():
+    assert "cuda/std/tuple" in standard("tuple")
+    assert "cuda/std/tuple" not in standard("tuple", with_std=False)
+    assert uses_std("std :: min(a, b)")
+    assert not uses_std("using namespace std; // vector")
+
+
+def test_every_text_compiles():
+    names = (
+        "cstdint inttypes.h cfloat climits cmath algorithm utility limits cstdlib cstring cstdio cstddef cuda.h vector"
+    )
+    every = "".join(f"#include <{name}>\n" for name in (*names.split(), *names.split()))
+    assert ".entry k" in ptx(f'{every}using namespace std;\nextern "C" __global__ void k() {{}}')
+
+
+def test_values_are_those_of_the_hosts_headers():
+    stored = ["FLT_MAX", "(float)INFINITY", "(float)M_PI", "(float)INT_MAX", "std::numeric_limits<float>::lowest()"]
+    stores = " ".join(f"x[{i}] = {value};" for i, value in enumerate(stored))
+    headers = "".join(f"#include <{name}>\n" for name in ("float.h", "math.h", "climits", "limits"))
+    found = ptx(f"{headers}__global__ void k(float *x) {{ {stores} }}").lower()
+    for bits in (0x7F7FFFFF, 0x7F800000, 0x40490FDB, 0x4F000000, 0xFF7FFFFF):
+        signed = bits - (1 << 32) if bits >> 31 else bits
+        assert any(written in found for written in (f"0f{bits:08x}", f" {signed}", f" {bits}")), hex(bits)
+
+
+@pytest.mark.parametrize("call", ["sqrt", "abs", "exp", "isnan", "floor"])
+def test_mathematics_of_std_are_those_of_cuda(call):
+    body = "__global__ void k(float *x) {{ x[0] = {}{}(x[1]); }}"
+    plain, of_std = ptx(body.format("", call)), ptx("#include <cmath>\n" + body.format("std::", call))
+    assert instructions(of_std) == instructions(plain)
+
+
+def test_names_that_need_no_include_are_those_of_the_texts():
+    for header, names in IMPLICIT.items():
+        text = standard(header)
+        assert names
+        assert all(name in text for name in names)
+
+
+def instructions(text):
+    return [line.strip() for line in text.splitlines() if line.startswith("\t") and not line.startswith("\t.")]
