@@ -15,7 +15,7 @@ from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.templates.instance import Instance, sources
-from lab.templates.launches import Launches
+from lab.templates.launches import BuiltLaunch, Launches
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
@@ -39,7 +39,7 @@ class Planned:
         request: What to compile.
         instance: Everything that follows from the point's template, parameters and problem.
         launches: Those of the instance, with the kernels' names as the experiment has them.
-        symbols: Entry points whose symbol in the machine code is another, as C++ names are; known after the build.
+        known: What the build says of the launches; nothing before it.
     """
 
     variant: str
@@ -50,16 +50,16 @@ class Planned:
     request: CompileRequest
     instance: Instance
     launches: Launches
-    symbols: Mapping[str, str] = field(default_factory=dict)
+    known: BuiltLaunch = field(default_factory=BuiltLaunch)
 
-    def named(self, symbols: Mapping[str, str]) -> Planned:
-        """Return the variant as it is launched once the symbols of its entry points are known."""
-        return replace(self, symbols=symbols) if symbols else self
+    def built(self, known: BuiltLaunch) -> Planned:
+        """Return the variant as it is launched once it is built."""
+        return replace(self, known=known)
 
     @cached_property
     def launched(self) -> Launches:
-        """The launches with the symbols of their entry points."""
-        return self.launches.named(self.symbols)
+        """The launches as they take place."""
+        return self.launches.built(self.known)
 
     @cached_property
     def fingerprint(self) -> str:
