@@ -14,9 +14,12 @@ from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
 from lab.experiment.space import Point
+from lab.experiment.triton import divisible
+from lab.operators.declared.operator import Declared
 from lab.templates.instance import Instance, sources
 from lab.templates.launches import BuiltLaunch, Launches
 from lab.templates.plain.template import PlainTemplate
+from lab.templates.plain.triton import TritonTemplate
 from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.includes import gather
@@ -119,7 +122,11 @@ def plan(
     rendered = _sources(points, instances)
     for point, instance, launches, (source, files) in zip(points, instances, every, rendered, strict=True):
         for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
-            request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
+            template = point.kernel.template
+            if isinstance(template, TritonTemplate):
+                request = template.request(arch, point.parameters, _divisible(experiment, point))
+            else:
+                request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
             label = [point.label] if point.label else []
             label += [title(tool)] if len(toolchains) > 1 else []
             label += [arch] if len(archs) > 1 else []
@@ -139,9 +146,20 @@ def plan(
     return tuple(planned)
 
 
+def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:
+    """Arguments of a Triton function that are multiples of 16 wherever this variant's machine code is launched.
+
+    A variant that stands in for a reference is launched for all problems.
+    """
+    computed = experiment.operator
+    assert isinstance(computed, Declared)  # noqa: S101 - plain sources have no other operator
+    return divisible(computed, [point.problem] if computed.has_reference else experiment.problems, point.parameters)
+
+
 def _cpp_names(instance: Instance) -> tuple[str, ...]:
     """Kernels that the compiler must look up as C++ names; templates with a front matter name symbols."""
-    return instance.launches.entries if isinstance(instance.template, PlainTemplate) else ()
+    is_cuda = isinstance(instance.template, PlainTemplate) and not isinstance(instance.template, TritonTemplate)
+    return instance.launches.entries if is_cuda else ()
 
 
 def _sources(points: Sequence[Point], instances: Sequence[Instance]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
@@ -156,7 +174,8 @@ def _sources(points: Sequence[Point], instances: Sequence[Instance]) -> list[tup
     distinct = dict(zip(keys, instances, strict=True))
     gathered = {}
     for (key, instance), text in zip(distinct.items(), sources(list(distinct.values())), strict=True):
-        whole, included = gather(text, instance.template.roots)
+        is_python = isinstance(instance.template, TritonTemplate)
+        whole, included = (text, {}) if is_python else gather(text, instance.template.roots)
         gathered[key] = whole, tuple(included.items())
     return [gathered[key] for key in keys]
 
