@@ -2,13 +2,19 @@
 
 python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--only NAME]
 
-Prints what went wrong with the input's number, which with the seed makes it again; exit code 1 if anything did. What an
-input might execute or write would leave the file CANARY in the working directory, which is a temporary one.
+Prints what went wrong with the input's number, which with the seed makes it again; exit code 1 if anything did. Most
+inputs are mutated files; expressions, templates and compiler options are also grown from a grammar (`fuzz_grown.py`).
+
+An escape is noticed in three ways. An audit hook hears of every file that this process opens for writing, removes or
+renames, every process that it starts and every connection; only the rendering process is expected. Files appear in the
+working directory, which is a temporary one: hostile inputs try to leave CANARY there. And from time to time /proc is
+asked for children, of this process and of its children, that nobody expects.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -21,6 +27,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+from fuzz_grown import expression, options, read_options, template
+from fuzz_grown import read_expression as read_grown_expression
+from fuzz_grown import read_template as read_grown_template
 
 from lab.base.errors import LabError, Location
 from lab.base.expressions import Scalar, evaluate
@@ -157,6 +168,14 @@ def corpora() -> dict[str, tuple[Reader, list[bytes]]]:
     }
 
 
+GROWN: dict[str, tuple[Reader, Callable[[random.Random], str]]] = {
+    "grown expression": (read_grown_expression, expression),
+    "grown template": (read_grown_template, template),
+    "options": (read_options, options),
+}
+"""Readers whose inputs come from a grammar."""
+
+
 def mutated(content: bytes, rng: random.Random) -> bytes:
     """The input with a few changes: bytes, numbers, lines, hostile words, a cut."""
     made = bytearray(content)
@@ -185,12 +204,69 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
 def inputs(number: int, seed: int, only: str | None) -> Iterator[tuple[int, str, Reader, bytes]]:
     """The inputs in turn: number, name, reader, content."""
     known = corpora()
-    names = [only] if only else list(known)
+    names = [only] if only else [*known, *GROWN]
     for index in range(number):
         rng = random.Random(f"{seed} {index}")  # noqa: S311 - no secret
         name = names[index % len(names)]
-        reader, corpus = known[name]
-        yield index, name, reader, mutated(rng.choice(corpus), rng)
+        if name in GROWN:
+            grown, grow = GROWN[name]
+            yield index, name, grown, grow(rng).encode()
+        else:
+            reader, corpus = known[name]
+            yield index, name, reader, mutated(rng.choice(corpus), rng)
+
+
+class Watch:
+    """Hears what Python does while an input is read; `lab`'s own rendering process is expected."""
+
+    CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+    STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.startfile", "pty.spawn")
+    REACHES = ("socket.connect", "socket.bind", "socket.getaddrinfo", "ctypes.dlopen", "webbrowser.open")
+
+    def __init__(self) -> None:
+        """Hear nothing yet; a hook cannot be taken away again, so that there is one for all."""
+        self.reading, self.heard = False, list[str]()
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, given: tuple[Any, ...]) -> None:
+        if not self.reading:
+            return
+        if event == "open":
+            path, mode, flags = given
+            if isinstance(path, int):
+                return  # a descriptor, whose opening was heard
+            if isinstance(path, int):
+                return  # a descriptor, whose opening was heard
+            writes = any(letter in (mode or "") for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writes and not str(path).endswith("fuzz.cu.j2") and path != os.devnull:
+                self.heard.append(f"opened {path!r} for writing")
+        elif event == "subprocess.Popen":
+            if not self._is_ours([str(word) for word in given[1]]):
+                self.heard.append(f"started {given[1]!r}")
+        elif event in {*self.CHANGES, *self.STARTS, *self.REACHES}:
+            self.heard.append(f"{event}{given!r}"[:200])
+
+    @staticmethod
+    def _is_ours(words: list[str]) -> bool:
+        return words[0] == sys.executable and any("lab.templates.rendering" in word for word in words)
+
+    def foreign_processes(self) -> list[str]:
+        """Command lines of processes below this one that are neither the renderer nor its own."""
+        parents, lines = dict[int, int](), dict[int, str]()
+        for place in Path("/proc").iterdir():
+            if place.name.isdigit():
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+                    lines[int(place.name)] = (place / "cmdline").read_text()
+        below = {os.getpid()}
+        for _ in range(5):
+            below |= {child for child, parent in parents.items() if parent in below}
+        return [lines[one] for one in below - {os.getpid()} if not self._is_ours(lines.get(one, "?").split("\0"))]
+
+
+WATCH = Watch()
+LOOK_EVERY = 500
+"""Inputs between two looks at the processes."""
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
@@ -213,6 +289,7 @@ def fuzz(number: int, seed: int, only: str | None = None) -> tuple[Counter[str],
         try:
             for index, kind, reader, content in inputs(number, seed, only):
                 signal.alarm(LIMIT_S)
+                WATCH.reading = True
                 try:
                     reader(content, folder)
                     counts[f"{kind}: read"] += 1
@@ -225,6 +302,11 @@ def fuzz(number: int, seed: int, only: str | None = None) -> tuple[Counter[str],
                     )
                 finally:
                     signal.alarm(0)
+                    WATCH.reading = False
+                wrong += [f"{index} {kind}: {one}" for one in WATCH.heard]
+                WATCH.heard.clear()
+                if index % LOOK_EVERY == 0:
+                    wrong += [f"{index} {kind}: a process {line!r}" for line in WATCH.foreign_processes()]
                 left = {path.name for path in folder.iterdir()} - {"fuzz.cu.j2"}
                 if left:
                     wrong.append(f"{index} {kind}: wrote {', '.join(sorted(left))}")
@@ -241,7 +323,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=100_000, help="number of inputs")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations")
-    parser.add_argument("--only", choices=list(corpora()), help="the one reader to test")
+    parser.add_argument("--only", choices=[*corpora(), *GROWN], help="the one reader to test")
     asked = parser.parse_args()
     began = time.perf_counter()
     counts, wrong = fuzz(asked.inputs, asked.seed, asked.only)

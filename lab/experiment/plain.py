@@ -176,7 +176,7 @@ def _entries(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]
     """Choose the kernel of every launch: its symbol or C++ expression, with parameters in braces, by its place."""
     raw, found = reading.raw, dict[Key, str]()
     wanted: list[tuple[Key, str | None]] = [(("kernel",), raw.kernel)]
-    if raw.launches:
+    if raw.launches is not None:
         wanted = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)]
     for path, name in wanted:
         with reading.noting():

@@ -20,6 +20,7 @@ from lab.templates.instance import Instance
 from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import CompileRequest, Toolchain
 from lab.toolchain.cubin import image
+from lab.toolchain.includes import gather
 from lab.tuning.choose.census import census
 from lab.tuning.choose.protocol import Candidate
 from lab.tuning.predicted import ProductLoop, loop_of, pass_ms, product_ms, tile_of
@@ -114,6 +115,7 @@ class Workshop:
 
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
+            UserError: a template includes a file that it may not, or that is not there.
         """
         waiting: dict[str, _Piece] = {}
         names: dict[str, str] = {}
@@ -134,8 +136,9 @@ class Workshop:
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
         problem = product(one.group.type, (1, 1, 1))
-        source = Instance(one.group.template, one.parameters, problem).source
-        request = CompileRequest(source, SOURCE_NAME, self.arch, ())
+        instance = Instance(one.group.template, one.parameters, problem)
+        source, included = gather(instance.source, instance.template.roots)
+        request = CompileRequest(source, SOURCE_NAME, self.arch, (), tuple(included.items()))
         return request, self._id(one, request)
 
     def _id(self, one: Candidate, request: CompileRequest) -> str:

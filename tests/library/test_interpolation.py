@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from library_support import TILES, invented_grid, invented_ms
 
 from lab.base.expressions import Scalar
-from lab.library import specialise
+from lab.library import interpolation, specialise
 from lab.library.arrays import blocks
 from lab.library.grid import Grid
 from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
@@ -148,6 +148,22 @@ def test_the_step_from_warm_to_cold_is_no_kernels_own():
         assert filled is not None
         losses.append(evaluate(build(filled.grid, edges=filled.edges), grid(others)).mean)
     assert losses[0] < losses[1]
+
+
+def test_far_from_all_measured_sizes_a_kernel_is_taken_to_be_slower(monkeypatch):
+    """The more its times scatter and the farther the size, the less its fit is believed."""
+    sizes = np.array([(m, n, 512) for m in range(256, 1280, 128) for n in (256, 512)])
+    cold = np.zeros(len(sizes), dtype=np.bool_)
+    scatter = np.exp(np.random.default_rng(3).normal(0, 0.2, len(sizes)))
+    times = (1e-3 + 1e-8 * sizes.prod(axis=1) / 512) * scatter
+    fit = interpolation._fit(interpolation._Points(sizes, cold), times, STAIRS["tile_128x128"], SMS)
+    places = np.array([(1152, 512, 512), (4096, 4096, 512), (16384, 16384, 512)])
+    asked, usual = interpolation._Points(places, np.zeros(3, dtype=np.bool_)), np.zeros(8)
+    doubted = fit.at(asked, usual)
+    monkeypatch.setattr(interpolation, "_DOUBT", 0.0)
+    ratio = doubted / fit.at(asked, usual)
+    assert ratio[0] == pytest.approx(1)
+    assert 1 < ratio[1] < ratio[2] < np.exp(0.5 * np.std(fit.rest))
 
 
 def test_too_few_times_tell_nothing():

@@ -92,6 +92,19 @@ def test_a_tolerated_loss_ends_the_splitting():
     assert build(grid).splits
 
 
+def test_the_tolerance_is_of_the_mean_loss_not_of_the_sum():
+    """`a` loses 0.02 at half of the sizes: 0.01 on average, however many sizes there are."""
+    for count in (4, 40):
+        grid = Grid.of(
+            {
+                (m, 1, 1): {"a": 1.0 if m > count // 2 else 1.02, "b": 1.0 if m <= count // 2 else 1.05}
+                for m in range(1, count + 1)
+            }
+        )
+        assert not build(grid, tolerance=0.0101).splits
+        assert build(grid, tolerance=0.0099).splits
+
+
 def test_a_kernel_that_was_not_measured_is_not_picked_and_counts_apart():
     grid = Grid.of({(1, 1, 1): {"a": 1.0}, (9, 1, 1): {"b": 1.0}})
     logic = build(grid)

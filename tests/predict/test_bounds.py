@@ -9,7 +9,7 @@ from lab.base.errors import UserError
 from lab.hardware.gpus import PRODUCTS, gpu_for
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.measured.timing import Merit
-from lab.predict.bounds import LaunchFacts, predict
+from lab.predict.bounds import LaunchFacts, predict, predict_sequence
 
 CLASSES = {
     "FFMA": "fma", "FFMA2": "fma", "DFMA": "fma", "HFMA2": "fma", "FADD": "float", "LDS": "ld.shared",
@@ -239,3 +239,17 @@ def test_where_throughput_counts_bytes_the_one_bound_is_the_memory_bandwidth(nam
     assert [bound.name for bound in prediction.bounds] == ["DRAM"]
     assert prediction.ceiling.rate == prediction.peak == gpu_for(name).dram_gb_s
     assert prediction.ceiling.tflops == pytest.approx(flops / moved * prediction.peak / 1e3)
+
+
+def test_a_sequence_reaches_the_share_of_the_bandwidth_that_its_needed_bytes_have():
+    part, gpu = _predict(GEMM_STEP, flops=0, merit=Merit.BANDWIDTH), gpu_for("H200")
+
+    def together(moved):
+        return predict_sequence(
+            gpu, [part, part], flops=100, bytes_needed=1000, bytes_moved=moved, merit=Merit.BANDWIDTH
+        ).ceiling
+
+    assert together(1000).gb_s == together(None).gb_s == gpu.dram_gb_s
+    assert together(4000).gb_s == pytest.approx(gpu.dram_gb_s / 4)
+    assert together(4000).tflops == pytest.approx(together(1000).tflops / 4)
+    assert together(0) is None

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from lab.base.errors import UserError
 from lab.cli.main import app
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples
-from lab.runs.compare import RESAMPLES, Verdict, compare, ratio_interval
+from lab.runs.compare import RESAMPLES, SAME, Verdict, _verdict, compare, ratio_interval
 from lab.store.database import Store
 from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
@@ -137,3 +137,41 @@ def test_the_command_prints_json(runs):
     assert found["regressions"] == ["213.5"]
     assert found["counts"] == {"slower": 1, "same": 1}
     assert [change["regression"] for change in found["changes"]] == [False, True]
+
+
+def test_samples_that_do_not_count_are_in_neither_the_ratio_nor_its_interval():
+    slow_at_first = Samples((9.0,) * 8 + (1.0, 1.01, 0.99) * 3, unused=tuple(range(8)))
+    ratio, low, high = ratio_interval([slow_at_first], [Samples((1.0,) * 9)], np.random.default_rng(0))
+    assert ratio == 1.0
+    assert 0.98 < low <= high < 1.02
+
+
+def verdict(low, high):
+    right = record(1, 1.0)
+    return _verdict(right, right, low, high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1 - SAME, 1.0, Verdict.AMBIGUOUS),  # the margin itself is not the same
+        (1.0, 1 + SAME, Verdict.AMBIGUOUS),
+        (0.9, 1.0, Verdict.AMBIGUOUS),  # an interval that ends at 1 holds 1
+        (1.0, 1.1, Verdict.AMBIGUOUS),
+        (1 - SAME / 2, 1 + SAME / 2, Verdict.SAME),
+        (1 + SAME / 4, 1 + SAME / 2, Verdict.SAME),
+        (np.nextafter(1, 2), 1.1, Verdict.FASTER),
+        (0.9, np.nextafter(1, 0), Verdict.SLOWER),
+        (None, 1.0, Verdict.NOT_COMPARED),
+    ],
+)
+def test_where_one_verdict_ends_and_the_next_begins(low, high, expected):
+    assert verdict(low, high) is expected
+
+
+def test_a_change_of_exactly_the_threshold_is_no_regression():
+    found, _ = changes([record(1, 1.0, scatter=0)], [record(1, 2.0, scatter=0)])
+    change = found["unroll=1"]
+    assert change.ratio == 0.5
+    assert not change.regressed(0.5)
+    assert change.regressed(0.49)

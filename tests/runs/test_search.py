@@ -69,6 +69,24 @@ def test_a_ceiling_below_what_was_measured_is_overtaken():
     assert pruner.overtaken(record(30, m=32)) is None
 
 
+def test_a_ceiling_at_a_limit_is_not_below_it():
+    pruner = Pruner(RULES)
+    assert pruner.judge(record(40)) is None
+    assert pruner.judge(record(20)) is None  # exactly half of the best
+    pruner.learn(Rank((("m", 64),), 0, 40.0, 35.0))
+    assert pruner.overtaken(record(35)) is None  # exactly what was reached
+    assert pruner.overtaken(record(34.9)) is not None
+
+
+def test_the_best_of_each_group_counts_not_the_last():
+    pruner = Pruner(RULES)
+    for rate in (35.0, 20.0):
+        pruner.learn(Rank((("m", 64),), 0, 40.0, rate))
+    assert pruner.overtaken(record(30)) is not None
+    assert pruner.judge(record(40)) is pruner.judge(record(21)) is None
+    assert pruner.judge(record(19)) is not None
+
+
 def test_failed_and_pruned_variants_have_no_score():
     assert score(record(30, status=Status.COMPILE_FAILED), 0) is None
     assert score(record(30, status=Status.PRUNED), 0) is None

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from run_support import H200, DecidedSession, InProcess, Later
 
-from lab.base.errors import MissingToolError
+from lab.base.errors import LabError, MissingToolError
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
@@ -21,9 +21,11 @@ from lab.runs.observer import SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.sweep import Sweep
 from lab.stages.build import BuildFailure
+from lab.stages.estimate import execute
 from lab.store.database import Store
 from lab.store.model import Status
 from lab.toolchain.base import Toolchain
+from lab.toolchain.select import toolchain
 
 TEMPLATE = """{#---
 summary: s
@@ -86,7 +88,7 @@ def test_problems_with_the_same_code_are_built_once_and_every_variant_has_a_reco
 
 
 def test_a_few_builds_run_ahead_and_no_more(context, planned, store):
-    class FullError(Exception):
+    class FullError(LabError):
         pass
 
     class Stops(Later):
@@ -177,3 +179,18 @@ def test_a_gpu_worker_that_cannot_start_leaves_inspected_records(context, planne
         sweep.work(planned, {})
     assert sweep.not_measured == "Nothing was measured: PyCUDA is broken"
     assert [record.status for record in store.records()] == [Status.INSPECTED] * 6
+
+
+def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, store):
+    """Two problems, one emulated size: the second problem's variants take the first one's executions."""
+    (tmp_path / "small.yaml").write_text(EXPERIMENT + "emulate: {m: 32, n: 1, k: 1}\n")
+    context = replace(context, experiment=load(tmp_path / "small.yaml"))
+    planned = plan(context.experiment, expand(context.experiment).points, [toolchain("nvrtc")], ["sm_90"])
+    executor = InProcess()
+    with Recorder(store, SilentObserver()) as recorder:
+        sweep = Sweep(context, recorder, executor, None)
+        sweep.work(planned[:3], {})
+        sweep.work(planned[3:], {})  # when those of the first problem are done
+    assert sum(function is execute for function, _, _ in executor.submitted) == 3
+    assert len(planned) == len(store.records()) == 6
+    assert all(record.emulation is not None for record in store.records())

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from lab.gpu.process.job import Failure, JobResult, JobStage
+from lab.hardware.gpus import gpu_for
 from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
 from lab.store.model import EmulatedStep, EmulationRecord, PruneRule, Status, VariantRecord
+from lab.templates.launches import Launch, Launches
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,18 @@ def test_a_job_that_went_well_is_verified_and_keeps_its_times():
     made = records.measured(record(reason="old"), JobResult("v", PASSED, timed))
     assert (made.status, made.reason) == (Status.VERIFIED, "")
     assert made.throughput == pytest.approx(1.0)
+
+
+def test_only_the_launches_beside_the_main_one_are_overhead():
+    gpu = gpu_for("H200")
+    before = Launch("before", (1, 1, 1), (32, 1, 1), 0, (), bytes_moved=10**6)
+    main = Launch("main", (1, 1, 1), (32, 1, 1), 0, (), bytes_moved=10**9, main=True)
+    silent = Launch("silent", (1, 1, 1), (32, 1, 1), 0, ())
+    assert records._overhead_seconds(Launches((main,)), gpu) == 0
+    expected = pytest.approx(1e6 / (gpu.dram_gb_s * 1e9))
+    assert records._overhead_seconds(Launches((before, main)), gpu) == expected
+    assert records._overhead_seconds(Launches((before, main, silent)), gpu) == expected
+    assert records._overhead_seconds(Launches((before, main, before)), gpu) == 2 * expected.expected
 
 
 def test_execution_marks_the_hot_loop_in_both_listings(make):

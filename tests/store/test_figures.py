@@ -153,3 +153,19 @@ def test_a_sentence_names_kernel_and_label_without_repetition() -> None:
     assert figures.name_of(record(label="k")) == figures.name_of(record()) == "k"
     assert figures.percent(0.8734) == "87.3\N{NO-BREAK SPACE}%"
     assert figures.percent(0.8734, 0) == "87\N{NO-BREAK SPACE}%"
+
+
+def test_throughput_over_a_setting_is_that_of_the_variant_that_differs_in_it_alone(make) -> None:
+    store = make("sweep")
+    run, records = store.run(), store.records()
+    name = run.swept[0]
+    value = records[0].parameters[name]
+    response = figures.response_of(records)
+    assert figures.over_setting(run, records, response) == {}
+    found = figures.over_setting(replace(run, setting={name: value}), records, response)
+    own = {record.variant for record in records if record.parameters[name] == value and response.of(record)}
+    assert own
+    assert all(found[variant] == 1.0 for variant in own)
+    others = [record for record in records if record.variant in found and record.variant not in own]
+    assert any(found[record.variant] != 1.0 for record in others)
+    assert figures.setting_in_words({"block": 256, "fast": True}) == "block=256 fast=true"

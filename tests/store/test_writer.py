@@ -45,6 +45,26 @@ def test_what_fails_is_told_and_nothing_behind_it_is_done():
     assert not done
 
 
+def test_what_stood_in_the_queue_behind_a_failure_is_not_done():
+    """The failure happens while later pieces wait already, so that `do` could not refuse them."""
+    done, free = list[int](), threading.Event()
+
+    def fail_later():
+        free.wait()
+        fail()
+
+    def fill_the_queue():
+        with Writer() as writer:
+            writer.do(fail_later)
+            for number in range(MOST_PENDING - 1):
+                writer.do(done.append, number)
+            free.set()
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        fill_the_queue()
+    assert not done
+
+
 def test_the_last_piece_is_heard_of_too():
     with pytest.raises(StoreError, match="the disk is full"), Writer() as writer:
         writer.do(fail)

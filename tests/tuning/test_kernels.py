@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from run_support import InProcess, build_once
-from tuning_support import H200, LOOP, kernel, tuning
+from tuning_support import BASE, H200, LOOP, kernel, tuning
 
 from lab.stages.build import BuildFailure, BuildTask, Built
 from lab.store.tuning_model import KernelFacts
@@ -99,3 +99,19 @@ def test_the_prediction_of_a_sequence_counts_every_launch(group: Group) -> None:
 def test_without_a_loop_there_is_no_prediction(group: Group) -> None:
     assert kernel(group, loop=None).predicted_ms((64, 64, 64), H200) is None
     assert kernel(group, loop=LOOP).predicted_ms((64, 64, 64), H200) is not None
+
+
+def test_a_header_beside_the_template_is_found_and_decides_the_id(tmp_path: Path, root: Path) -> None:
+    text = (root / "kernel_src" / "gemm" / "tensile.cu.j2").read_text()
+    head, mark, body = text.partition("---#}")
+    (tmp_path / "own.cu.j2").write_text(f'{head}{mark}\n#include "own.h"\nOWN\n{body}')
+    file = BASE.format(steps="").replace("gemm/tensile.cu.j2", "own.cu.j2")
+    ids = set()
+    for header in ("#define OWN", "#define OWN __device__ int unused;"):
+        (tmp_path / "own.h").write_text(header)
+        (group,) = tuning(tmp_path, text=file).groups
+        (made,) = Shop().shop.make(candidates(group, 4)).values()
+        assert made.facts.failure == ""
+        assert made.cubin
+        ids.add(made.facts.id)
+    assert len(ids) == 2

@@ -1,4 +1,4 @@
-"""The experiments on plain kernels that come with lab: short files, and right on the CPU at both ends of the space."""
+"""The experiments on plain kernels: short files, and right on the CPU at both ends of their space."""
 
 from __future__ import annotations
 

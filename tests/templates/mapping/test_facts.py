@@ -28,6 +28,14 @@ def test_data_that_ends_inside_the_tensor_needs_a_guard() -> None:
     assert facts(parse("cyclic(width=1, items=2, threads=32)"), elements=64).guard == "true"
 
 
+def test_an_offset_moves_the_end_that_needs_a_guard() -> None:
+    """Elements 8 to 71 of 70: the last two are beyond the end, though the tensor alone would fit."""
+    found = facts(parse("[2] | [32] => [t0, i0], offset: 8"), elements=70)
+    assert (found.beyond, found.untouched) == (2, 8)
+    assert found.guard.endswith("< 70")
+    assert facts(parse("[2] | [32] => [t0, i0], offset: 8"), elements=72).guard == "true"
+
+
 def test_data_that_is_longer_than_the_tensor_is_not_all_touched() -> None:
     found = facts(parse("cyclic(width=1, items=1, threads=32)"), elements=40)
     assert (found.beyond, found.untouched, found.map[-1]) == (0, 8, -1)

@@ -28,6 +28,16 @@ def test_requests_without_an_access_are_left_out() -> None:
     assert requests(elements, 1).shape == (1, 32)
 
 
+def test_a_warp_that_touches_nothing_with_one_index_makes_no_request() -> None:
+    """Idle requests would lower the mean of sectors and conflicts: here two of three are idle."""
+    elements = np.full((32, 3), -1)
+    elements[:, 1] = np.arange(32) * 8
+    found = requests(elements, 1)
+    assert found.tolist() == [(np.arange(32) * 8).tolist()]
+    far, near, active = placed(elements, 1, 256, transposed=False)
+    assert sectors(far, near * 4, 4, active) == 32
+
+
 def test_a_remainder_of_a_vector_is_not_accessed() -> None:
     assert requests(np.arange(32 * 3).reshape(32, 3), 2).shape == (1, 32)
 

@@ -1,0 +1,25 @@
+"""Two of the kills of `benchmarks/kill.py`, which does a hundred."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def script(benchmark_script):
+    return benchmark_script("kill")
+
+
+def test_a_killed_command_goes_on_and_leaves_what_an_undisturbed_one_does(script):
+    tally = script.kill(2, 4, chain=2)
+    assert tally.wrong == []
+    assert sum(tally.kills.values()) == 2
+    assert sum(tally.finished.values()) >= 1
+
+
+def test_only_durations_and_dates_may_differ(script):
+    one = {"status": "verified", "seconds": 1.0, "build": [{"cached": True, "registers": 32}]}
+    other = {"status": "verified", "seconds": 2.0, "build": [{"cached": False, "registers": 32}]}
+    assert script._without(one) == script._without(other)
+    assert script._without(one) != script._without({**one, "status": "timed out"})
+    assert script.differences({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == ["b", "c"]
