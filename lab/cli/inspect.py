@@ -18,6 +18,7 @@ from lab.emulator.arguments import arguments_from_words
 from lab.emulator.results import Buffer, Emulation
 from lab.experiment.load import load
 from lab.experiment.space import expand
+from lab.experiment.triton import TRITON
 from lab.experiment.variants import Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.mix import KernelMix, module_mix, to_json
@@ -265,6 +266,14 @@ def inspect_variant(
             suggestion=did_you_mean(variant, [planned.variant for planned in everything]),
         )
     planned = found[0]
+    if planned.toolchain.name == TRITON and not run_operator:
+        raise UserError(
+            "compiling a Triton function runs its Python file, which this command does not do unasked",
+            at=planned.instance.template.document.at("source"),
+            key="source",
+            found=planned.instance.template.name,
+            suggestion="read the file, then pass --run-operator",
+        )
     return _compile(_title(planned), planned.toolchain, planned.request, only=planned.launches.entries)
 
 

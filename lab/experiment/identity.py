@@ -22,7 +22,7 @@ IGNORED: Mapping[tuple[str, str], str] = {
     ("Planned", "position"): "a record that is kept gets its present place",
     ("Planned", "label"): "a record that is kept gets its present label",
     ("Planned", "instance"): "it is made of the point's template, parameters and problem, which count",
-    ("Planned", "symbols"): "they follow from the source, and are known after the build alone",
+    ("Planned", "known"): "it follows from the source and the compiler, and is known after the build alone",
     ("Point", "label"): "part of the variant's label",
     ("ProblemCase", "label"): "part of the variant's label",
     ("KernelEntry", "axes"): "values of other variants; this one's are the point's parameters",

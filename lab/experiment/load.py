@@ -15,6 +15,7 @@ from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.plain import PTX, check_quotes, plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile
+from lab.experiment.triton import TRITON, is_triton, triton_kernel
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator
 from lab.operators.foreign import opened
@@ -59,7 +60,7 @@ def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Expe
     """The experiment of a kernel without a template: see `lab.experiment.plain`."""
     check_quotes(document)
     raw = validate(PlainFile, document)
-    given = plain_kernel(raw, document)
+    given = triton_kernel(raw, document) if is_triton(raw.source) else plain_kernel(raw, document)
     reference = given.declaration.reference
     computed = operator(reference)
     wanted, problem_axes = problems(computed, raw, document)
@@ -78,19 +79,23 @@ def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Expe
 
 
 def _compilers(raw: PlainFile, document: yamlfile.Document) -> dict[str, Any]:
-    """PTX is assembled, and by nothing else."""
-    if not raw.source.endswith(PTX):
+    """PTX and Triton functions have a toolchain each."""
+    if raw.source.endswith(PTX):
+        only, message = "ptx", "PTX is assembled, not compiled"
+    elif is_triton(raw.source):
+        only, message = TRITON, "a Triton function is compiled by Triton"
+    else:
         return {}
-    others = [name for name in raw.toolchains if name.split("==")[0].strip() not in ("auto", "ptx")]
+    others = [name for name in raw.toolchains if name.split("==")[0].strip() not in ("auto", only)]
     if others:
         raise UserError(
-            "PTX is assembled, not compiled",
+            message,
             at=document.at("toolchains"),
             key="toolchains",
             found=others,
-            accepted="ptx, or no toolchains at all",
+            accepted=f"{only}, or no toolchains at all",
         )
-    return {"toolchains": ("ptx",)}
+    return {"toolchains": tuple(dict.fromkeys(only if name.strip() == "auto" else name for name in raw.toolchains))}
 
 
 def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Document) -> dict[str, Any]:

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.base.errors import Location, ReaderError, UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
-from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
-from lab.experiment.problems import values_of
-from lab.experiment.schema import PlainFile, PlainLaunch, Sizes
+from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
+from lab.experiment.schema import PlainFile, PlainLaunch
 from lab.isa.cuda.kernels import read_kernels
 from lab.isa.ptx.module import read_ptx
 from lab.operators.declared.declaration import Declaration, declare
@@ -29,13 +26,9 @@ from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
 
-MOST_SOURCE_BYTES = 4 << 20
-"""Size of the largest source that is read."""
-
 PTX = ".ptx"
 _SUFFIXES = (".cu", ".cuh", PTX)
 _INSTANTIATION = re.compile(r"\{([^{}]*)\}")
-_TYPES: Mapping[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 @dataclass(frozen=True)
@@ -53,40 +46,23 @@ class PlainKernel:
     baseline: Mapping[str, Scalar]
 
 
-@dataclass
-class _Reading:
-    """One file under examination, with the mistakes that were found so far: all of them are reported at once."""
-
-    raw: PlainFile
-    document: Document
-    mistakes: list[UserError] = field(default_factory=list)
-
-    @contextmanager
-    def noting(self) -> Any:  # noqa: ANN401 - a context manager
-        """Keep a mistake and go on."""
-        try:
-            yield
-        except UserError as error:
-            self.mistakes.append(error)
-
-    def refuse(self, message: str, path: Key, **details: Any) -> None:  # noqa: ANN401 - those of UserError
-        self.mistakes.append(UserError(message, at=self.document.at(*path), key=dotted(path), **details))
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.document.file).parent
-
-
 def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     """Check everything in a plain kernel's file that does not depend on its problems.
 
     Raises:
         UserError: Every mistake that was found, together.
     """
-    reading = _Reading(raw, document)
-    axes = _axes(reading)
-    known = {*axes, *_problem_names(raw.problem)}
-    text = _source(reading)
+    reading = Reading(raw, document)
+    axes = axes_of(reading)
+    known = {*axes, *reading.fields}
+    text = None
+    if raw.source.endswith(_SUFFIXES):
+        text = reading.text(raw.source)
+    else:
+        accepted = f"a file ending in {', '.join(_SUFFIXES)}, or softmax.py:kernel for a Triton function"
+        reading.refuse("not a source", ("source",), found=raw.source, accepted=accepted)
+    if raw.configs is not None:
+        reading.refuse("the configs are those of a Triton function", ("configs",), accepted="parameters")
     found = read_kernels(text) if text is not None and not raw.source.endswith(PTX) else ()
     name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
     declaration, refused = declare(
@@ -96,7 +72,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         tolerance=raw.tolerance,
         metrics=raw.metrics or None,
         folder=reading.folder,
-        problem=_problem_names(raw.problem),
+        problem=reading.fields,
         parameters=axes,
         at=document.at,
     )
@@ -105,8 +81,8 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     if raw.source.endswith(PTX) and axes:
         reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
     _check_sizes(reading, known)
-    _check_constraints(reading, known)
-    baseline = _baseline(reading, axes)
+    check_constraints(reading, known)
+    baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
     template = PlainTemplate(
@@ -151,52 +127,6 @@ def _texts(data: object, path: Key) -> Iterator[tuple[Key, str]]:
             yield from _texts(value, (*path, key))
 
 
-def _source(reading: _Reading) -> str | None:
-    """The source's text; None where it cannot be had."""
-    given, document = reading.raw.source, reading.document
-    if not given.endswith(_SUFFIXES):
-        reading.refuse("not a source", ("source",), found=given, accepted=f"a file ending in {', '.join(_SUFFIXES)}")
-        return None
-    with reading.noting():
-        path = within(given, reading.folder, at=document.at("source"), key="source")
-        try:
-            content = read_regular(path, MOST_SOURCE_BYTES, "the source")
-        except UserError as error:
-            raise error.placed(document.at("source"), "source") from None
-        try:
-            return content.decode()
-        except UnicodeDecodeError:
-            reading.refuse("the source is not UTF-8 text", ("source",), found=given)
-    return None
-
-
-def _axes(reading: _Reading) -> dict[str, tuple[Scalar, ...]]:
-    axes: dict[str, tuple[Scalar, ...]] = {}
-    fields = _problem_names(reading.raw.problem)
-    for name, given in reading.raw.parameters.items():
-        path: Key = ("parameters", name)
-        if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            reading.refuse("not the name of a macro", path, found=name, accepted="letters, digits and _")
-        elif name in fields:
-            reading.refuse("a parameter and a field of the problem have one name", path, found=name)
-        with reading.noting():
-            values: list[Any] = values_of(given, reading.document, path)
-            for value in values:
-                if type(value) not in _TYPES:
-                    reading.refuse("wrong type", path, found=value, accepted="a number, true or false, or text")
-            if {isinstance(value, bool | str) for value in values} == {True, False}:
-                reading.refuse("the values are of several types", path, found=values, accepted="values of one type")
-            # Python says that 1 equals true and 1.0; types are those of the file
-            axes[name] = tuple({repr(value): value for value in values}.values())
-    return axes
-
-
-def _problem_names(problem: object) -> set[str]:
-    """Fields of the problem or of any problem in a list."""
-    entries = problem if isinstance(problem, list) else [problem]
-    return {str(name) for entry in entries if isinstance(entry, dict) for name in entry} - {"emulate"}
-
-
 def _launches(raw: PlainFile) -> list[tuple[Key, PlainLaunch]]:
     """The launches of the short form and of the list, with the place where each stands."""
     if raw.launches is not None:
@@ -213,7 +143,7 @@ def _launches(raw: PlainFile) -> list[tuple[Key, PlainLaunch]]:
     return [((), one)]
 
 
-def _check_sizes(reading: _Reading, known: set[str]) -> None:
+def _check_sizes(reading: Reading, known: set[str]) -> None:
     """Check that there is one launch or a list of launches, and that their sizes name what is known."""
     raw = reading.raw
     if raw.launches is None:
@@ -227,13 +157,13 @@ def _check_sizes(reading: _Reading, known: set[str]) -> None:
                 reading.refuse(f"the key {key} cannot stand beside launches", (key,), accepted="launches alone")
     for path, launch in _launches(raw):
         for key in ("grid", "block"):
-            for i, size in enumerate(_listed(getattr(launch, key))):
+            for i, size in enumerate(listed(getattr(launch, key))):
                 place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
-                _check_names(reading, size, place, known, f"the {key}")
-        _check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
-        _check_names(reading, launch.when, (*path, "when"), known, "the condition")
+                check_names(reading, size, place, known, f"the {key}")
+        check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
+        check_names(reading, launch.when, (*path, "when"), known, "the condition")
         for inner in _INSTANTIATION.findall(launch.kernel):
-            _check_names(reading, inner, (*path, "kernel"), known, "the kernel")
+            check_names(reading, inner, (*path, "kernel"), known, "the kernel")
         for i, name in enumerate(launch.arguments if path else ()):
             if name not in raw.arguments:
                 known_names = list(raw.arguments)
@@ -242,37 +172,7 @@ def _check_sizes(reading: _Reading, known: set[str]) -> None:
                 reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
 
 
-def _check_constraints(reading: _Reading, known: set[str]) -> None:
-    for i, constraint in enumerate(reading.raw.constraints):
-        _check_names(reading, constraint, ("constraints", i), known, "a constraint")
-    for name in reading.raw.emulate or {}:
-        fields = _problem_names(reading.raw.problem)
-        if name not in fields:
-            reading.refuse(
-                "the problem has no such field",
-                ("emulate", name),
-                found=name,
-                accepted=sorted(fields),
-                suggestion=did_you_mean(name, fields),
-            )
-
-
-def _check_names(reading: _Reading, expression: str | float | None, path: Key, known: set[str], what: str) -> None:
-    if not isinstance(expression, str):
-        return
-    at, key = reading.document.at(*path), dotted(path)
-    with reading.noting():
-        for name in sorted(names_in(expression, at=at, key=key) - known):
-            reading.refuse(
-                f"unknown name {name!r} in {what}",
-                path,
-                found=expression,
-                accepted=sorted(known),
-                suggestion=did_you_mean(name, known),
-            )
-
-
-def _entries(reading: _Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[Key, str]:
+def _entries(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[Key, str]:
     """Choose the kernel of every launch: its symbol or C++ expression, with parameters in braces, by its place."""
     raw, found = reading.raw, dict[Key, str]()
     wanted: list[tuple[Key, str | None]] = [(("kernel",), raw.kernel)]
@@ -290,7 +190,7 @@ def _entries(reading: _Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]
     return found
 
 
-def _entry_of_ptx(reading: _Reading, text: str, wanted: str | None, path: Key) -> str:
+def _entry_of_ptx(reading: Reading, text: str, wanted: str | None, path: Key) -> str:
     try:
         names = [kernel.name for kernel in read_ptx(text, reading.raw.source).kernels]
     except ReaderError as error:
@@ -305,20 +205,6 @@ def _entry_of_ptx(reading: _Reading, text: str, wanted: str | None, path: Key) -
     return wanted
 
 
-def _baseline(reading: _Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:
-    chosen: dict[str, Scalar] = {}
-    for name, value in (reading.raw.baseline or {}).items():
-        if name not in axes:
-            suggestion = did_you_mean(name, axes)
-            path: Key = ("baseline", name)
-            reading.refuse("no such parameter", path, found=name, accepted=list(axes), suggestion=suggestion)
-        elif value not in axes[name]:
-            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
-        else:
-            chosen[name] = value
-    return chosen
-
-
 def _declares(
     raw: PlainFile,
     arguments: tuple[Argument, ...],
@@ -328,7 +214,7 @@ def _declares(
     """The declaration that a template with this source would have."""
     types = {one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in arguments}
     parameters = {
-        name: Parameter(type=_type_of(values), default=values[0], help=f"a macro of {raw.source}")
+        name: Parameter(type=type_of(values), default=values[0], help=f"a macro of {raw.source}")
         for name, values in axes.items()
     }
     summary = raw.question or f"The kernels of {raw.source}."
@@ -336,8 +222,8 @@ def _declares(
         steps = [
             LaunchDeclaration(
                 entry=entries["launches", i, "kernel"],
-                grid=_listed(one.grid),
-                block=_listed(one.block),
+                grid=listed(one.grid),
+                block=listed(one.block),
                 arguments={name: types[name] for name in one.arguments},
                 shared_bytes=one.shared_bytes,
                 when=one.when,
@@ -349,17 +235,12 @@ def _declares(
         summary=summary,
         operator="declared",
         entry=entries["kernel",],
-        grid=_listed(raw.grid or 1),
-        block=_listed(raw.block or 1),
+        grid=listed(raw.grid or 1),
+        block=listed(raw.block or 1),
         arguments=types,
         shared_bytes=raw.shared_bytes,
         parameters=parameters,
     )
-
-
-def _type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the words of `Parameter.type`
-    kinds = {type(value) for value in values}
-    return "float" if kinds == {int, float} else _TYPES[kinds.pop()]
 
 
 def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:
@@ -367,10 +248,6 @@ def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:
     for entry in entries.values():
         for inner in _INSTANTIATION.findall(entry):
             yield from names_in(inner, at=Location("kernel"), key="kernel")
-
-
-def _listed(sizes: Sizes) -> list[str | int]:
-    return list(sizes) if isinstance(sizes, list) else [sizes]
 
 
 def _base_name(kernel: str) -> str:

@@ -207,7 +207,13 @@ class PlainFile(MeasuringFile):
     )
     parameters: dict[str, Swept] = Field(
         default_factory=dict,
-        description="Macros of the source: a value, a list of values to sweep, or {range: [start, stop, step]}",
+        description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "
+        "{range: [start, stop, step]}",
+    )
+    configs: dict[str, Swept] | list[dict[str, Swept]] | None = Field(
+        None,
+        description="Of a Triton function, num_warps, num_stages, num_ctas and its constexprs: {num_warps: [4, 8]} is "
+        "swept, and a list of mappings is for values that vary together",
     )
     constraints: list[str] = Field(
         default_factory=list,

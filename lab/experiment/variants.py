@@ -14,9 +14,12 @@ from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
 from lab.experiment.space import Point
+from lab.experiment.triton import divisible
+from lab.operators.declared.operator import Declared
 from lab.templates.instance import Instance, sources
-from lab.templates.launches import Launches
+from lab.templates.launches import BuiltLaunch, Launches
 from lab.templates.plain.template import PlainTemplate
+from lab.templates.plain.triton import TritonTemplate
 from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.includes import gather
@@ -39,7 +42,7 @@ class Planned:
         request: What to compile.
         instance: Everything that follows from the point's template, parameters and problem.
         launches: Those of the instance, with the kernels' names as the experiment has them.
-        symbols: Entry points whose symbol in the machine code is another, as C++ names are; known after the build.
+        known: What the build says of the launches; nothing before it.
     """
 
     variant: str
@@ -50,16 +53,16 @@ class Planned:
     request: CompileRequest
     instance: Instance
     launches: Launches
-    symbols: Mapping[str, str] = field(default_factory=dict)
+    known: BuiltLaunch = field(default_factory=BuiltLaunch)
 
-    def named(self, symbols: Mapping[str, str]) -> Planned:
-        """Return the variant as it is launched once the symbols of its entry points are known."""
-        return replace(self, symbols=symbols) if symbols else self
+    def built(self, known: BuiltLaunch) -> Planned:
+        """Return the variant as it is launched once it is built."""
+        return replace(self, known=known)
 
     @cached_property
     def launched(self) -> Launches:
-        """The launches with the symbols of their entry points."""
-        return self.launches.named(self.symbols)
+        """The launches as they take place."""
+        return self.launches.built(self.known)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -122,8 +125,12 @@ def plan(
     }
     for place, (point, instance, launches) in enumerate(zip(points, instances, every, strict=True)):
         for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
-            source, files = rendered[_takes_device_code_alone(tool)][place]
-            request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
+            template = point.kernel.template
+            if isinstance(template, TritonTemplate):
+                request = template.request(arch, point.parameters, _divisible(experiment, point))
+            else:
+                source, files = rendered[_takes_device_code_alone(tool)][place]
+                request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
             label = [point.label] if point.label else []
             label += [title(tool)] if len(toolchains) > 1 else []
             label += [arch] if len(archs) > 1 else []
@@ -143,9 +150,20 @@ def plan(
     return tuple(planned)
 
 
+def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:
+    """Arguments of a Triton function that are multiples of 16 wherever this variant's machine code is launched.
+
+    A variant that stands in for a reference is launched for all problems.
+    """
+    computed = experiment.operator
+    assert isinstance(computed, Declared)  # noqa: S101 - plain sources have no other operator
+    return divisible(computed, [point.problem] if computed.has_reference else experiment.problems, point.parameters)
+
+
 def _cpp_names(instance: Instance) -> tuple[str, ...]:
     """Kernels that the compiler must look up as C++ names; templates with a front matter name symbols."""
-    return instance.launches.entries if isinstance(instance.template, PlainTemplate) else ()
+    is_cuda = isinstance(instance.template, PlainTemplate) and not isinstance(instance.template, TritonTemplate)
+    return instance.launches.entries if is_cuda else ()
 
 
 def _takes_device_code_alone(tool: Toolchain) -> bool:
@@ -173,7 +191,9 @@ def _sources(
     gathered = {}
     templates = {}
     for key, instance in distinct.items():
-        if isinstance(instance.template, PlainTemplate):
+        if isinstance(instance.template, TritonTemplate):
+            gathered[key] = "", ()  # its request holds the text
+        elif isinstance(instance.template, PlainTemplate):
             whole, included = instance.template.unit(instance.parameters, device_only=device_only)
             gathered[key] = whole, tuple(included.items())
         else:

@@ -16,6 +16,7 @@ from lab.runs.recorder import Recorder
 from lab.runs.search import Group, group_of
 from lab.runs.services import ReadCounters
 from lab.store.model import Status, VariantRecord
+from lab.templates.launches import BuiltLaunch
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def count(
         ProfileOrder(
             job_of(
                 experiment,
-                places[variant].named(record.build.symbols if record.build else {}),
+                places[variant].built(BuiltLaunch.of(record.build)),
                 store.read_file(variant, "kernel.cubin"),
             ),
             record.measurement.cache if record.measurement else "cold",

@@ -34,6 +34,7 @@ from lab.stages.emulate import EmulationTask, ReferenceLaunch, not_executed
 from lab.stages.estimate import EstimateTask, execute
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
+from lab.templates.launches import BuiltLaunch
 from lab.templates.plain.arguments import arguments_error, matching_kernel
 from lab.templates.plain.template import PlainTemplate
 
@@ -102,7 +103,7 @@ def inspect(
         searched: Round of a search; None in a run of the whole space.
     """
     if isinstance(outcome, Built):
-        planned = planned.named(outcome.build.symbols)
+        planned = planned.built(BuiltLaunch.of(outcome.build))
     record = records.inspected(context.experiment, planned, outcome, context.gpu, searched)
     model = records.estimate_task(context.experiment, planned, record, outcome, context.gpu)
     if isinstance(outcome, BuildFailure):
@@ -123,10 +124,11 @@ def argument_mistake(
         declared = {name: replace(one, direction=Direction.IN) for name, one in declared.items()}
     for given, step in zip(variant.planned.launches.steps, variant.planned.launched.steps, strict=True):
         entry = outcome.signatures[step.entry]
+        entry = entry[: len(entry) - len(variant.planned.known.hidden)]
         mistake = arguments_error(
             entry,
             matching_kernel(template.kernels_named(given.entry), entry),
-            [declared[name] for name, _ in step.arguments],
+            [declared[name] for name, _ in given.arguments],
             name=given.entry,
             at=template.document.at("arguments"),
         )
@@ -167,7 +169,7 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
     given = point.problem.emulate
     small: Mapping[str, Scalar] = computed.for_parameters(given, point.parameters) if given is not None else {}
     return EmulationTask(
-        launches=Instance(point.kernel.template, point.parameters, small).launches.named(variant.planned.symbols),
+        launches=Instance(point.kernel.template, point.parameters, small).launches.built(variant.planned.known),
         operator=context.experiment.operator_reference,
         problem=dict(small),
         seed=context.experiment.seed,
@@ -180,9 +182,9 @@ def _reference_launch(context: FlowContext, given: Problem) -> ReferenceLaunch |
     """The launches whose outputs stand in for the reference of a problem."""
     if context.reference is None:
         return None
-    point, symbols = context.reference.planned.point, context.reference.planned.symbols
+    point, known = context.reference.planned.point, context.reference.planned.known
     small = context.experiment.operator.for_parameters(given, point.parameters)
-    launches = Instance(point.kernel.template, point.parameters, small).launches.named(symbols)
+    launches = Instance(point.kernel.template, point.parameters, small).launches.built(known)
     return ReferenceLaunch(context.reference.ptx, launches, dict(small))
 
 
@@ -242,8 +244,8 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes, reference: Re
     compared = None
     if reference is not None:
         point = replace(reference.planned.point, problem=planned.point.problem)
-        launches = point.instance.launches.named(reference.planned.symbols)
-        other = replace(reference.planned, point=point, launches=launches, symbols={})
+        launches = point.instance.launches.built(reference.planned.known)
+        other = replace(reference.planned, point=point, launches=launches, known=BuiltLaunch())
         compared = job_of(experiment, other, reference.cubin)
     return Job(
         variant=planned.variant,

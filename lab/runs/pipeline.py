@@ -36,6 +36,7 @@ from lab.stages.provenance import conditions_of
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
 from lab.store.resume import differing
+from lab.templates.launches import BuiltLaunch
 from lab.toolchain.base import Toolchain
 
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
@@ -348,7 +349,7 @@ def _remeasure_winners(work: _Work) -> None:
         record = store.record(one.variant)
         if record.measurement is None or record.measurement.remeasured:
             continue  # an earlier, interrupted run came so far
-        one = one.named(record.build.symbols if record.build else {})
+        one = one.built(BuiltLaunch.of(record.build))
         cubin = store.read_file(one.variant, "kernel.cubin")
         job = flow.job_of(experiment, one, cubin, work.context.reference)
         first = JobResult(job.variant, record.verification, record.measurement)

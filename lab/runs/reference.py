@@ -9,6 +9,7 @@ from lab.base.executor import Executor
 from lab.experiment.variants import Planned
 from lab.stages.batches import BUILD_TIMEOUT_S, BuildFunction
 from lab.stages.build import Built, build_task
+from lab.templates.launches import BuiltLaunch
 
 _MOST_TRIED = 20
 """Variants that are built at most in search of one that compiles."""
@@ -44,7 +45,7 @@ def first_that_compiles(
             continue
         if isinstance(outcome, Built):
             made = outcome.build
-            return ReferenceVariant(one.named(made.symbols), made.ptx, made.cubin)
+            return ReferenceVariant(one.built(BuiltLaunch.of(made)), made.ptx, made.cubin)
     return None
 
 

@@ -23,7 +23,7 @@ from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
 from lab.templates.front_matter import TENSOR_MAP
-from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.launches import NULL, Launch, Launches, Workspace
 
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
@@ -254,6 +254,8 @@ class _Memory:
         """
         if kind == TENSOR_MAP:
             return self._tensor_map(name)
+        if kind == NULL:
+            return np.uint64(0)
         known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
         if name not in known:
             raise UserError(

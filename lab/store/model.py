@@ -58,6 +58,8 @@ class BuildRecord:
         disassembler: Version of nvdisasm.
         symbols: Kernels whose symbol is not the name that the experiment launches, as of C++: `add<float>` to
             `_Z3addIfEvPT_`.
+        launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`, `cluster`
+            and `hidden_pointers`.
     """
 
     toolchain: str
@@ -69,6 +71,7 @@ class BuildRecord:
     cached: bool
     disassembler: str
     symbols: Mapping[str, str] = field(default_factory=dict)
+    launch: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

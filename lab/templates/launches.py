@@ -7,10 +7,14 @@ workspace. `lab.templates.sequence` has the rules by which templates and librari
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self
 
 from lab.hardware.tensormaps import TensorMap
 from lab.templates.front_matter import ELEMENT_BYTES
+
+NULL = "null*"
+"""Type of an argument that the compiler adds, and that gets a null pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Launch:
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         arguments: Names of the operator's scalars and arrays, of workspace buffers and of tensor maps, with their
-            types: ``("A", "float32*")``.
+            types: ``("A", "float32*")``; once the kernel is built, also what has the type `NULL`.
         bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
             does not.
         main: Of a sequence, the launch that does all of the problem's operations.
@@ -60,6 +64,51 @@ class Workspace:
         return self.elements * ELEMENT_BYTES[self.dtype]
 
 
+class _Made(Protocol):
+    @property
+    def symbols(self) -> Mapping[str, str]: ...
+
+    @property
+    def launch(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltLaunch:
+    """What is known of a variant's launches once it is built.
+
+    Attributes:
+        symbols: Entry points whose symbol in the machine code is another, as C++ names are.
+        decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
+            that share the work of one block of the declared grid, and `hidden_pointers`, arguments behind the kernel's
+            own. Empty where it leaves all of that to the program, as CUDA's compilers do.
+    """
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    decided: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, made: _Made | None) -> Self:
+        """Return what a build, or the record of one, says; without one, nothing is known."""
+        return cls() if made is None else cls(dict(made.symbols), dict(made.launch))
+
+    @property
+    def hidden(self) -> tuple[tuple[str, str], ...]:
+        """Arguments that the compiler adds."""
+        return tuple((f"hidden {i}", NULL) for i in range(self.decided.get("hidden_pointers", 0)))
+
+    def of_launch(self, launch: Launch) -> Launch:
+        """Return a launch as it takes place."""
+        threads, (x, y, z) = self.decided.get("threads"), launch.grid
+        return replace(
+            launch,
+            entry=self.symbols.get(launch.entry, launch.entry),
+            grid=(x * self.decided.get("cluster", 1), y, z),
+            block=launch.block if threads is None else (threads, 1, 1),
+            dynamic_shared_bytes=self.decided.get("dynamic_shared_bytes", launch.dynamic_shared_bytes),
+            arguments=(*launch.arguments, *self.hidden),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Launches:
     """Everything that is launched, in order, to compute a problem once.
@@ -79,11 +128,9 @@ class Launches:
         """Symbols that are launched, each once, in order."""
         return tuple(dict.fromkeys(step.entry for step in self.steps))
 
-    def named(self, symbols: Mapping[str, str]) -> Launches:
-        """Return the same launches with entry points by their symbols in the machine code, where these differ."""
-        if not symbols:
-            return self
-        return replace(self, steps=tuple(replace(one, entry=symbols.get(one.entry, one.entry)) for one in self.steps))
+    def built(self, known: BuiltLaunch) -> Launches:
+        """Return the launches as they take place once the variant is built."""
+        return replace(self, steps=tuple(known.of_launch(one) for one in self.steps))
 
     @property
     def main(self) -> Launch | None:

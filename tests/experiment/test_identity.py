@@ -33,11 +33,13 @@ from lab.templates.front_matter import (
 )
 from lab.templates.launches import Launch, Launches, Workspace
 from lab.templates.plain.template import PlainTemplate
+from lab.templates.plain.triton import TritonTemplate
 from lab.toolchain.base import CompileRequest, Toolchain
 
 TYPES = (
-    Planned, Point, KernelEntry, ProblemCase, Template, PlainTemplate, FrontMatter, Parameter, Entry, LaunchDeclaration,
-    WorkspaceDeclaration, TensorMapDeclaration, CompileRequest, Launches, Launch, Workspace, TensorMap,
+    Planned, Point, KernelEntry, ProblemCase, Template, PlainTemplate, TritonTemplate, FrontMatter, Parameter, Entry,
+    LaunchDeclaration, WorkspaceDeclaration, TensorMapDeclaration, CompileRequest, Launches, Launch, Workspace,
+    TensorMap,
 )  # fmt: skip
 """Every type below a planned variant, except requirements, which count nowhere."""
 
@@ -95,6 +97,16 @@ block: n
 """
 
 
+TRITON = """import triton
+import triton.language as tl
+
+@triton.jit
+def k(c, n, width: tl.constexpr, none: tl.constexpr = None):
+    tl.store(c + tl.arange(0, 64), n + width)
+"""
+TRITON_SHORT = SHORT.replace("plain.cu", "plain.py:k").replace("block: n\n", "")
+
+
 class Compiler:
     name, version, identity = "played", "1", "headers 1"
 
@@ -109,7 +121,9 @@ def planned(tmp_path):
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
     (tmp_path / "plain.cu").write_text(PLAIN)
     (tmp_path / "plain.yaml").write_text(SHORT)
-    made = [load(tmp_path / name) for name in ("small.yaml", "plain.yaml")]
+    (tmp_path / "plain.py").write_text(TRITON)
+    (tmp_path / "triton.yaml").write_text(TRITON_SHORT)
+    made = [load(tmp_path / name) for name in ("small.yaml", "plain.yaml", "triton.yaml")]
     played = [cast("Toolchain", Compiler())]
     return tuple(one for each in made for one in plan(each, expand(each).points, played, ["sm_90"]))
 

@@ -17,7 +17,7 @@ def planned(number):
     point = SimpleNamespace(kernel=SimpleNamespace(name="k"))
     one: Any = SimpleNamespace(variant=f"v{number}", label=f"unroll={number}", point=point, toolchain=None)
     one.request, one.launches = number, SimpleNamespace(entries=("k",))
-    one.named = lambda symbols: one
+    one.built = lambda known: one
     return one
 
 

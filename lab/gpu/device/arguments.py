@@ -13,6 +13,7 @@ from lab.base.expressions import Scalar
 from lab.gpu.device.backend import RefusedError
 from lab.operators.base import STORED_AS, Inputs
 from lab.templates.front_matter import TENSOR_MAP
+from lab.templates.launches import NULL
 
 SCALAR_TYPES: Final = (
     "bool",
@@ -79,6 +80,9 @@ def marshal(
     for place, (name, c_type) in enumerate(arguments):
         if offsets is not None:
             codes += _padding(name, place, offsets[place] - struct.calcsize(codes))
+        if c_type == NULL:
+            codes, values = codes + "P", [*values, 0]
+            continue
         if c_type == TENSOR_MAP:
             if name not in tensor_maps:
                 raise RefusedError(f"argument {name}: the launches have no tensor map of this name")

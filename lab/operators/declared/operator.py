@@ -92,6 +92,14 @@ class Declared(Operator[DeclaredProblem]):
         self._plan(made)
         return made.titled(problem.title) if problem.title else made
 
+    def scalars(self, problem: DeclaredProblem) -> Mapping[str, Scalar]:
+        """Return the values of the kernel's scalars, as their types hold them.
+
+        Raises:
+            UserError: A shape or scalar does not come out right.
+        """
+        return self._plan(problem).scalars
+
     def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
         """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
         return inputs(self.declaration, self._plan(problem), seed)

@@ -18,7 +18,7 @@ from typing import Final
 from markupsafe import escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CudaLexer, YamlLexer
+from pygments.lexers import CudaLexer, PythonLexer, YamlLexer
 
 from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
@@ -105,6 +105,11 @@ def highlight_cuda(source: str) -> str:
     return str(highlight(source, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
+def highlight_python(source: str) -> str:
+    """Return Python as HTML spans, escaped by pygments, line for line."""
+    return str(highlight(source, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+
+
 def highlight_yaml(source: str) -> str:
     """Return YAML as HTML spans, escaped by pygments."""
     return str(highlight(source, YamlLexer(stripnl=False), HtmlFormatter(nowrap=True)))
@@ -154,12 +159,15 @@ def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]
 def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
     folder = store.variant_folder(record.variant)
     texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
+    is_python = record.template.endswith(".py")
     if "source" in texts:
-        texts["source"] = highlight_cuda(texts["source"]) if coloured else str(escape(texts["source"]))
+        coloring = highlight_python if is_python else highlight_cuda
+        texts["source"] = coloring(texts["source"]) if coloured else str(escape(texts["source"]))
     first = {}
-    places: dict[str, object] = {"file": source_number(texts.get("ptx", ""), FILES["source"])}
+    named = record.template if is_python else FILES["source"]  # what line tables call the source
+    places: dict[str, object] = {"file": source_number(texts.get("ptx", ""), named)}
     if record.sass is not None and "source" in texts:
-        places["sass"] = sass_places(folder, record.sass.name, FILES["source"])
+        places["sass"] = sass_places(folder, record.sass.name, named)
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and name in texts:
             needed = _needed(record) if name == "ptx" else ()

@@ -1,7 +1,7 @@
 """A Triton function with everything that decides its machine code, as the text of a request.
 
-A request's source is the Python file below one comment line that holds the rest. So it travels, and is cached, like any
-other source.
+A request's source is the Python file above one comment line that holds the rest. So lines keep their numbers, and the
+source travels, and is cached, like any other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TritonSource:
     file: str
     function: str
     signature: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, Scalar], ...] = ()
+    constants: tuple[tuple[str, Scalar | None], ...] = ()
     divisible: tuple[str, ...] = ()
     num_warps: int = 4
     num_stages: int = 3
@@ -63,7 +63,7 @@ class TritonSource:
             "num_stages": self.num_stages,
             "num_ctas": self.num_ctas,
         }
-        return CompileRequest(f"{_MARK}{json.dumps(facts)}\n{self.text}", self.file, arch)
+        return CompileRequest(f"{self.text}\n{_MARK}{json.dumps(facts)}", self.file, arch)
 
 
 def restored(request: CompileRequest) -> TritonSource:
@@ -72,9 +72,9 @@ def restored(request: CompileRequest) -> TritonSource:
     Raises:
         CompileError: The request is no Triton function's.
     """
-    head, _, text = request.source.partition("\n")
+    text, _, tail = request.source.rpartition("\n")
     try:
-        facts = json.loads(head.removeprefix(_MARK))
+        facts = json.loads(tail.removeprefix(_MARK))
         return TritonSource(
             text=text,
             file=request.name,

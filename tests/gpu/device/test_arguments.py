@@ -29,6 +29,13 @@ def pack(*arguments):
     return struct.pack(codes, *values)
 
 
+def test_what_the_compiler_added_gets_a_null_pointer():
+    class Parameters(ctypes.Structure):
+        _fields_ = (("m", ctypes.c_int32), ("hidden", ctypes.c_void_p))
+
+    assert pack(("m", "int32"), ("hidden 0", "null*")) == bytes(Parameters(7, None))
+
+
 def test_packed_arguments_have_the_layout_of_the_c_parameter_list():
     class Parameters(ctypes.Structure):
         _fields_ = (

@@ -163,3 +163,17 @@ def test_every_opcode_has_its_class(make):
         found = opcode_classes(store.records())
     assert found["ptx"]["fma.rn.f32"] == found["sass"]["FFMA"] == "fma"
     assert found["sass"]["LDS.128"] == "ld.shared"
+
+
+def test_a_triton_function_is_shown_with_the_places_of_its_own_file(make):
+    with make("sweep") as store:
+        record = store.records()[0]
+        ptx = f'{store.read_file(record.variant, "kernel.ptx").decode()}\n.file 2 "/k.cu"\n.file 7 "/k.py"\n'
+        source = "# it's\ndef f(x): return x < 1\n"
+        store.write_files(record.variant, {"kernel.cu": source, "kernel.ptx": ptx})
+        store.write(replace(record, template="k.py"), 0)
+        packed = pack_variants(store, store.records(), store.records())
+        texts = {name: unpacked(packed.blobs[key]) for name, key in packed.variants[record.variant].items()}
+    assert html.unescape(re.sub("<[^>]*>", "", texts["source"])) == source
+    assert '<span class="k">def</span>' in texts["source"]
+    assert json.loads(texts["detail"])["places"]["file"] == 7

@@ -1,0 +1,160 @@
+"""What the files of plain kernels have in common: parameters, names in expressions, and mistakes, reported together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import UserError, did_you_mean
+from lab.base.expressions import Scalar, names_in
+from lab.base.files import read_regular, within
+from lab.base.yamlfile import Document, Key, dotted
+from lab.experiment.problems import values_of
+from lab.experiment.schema import PlainFile, Sizes
+
+MOST_SOURCE_BYTES = 4 << 20
+"""Size of the largest source that is read."""
+
+_TYPES: Mapping[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+@dataclass
+class Reading:
+    """One file under examination.
+
+    Attributes:
+        raw: The file, of the right shape.
+        document: The same with the lines of its parts.
+        mistakes: Those that were found so far.
+    """
+
+    raw: PlainFile
+    document: Document
+    mistakes: list[UserError] = field(default_factory=list)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Keep a mistake and go on behind the block."""
+        try:
+            yield
+        except UserError as error:
+            self.mistakes.append(error)
+
+    def refuse(self, message: str, path: Key, **details: Any) -> None:  # noqa: ANN401 - those of UserError
+        """Keep a mistake that stands at a place of the file."""
+        self.mistakes.append(UserError(message, at=self.document.at(*path), key=dotted(path), **details))
+
+    @property
+    def folder(self) -> Path:
+        """Where the file lies."""
+        return Path(self.document.file).parent
+
+    @property
+    def fields(self) -> set[str]:
+        """Fields of the problem or of any problem in a list."""
+        problem = self.raw.problem
+        entries = problem if isinstance(problem, list) else [problem]
+        return {str(name) for entry in entries if isinstance(entry, dict) for name in entry} - {"emulate"}
+
+    def text(self, name: str) -> str | None:
+        """Read the source, a file in the folder or below; None where it cannot be had."""
+        with self.noting():
+            path = within(name, self.folder, at=self.document.at("source"), key="source")
+            try:
+                content = read_regular(path, MOST_SOURCE_BYTES, "the source")
+            except UserError as error:
+                raise error.placed(self.document.at("source"), "source") from None
+            try:
+                return content.decode()
+            except UnicodeDecodeError:
+                self.refuse("the source is not UTF-8 text", ("source",), found=name)
+        return None
+
+    def values(self, given: object, path: Key) -> tuple[Scalar, ...]:
+        """Return the values that a parameter takes, each once; none where the entry is wrong."""
+        with self.noting():
+            values: list[Any] = values_of(given, self.document, path)
+            for value in values:
+                if type(value) not in _TYPES:
+                    self.refuse("wrong type", path, found=value, accepted="a number, true or false, or text")
+            if {isinstance(value, bool | str) for value in values} == {True, False}:
+                self.refuse("the values are of several types", path, found=values, accepted="values of one type")
+            # Python says that 1 equals true and 1.0; types are those of the file
+            return tuple({repr(value): value for value in values}.values())
+        return ()
+
+
+def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
+    """Return the values of every parameter."""
+    axes: dict[str, tuple[Scalar, ...]] = {}
+    for name, given in reading.raw.parameters.items():
+        path: Key = ("parameters", name)
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            reading.refuse("not the name of a macro", path, found=name, accepted="letters, digits and _")
+        elif name in reading.fields:
+            reading.refuse("a parameter and a field of the problem have one name", path, found=name)
+        if values := reading.values(given, path):
+            axes[name] = values
+    return axes
+
+
+def check_constraints(reading: Reading, known: set[str]) -> None:
+    """Check that constraints name what is known, and that the emulated size has the problem's fields."""
+    for i, constraint in enumerate(reading.raw.constraints):
+        check_names(reading, constraint, ("constraints", i), known, "a constraint")
+    for name in reading.raw.emulate or {}:
+        fields = reading.fields
+        if name not in fields:
+            reading.refuse(
+                "the problem has no such field",
+                ("emulate", name),
+                found=name,
+                accepted=sorted(fields),
+                suggestion=did_you_mean(name, fields),
+            )
+
+
+def check_names(reading: Reading, expression: str | float | None, path: Key, known: set[str], what: str) -> None:
+    """Check that an expression names what is known; `what` says which expression it is."""
+    if not isinstance(expression, str):
+        return
+    at, key = reading.document.at(*path), dotted(path)
+    with reading.noting():
+        for name in sorted(names_in(expression, at=at, key=key) - known):
+            reading.refuse(
+                f"unknown name {name!r} in {what}",
+                path,
+                found=expression,
+                accepted=sorted(known),
+                suggestion=did_you_mean(name, known),
+            )
+
+
+def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:
+    """Return the setting of the parameters that the others are compared with."""
+    chosen: dict[str, Scalar] = {}
+    for name, value in (reading.raw.baseline or {}).items():
+        if name not in axes:
+            suggestion = did_you_mean(name, axes)
+            path: Key = ("baseline", name)
+            reading.refuse("no such parameter", path, found=name, accepted=list(axes), suggestion=suggestion)
+        elif value not in axes[name]:
+            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
+        else:
+            chosen[name] = value
+    return chosen
+
+
+def type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the words of `Parameter.type`
+    """Return the type that a template declares for a parameter with these values."""
+    kinds = {type(value) for value in values}
+    return "float" if kinds == {int, float} else _TYPES[kinds.pop()]
+
+
+def listed(sizes: Sizes) -> list[str | int]:
+    """Return the sizes of a grid or block as a list."""
+    return list(sizes) if isinstance(sizes, list) else [sizes]

@@ -1,0 +1,271 @@
+"""From the file of a Triton function that its user already has to a checked `Experiment`.
+
+The function's Python file is read, not run, so everything that can be known of its arguments is checked here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from lab.base.errors import did_you_mean, together
+from lab.base.expressions import Scalar
+from lab.base.yamlfile import Document, Key
+from lab.experiment.model import KernelEntry
+from lab.experiment.plain import PlainKernel
+from lab.experiment.problems import ProblemCase
+from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
+from lab.experiment.schema import PlainFile
+from lab.operators.declared.declaration import Declaration, declare
+from lab.operators.declared.elements import ElementKind
+from lab.operators.declared.operator import Declared
+from lab.templates.front_matter import FrontMatter, Parameter
+from lab.templates.plain.triton import OPTIONS, TritonFunction, TritonTemplate, read_functions
+from lab.toolchain.triton.source import TYPES, triton_type
+
+TRITON: Final = "triton"
+"""The toolchain."""
+
+DIVISOR: Final = 16
+"""Triton's machine code makes use of arguments that are multiples of it: it loads and stores wider."""
+
+_SOURCE = re.compile(r"(?P<file>.+\.py)(?::(?P<function>\w+))?")
+_LIMITS: Final[Mapping[str, int]] = {"num_warps": 32, "num_stages": 32, "num_ctas": 16}
+_FIXED: Final = {
+    "block": "no block: it follows from num_warps",
+    "kernel": "no kernel: the source names the function, softmax.py:softmax_kernel",
+    "launches": "one function",
+    "options": "no options; num_warps, num_stages and num_ctas stand in configs",
+    "shared_bytes": "no shared_bytes: Triton decides about shared memory",
+}
+"""Keys that a Triton function's file has no use for."""
+
+Axes = dict[str, tuple[Scalar, ...]]
+
+
+def is_triton(source: str) -> bool:
+    """Return whether a source is a Python file, perhaps with a function's name behind it."""
+    return _SOURCE.fullmatch(source) is not None
+
+
+def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
+    """Check everything in a Triton function's file that does not depend on its problems.
+
+    Raises:
+        UserError: Every mistake that was found, together.
+    """
+    reading = Reading(raw, document)
+    match = _SOURCE.fullmatch(raw.source)
+    assert match is not None  # noqa: S101 - the caller has asked `is_triton`
+    text = reading.text(match["file"])
+    function = _function(reading, text, match["function"]) if text is not None else None
+    axes, tied = _configs(reading, axes_of(reading), function)
+    declaration, refused = declare(
+        function.name if function else Path(match["file"]).stem,
+        arguments=document.data["arguments"],
+        reference=raw.reference,
+        tolerance=raw.tolerance,
+        metrics=raw.metrics or None,
+        folder=reading.folder,
+        problem=reading.fields,
+        parameters=axes,
+        at=document.at,
+    )
+    reading.mistakes += refused
+    if function is not None and declaration is not None:
+        _check_arguments(reading, function, declaration)
+        _check_parameters(reading, function, axes)
+    _check_launch(reading, axes)
+    baseline = baseline_of(reading, axes)
+    if reading.mistakes or declaration is None or function is None:
+        raise together(reading.mistakes)
+    template = TritonTemplate(
+        Path(match["file"]).name,
+        reading.folder / match["file"],
+        _declares(raw, declaration, axes),
+        document,
+        (reading.folder.resolve(),),
+        text or "",
+        frozenset(),
+        function.name,
+        _signature(declaration),
+        tuple(name for name in function.constexprs if name in axes),
+        tuple(name for name in function.constexprs if name not in axes),
+    )
+    constraints = [(text, document.at("constraints", i)) for i, text in enumerate(raw.constraints)]
+    constraints += [(tied, document.at("configs"))] if tied else []
+    return PlainKernel(KernelEntry(function.name, template, axes, tuple(constraints)), declaration, baseline)
+
+
+def divisible(computed: Declared, cases: Sequence[ProblemCase], parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+    """Return the arguments that are multiples of `DIVISOR` in every launch of a variant's machine code.
+
+    Arrays begin at such addresses. An integer must be one for every problem, as it is measured and as it is executed on
+    the CPU.
+
+    Args:
+        computed: The operator.
+        cases: The problems that the machine code is launched for.
+        parameters: The variant's.
+    """
+    problems = [computed.restored(one) for case in cases for one in (case.values, case.emulate) if one is not None]
+    scalars = [computed.scalars(computed.for_parameters(values, parameters)) for values in problems]
+    return tuple(
+        one.name
+        for one in computed.declaration.arguments
+        if one.is_array
+        or (one.element.kind is ElementKind.INTEGER and all(values[one.name] % DIVISOR == 0 for values in scalars))
+    )
+
+
+def _function(reading: Reading, text: str, wanted: str | None) -> TritonFunction | None:
+    """The function that the source names, or the only one of the file."""
+    with reading.noting():
+        found = {
+            one.name: one for one in read_functions(text, str(reading.folder / reading.raw.source.partition(":")[0]))
+        }
+        if wanted is None and len(found) == 1:
+            return next(iter(found.values()))
+        if wanted in found:
+            return found[wanted]
+        message = "the source has no such Triton function" if wanted else "name the Triton function"
+        accepted = [f"{reading.raw.source.partition(':')[0]}:{name}" for name in found]
+        reading.refuse(
+            message,
+            ("source",),
+            found=wanted,
+            accepted=accepted or "a file with a function under @triton.jit",
+            suggestion=did_you_mean(wanted or "", found),
+        )
+    return None
+
+
+def _configs(reading: Reading, axes: Axes, function: TritonFunction | None) -> tuple[Axes, str]:
+    """The values of all parameters, and the condition under which they stand in one config; empty without one."""
+    given = reading.raw.configs
+    entries = given if isinstance(given, list) else [given or {}]
+    read: list[Axes] = []
+    for i, entry in enumerate(entries):
+        place: Key = ("configs", i) if isinstance(given, list) else ("configs",)
+        for name in entry:
+            if name in axes:
+                reading.refuse("the parameter has values in parameters, too", (*place, name), found=name)
+        read.append({name: reading.values(value, (*place, name)) for name, value in entry.items() if name not in axes})
+    names = list(dict.fromkeys(name for entry in read for name in entry))
+    defaults = dict(OPTIONS) | {name: one.default for name, one in (function.constexprs if function else {}).items()}
+    for i, entry in enumerate(read):
+        for name in names:
+            default = defaults.get(name)
+            if name not in entry and default is None:
+                reading.refuse("a config lacks a parameter that another one has", ("configs", i), accepted=name)
+            elif name not in entry and default is not None:
+                entry[name] = (default,)
+    found = axes | {name: _distinct(itertools.chain(*(entry.get(name, ()) for entry in read))) for name in names}
+    found |= {name: (value,) for name, value in OPTIONS.items() if name not in found}
+    found |= {
+        name: (one.default,)
+        for name, one in (function.constexprs if function else {}).items()
+        if name not in found and one.default is not None
+    }
+    _check_options(reading, found, names)
+    tied = " or ".join(_condition(entry) for entry in read) if len(read) > 1 and not reading.mistakes else ""
+    return found, tied
+
+
+def _distinct(values: itertools.chain[Scalar]) -> tuple[Scalar, ...]:
+    return tuple({repr(value): value for value in values}.values())
+
+
+def _condition(config: Mapping[str, Sequence[Scalar]]) -> str:
+    """The expression that holds for the points of a config."""
+    parts = (" or ".join(f"{name} == {json.dumps(value)}" for value in values) for name, values in config.items())
+    return f"({' and '.join(f'({part})' for part in parts)})"
+
+
+def _check_options(reading: Reading, axes: Axes, in_configs: Sequence[str]) -> None:
+    for name, most in _LIMITS.items():
+        accepted = f"an integer from 1 to {most}" if name == "num_stages" else f"a power of two up to {most}"
+        for value in axes[name]:
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            if not is_whole or not 1 <= int(value) <= most or (name != "num_stages" and int(value).bit_count() != 1):
+                place: Key = ("configs",) if name in in_configs else ("parameters", name)
+                reading.refuse(f"{name} is wrong", place, found=value, accepted=accepted)
+
+
+def _check_arguments(reading: Reading, function: TritonFunction, declaration: Declaration) -> None:
+    """Compare the declared arguments with the function's, and their types with Triton's."""
+    names = tuple(one.name for one in declaration.arguments)
+    if names != function.passed:
+        reading.refuse(
+            f"the arguments do not match the function {function.name}",
+            ("arguments",),
+            found=", ".join(names),
+            accepted=f"{', '.join(function.passed) or 'none'}, in this order (constexprs are parameters)",
+            suggestion="mind the order" if sorted(names) == sorted(function.passed) else None,
+        )
+    for one in declaration.arguments:
+        if triton_type(one.dtype, is_array=one.is_array) is None:
+            place: Key = ("arguments", one.name)
+            reading.refuse("Triton has no such type", place, found=one.dtype, accepted=list(TYPES))
+
+
+def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) -> None:
+    """Every parameter is a constexpr, an option, or the value of a scalar; every constexpr has a value."""
+    known = [*function.constexprs, *OPTIONS]
+    for name in axes:
+        if name not in known and name not in function.passed:
+            place: Key = ("parameters", name) if name in reading.raw.parameters else ("configs",)
+            suggestion = did_you_mean(name, known)
+            message = f"the function {function.name} has no such constexpr argument"
+            reading.refuse(message, place, found=name, accepted=known, suggestion=suggestion)
+    for name, one in function.constexprs.items():
+        if name not in axes and not one.has_default:
+            message = f"the constexpr {name} of {function.name} has no value"
+            reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")
+        elif name not in axes and one.default is None and not one.is_none:
+            message = f"the default of the constexpr {name} of {function.name} is no literal"
+            reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")
+
+
+def _check_launch(reading: Reading, axes: Axes) -> None:
+    raw, known = reading.raw, {*axes, *reading.fields}
+    for key, accepted in _FIXED.items():
+        if getattr(raw, key):
+            reading.refuse(
+                f"a Triton function has no use for {key}", (key,), found=getattr(raw, key), accepted=accepted
+            )
+    if raw.grid is None:
+        accepted = "an expression such as ceil_div(n, BLOCK), or a list of up to three"
+        reading.refuse("a key is missing", ("grid",), accepted=accepted)
+    for i, size in enumerate(listed(raw.grid or 1)):
+        check_names(reading, size, ("grid", i) if isinstance(raw.grid, list) else ("grid",), known, "the grid")
+    check_constraints(reading, known)
+
+
+def _signature(declaration: Declaration) -> tuple[tuple[str, str], ...]:
+    named = ((one.name, triton_type(one.dtype, is_array=one.is_array)) for one in declaration.arguments)
+    return tuple((name, kind) for name, kind in named if kind is not None)
+
+
+def _declares(raw: PlainFile, declaration: Declaration, axes: Axes) -> FrontMatter:
+    """The declaration that a template with this source would have. The build may correct the block: `BuiltLaunch`."""
+    return FrontMatter(
+        summary=raw.question or f"The function {declaration.name} of {raw.source}.",
+        operator="declared",
+        entry=declaration.name,
+        grid=listed(raw.grid or 1),
+        block=["32 * num_warps"],
+        arguments={one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in declaration.arguments},
+        parameters={
+            name: Parameter(
+                type=type_of(values),
+                default=values[0],
+                help="an option of Triton" if name in OPTIONS else f"a constexpr of {raw.source}",
+            )
+            for name, values in axes.items()
+        },
+    )
