@@ -35,6 +35,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
+from types import ModuleType
 
 from hand_made import HAND_MADE
 
@@ -332,6 +333,7 @@ def _be_pytest(tree: Path, tests: Sequence[str], output: int, *, keeps_bytecode:
             *(entry for entry in sys.path if entry not in {str(ROOT), str(ROOT / "benchmarks"), ""}),
         ]
         os.environ["PYTHONPATH"] = str(tree)
+        sys.modules["__main__"] = ModuleType("__main__")  # processes that tests start would import this script
         sys.dont_write_bytecode = not keeps_bytecode
         from hypothesis import Phase, settings  # noqa: PLC0415 - imported before the fork
         from pytest import main as test  # noqa: PLC0415, PT013
@@ -398,16 +400,17 @@ class Bench:
 
     def judge(self, room: str, mutant: Mutant, rounds: Sequence[tuple[str, ...]]) -> Judged:
         """Try a mutant against the tests, the nearest first."""
-        content = (self.tree / mutant.file).read_bytes()
+        content, met = (self.tree / mutant.file).read_bytes(), False
         for tests in rounds:
             limit = self.limit_s(tests)
             if limit is None:
                 continue
             with mistaken(self.tree, mutant.file, mutant.applied(content)):
                 tried = attempted(self.tree, tests, limit)
+            met = True
             if tried.code != 0:
                 return Judged(room, mutant, killed=True, by=tried.by)
-        return Judged(room, mutant, killed=False, by="")
+        return Judged(room, mutant, killed=False, by="" if met else "no test passes without it")
 
 
 def modules(room: str) -> list[str]:
