@@ -54,8 +54,8 @@ COMMANDS = {
     "tune": (TUNING, ("--no-gpu", "--jobs", "2")),
 }
 
-PASSING = frozenset({"started", "seconds", "cached", "command", "compile_seconds"})
-"""Fields of durations, dates and the cache."""
+PASSING = frozenset({"started", "seconds", "cached", "command", "compile_seconds", "build.log"})
+"""Fields of durations, dates and the cache; the size of the log, which holds the compile time."""
 
 GONE_S = 30.0
 """Workers end within this time of their command."""
