@@ -55,6 +55,12 @@ class Clock:
     def planned(self, *_: object) -> None:
         """The run begins."""
 
+    def resumed(self, *_: object) -> None:
+        """Finished variants are kept."""
+
+    def drawing(self) -> None:
+        """The report is drawn."""
+
     def more(self, *_: object) -> None:
         """A round of a search begins."""
 

@@ -23,7 +23,7 @@ if sys.argv[:1] == ["-m"]:  # `python -m lab`, before anything else is imported 
     sys.path[:] = without(os.getcwd(), sys.path)  # noqa: PTH109 - pathlib is not imported yet
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,15 +33,17 @@ from lab.base.version import VERSION
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lab.base.expressions import Scalar
     from lab.cli.inspect import Inspection
     from lab.emulator.results import Emulation
     from lab.library import dispatch
     from lab.runs.compare import Comparison
     from lab.runs.frame import ExperimentRun
     from lab.runs.observer import RunObserver
+    from lab.store.model import EmulationRecord
     from lab.tuning.run import TuningObserver, TuningOutcome
 
-__all__ = ["compare", "dispatch", "emulate", "inspect", "records", "run", "tune"]
+__all__ = ["compare", "dispatch", "emulate", "inspect", "load", "records", "run", "tune", "tune_kernel"]
 __version__ = VERSION
 
 PathOrText = str | PathLike[str]
@@ -55,7 +57,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module
 
 
 def run(
-    experiment: PathOrText,
+    experiment: PathOrText | Mapping[str, Any],
     *,
     output: PathOrText | None = None,
     jobs: int | None = None,
@@ -71,8 +73,13 @@ def run(
     """Run an experiment, as `lab run` does.
 
     Args:
-        experiment: The experiment file.
-        output: Run directory; ``reports/<experiment>`` by default.
+        experiment: The experiment file; or a mapping of the keys that a plain kernel's file has. In it, `source` may be
+            CUDA text. An argument may be a NumPy array, an input's contents; a pair of text and array, ``("inout
+            float32[n]", array)``; or a number. `reference` may be an array or a function, for all outputs or for each
+            in a mapping. A function gets the arguments that its own parameters name and returns what the outputs must
+            hold; it is called in this process, once for each problem. Paths start from the working directory. What
+            the mapping holds is written into the folder `input` of the run directory.
+        output: Run directory; ``reports/<experiment>`` by default, of a mapping ``reports/<kernel>``.
         jobs: Worker processes; the number of usable cores by default.
         gpu: Measure where there is a GPU.
         emulate: Execute every variant on the CPU, where the experiment gives a size for it.
@@ -104,7 +111,12 @@ def run(
         profile=profile,
         resume=resume,
     )
-    outcome = run_pipeline(Path(experiment), options, observer)
+    if isinstance(experiment, Mapping):
+        from lab.api.running import run_mapping
+
+        outcome = run_mapping(experiment, options, observer)
+    else:
+        outcome = run_pipeline(Path(experiment), options, observer)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return ExperimentRun(outcome)
@@ -148,6 +160,148 @@ def tune(
     return outcome
 
 
+def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
+    kernel_name: str,
+    kernel_source: object,
+    problem_size: object,
+    arguments: Sequence[Any],
+    tune_params: Mapping[str, Sequence[Any]],
+    grid_div_x: object = None,
+    grid_div_y: object = None,
+    grid_div_z: object = None,
+    restrictions: object = None,
+    answer: Sequence[Any] | None = None,
+    atol: float = 1e-6,
+    verify: object = None,
+    verbose: bool = False,
+    lang: str | None = None,
+    device: int = 0,
+    platform: int = 0,
+    smem_args: Mapping[str, Any] | None = None,
+    cmem_args: object = None,
+    texmem_args: object = None,
+    compiler: str | None = None,
+    compiler_options: Sequence[str] | None = None,
+    defines: object = None,
+    log: object = None,
+    iterations: int = 7,
+    block_size_names: Sequence[str] | None = None,
+    quiet: bool = False,
+    strategy: str | None = None,
+    strategy_options: Mapping[str, Any] | None = None,
+    cache: PathOrText | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    simulation_mode: bool = False,
+    observers: Sequence[Any] | None = None,
+    objective: str = "time",
+    objective_higher_is_better: bool = False,
+    *,
+    emulate: bool | Mapping[str, Any] | None = None,
+    output: PathOrText | None = None,
+    jobs: int | None = None,
+    gpu: bool = True,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Try every setting of a kernel's parameters; takes the arguments of Kernel Tuner's function of this name.
+
+    docs/python.md lists where the two differ. What is not supported is refused by name.
+
+    Args:
+        kernel_name: The kernel; ``add<float, block_size_x>`` instantiates a template.
+        kernel_source: Path of a file, CUDA text, or a function from the parameters to CUDA text.
+        problem_size: The domain that the grid covers: an int, text over the parameters, a tuple of up to three, or a
+            function from the parameters to one of these.
+        arguments: NumPy arrays and NumPy's numbers, in the kernel's order.
+        tune_params: Values of each parameter; every parameter is a macro of the source.
+        grid_div_x: What divides the first size: a list whose product does, or a function; the block's size by default.
+        grid_div_y: Of the second size.
+        grid_div_z: Of the third size.
+        restrictions: Expressions that must be true, or a function from the parameters to bool.
+        answer: Expected arrays, None for each argument that is not compared. Without it, the outputs of the first
+            setting stand in.
+        atol: Absolute tolerance, as in ``numpy.allclose``.
+        verify: Not supported.
+        verbose: Ignored.
+        lang: ``CUDA``.
+        device: 0.
+        platform: Ignored.
+        smem_args: ``{"size": bytes}`` of dynamic shared memory.
+        cmem_args: Not supported.
+        texmem_args: Not supported.
+        compiler: Ignored.
+        compiler_options: Options, such as ``["--use_fast_math"]``.
+        defines: Not supported.
+        log: Ignored.
+        iterations: Ignored: samples are taken until they are steady.
+        block_size_names: Parameters that hold the block's size in x, y and z; ``block_size_x`` and so on by default,
+            256, 1 and 1 where there is no such parameter.
+        quiet: Print nothing.
+        strategy: ``brute_force`` or ``random_sample``.
+        strategy_options: Of the sample: ``fraction`` or ``max_fevals``.
+        cache: Where the run is kept and continued: ``results.json`` stands for the directory `results`.
+        metrics: Figures over the parameters and `time` in milliseconds: expressions as text, or functions.
+        simulation_mode: Read the run that is in the cache, and run nothing.
+        observers: Ignored.
+        objective: The result's figure by which ``env["best_config"]`` is chosen.
+        objective_higher_is_better: Whether it is maximised.
+        emulate: On the CPU: a smaller problem, ``{"problem_size": …, "arguments": […], "answer": […]}``; True for
+            the problem itself; False for nothing; by default the problem itself where it is small.
+        output: Run directory; ``reports/<kernel>`` by default.
+        jobs: Worker processes; the number of usable cores by default.
+        gpu: Measure where there is a GPU.
+
+    Returns:
+        A dictionary for each setting that ran, with its parameters, `time` in milliseconds, `times`, `compile_time`
+        and the metrics; and a dictionary of the environment, in which `time` says whether times are `measured`,
+        `predicted`, or no more than a `lower bound`, and `failed` lists the settings that did not run.
+
+    Raises:
+        UserError: An argument is wrong or not supported; the key says which.
+        MissingToolError: there is no compiler or no disassembler.
+        StoreError: the run directory cannot be written, or is in use.
+    """
+    from lab.api.kernel_tuner.tune import TuneCall
+    from lab.api.kernel_tuner.tune import tune as tune_settings
+    from lab.runs.pipeline import RunOptions
+
+    refused = {"verify": verify, "texmem_args": texmem_args, "cmem_args": cmem_args, "defines": defines}
+    ignored = {
+        "verbose": verbose,
+        "log": log,
+        "compiler": compiler,
+        "iterations": iterations != 7,  # noqa: PLR2004 - the default
+        "observers": observers,
+        "platform": platform,
+    }
+    call = TuneCall(
+        kernel_name,
+        kernel_source,
+        problem_size,
+        arguments,
+        tune_params,
+        (grid_div_x, grid_div_y, grid_div_z),
+        restrictions,
+        answer,
+        atol,
+        lang,
+        device,
+        smem_args,
+        compiler_options,
+        block_size_names,
+        quiet,
+        strategy,
+        strategy_options,
+        None if cache is None else Path(cache),
+        metrics,
+        simulation_mode,
+        objective,
+        objective_higher_is_better,
+        emulate,
+        None if output is None else Path(output),
+        {**refused, **ignored},
+    )
+    return tune_settings(call, RunOptions(jobs=jobs, measure=gpu))
+
+
 class _Silent:
     """An observer that ignores every event."""
 
@@ -158,48 +312,79 @@ class _Silent:
 
 
 def emulate(
-    file: PathOrText,
-    arguments: Sequence[Any],
+    file: PathOrText | Mapping[str, Any],
+    arguments: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     kernel: str | None = None,
     grid: int | Sequence[int] = 1,
     block: int | Sequence[int] = 32,
     shared_bytes: int = 0,
-    seed: int = 0,
-) -> Emulation:
-    """Execute one kernel of a `.ptx` file on the CPU, as `lab emulate` does.
+    seed: int | None = None,
+    macros: Mapping[str, Scalar] | None = None,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    variant: str | None = None,
+    parameters: Mapping[str, Scalar] | None = None,
+) -> Emulation | EmulationRecord:
+    """Execute one kernel on the CPU, as `lab emulate` does: of a file, of CUDA text, or of an experiment.
 
     Args:
-        file: The file.
-        arguments: One for each parameter: a contiguous NumPy array (a device buffer, read and written in place), a
-            scalar, or a text as on the command line, ``"f32[64]=normal"``.
-        kernel: Name of the kernel; may be left out where the file holds one.
+        file: A `.ptx` or `.cu` file or CUDA text, which take `arguments`; or an experiment, a file or a mapping as for
+            `run`, whose first variant is executed at the experiment's `emulate` size and compared with its reference.
+        arguments: One for each parameter, in order or, of CUDA, by name: a contiguous NumPy array (a device buffer,
+            read and written in place), a NumPy scalar, or a text as on the command line, ``"f32[64]=normal"``.
+        kernel: Name of the kernel; may be left out where there is one. Of CUDA, ``add<float, 128>`` instantiates.
         grid: Blocks along x, y, z.
         block: Threads along x, y, z.
         shared_bytes: Dynamic shared memory of a block.
-        seed: Seed of random buffers.
+        seed: Seed of random buffers: 0, or the experiment's.
+        macros: Of CUDA: macros and their values.
+        arch: Of CUDA: the architecture that it is compiled for.
+        options: Of CUDA: further compiler options.
+        variant: Of an experiment: the id of a variant, or the beginning of it.
+        parameters: Of an experiment: values that the variant has; the first one that has them is executed.
 
     Returns:
-        Counts and findings.
+        Counts and findings; of an experiment also the comparison with the reference.
 
     Raises:
         UserError: there is no such file or kernel, or arguments or a geometry that do not fit it.
+        CompileError: the compiler refused the source.
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
+    from lab.api import executing
+    from lab.base.errors import UserError
     from lab.cli.inspect import execute_file
 
-    return execute_file(Path(file), kernel, grid, block, arguments, dynamic_shared_bytes=shared_bytes, seed=seed)
+    source = not isinstance(file, Mapping) and executing.is_source(os.fspath(file))
+    if isinstance(file, Mapping) or (not source and Path(file).suffix in (".yaml", ".yml")):
+        if arguments is not None:
+            raise UserError("an experiment has its own arguments", key="arguments", accepted="none")
+        chosen = file if isinstance(file, Mapping) else Path(file)
+        return executing.execute_experiment(chosen, variant, parameters or {}, seed)
+    if arguments is None:
+        raise UserError("there are no arguments", key="arguments", accepted="one for each of the kernel's parameters")
+    if source:
+        how = executing.KernelLaunch(kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options)
+        return executing.execute_source(os.fspath(file), arguments, how)
+    if isinstance(arguments, Mapping):
+        raise UserError("PTX does not keep the names of parameters", key="arguments", accepted="a list, in order")
+    return execute_file(Path(file), kernel, grid, block, arguments, dynamic_shared_bytes=shared_bytes, seed=seed or 0)
 
 
 def inspect(
-    file: PathOrText, *, variant: str | None = None, arch: str = "sm_90", toolchain: str = "auto"
+    file: PathOrText | Mapping[str, Any],
+    *,
+    variant: str | None = None,
+    arch: str = "sm_90",
+    toolchain: str = "auto",
 ) -> Inspection:
     """Read the loops and the instruction mix of a file or of one variant of an experiment, as `lab inspect` does.
 
     Args:
-        file: A `.ptx`, `.cubin` or `.cu` file, or an experiment.
-        variant: Of an experiment: the id of a variant, or the beginning of it.
+        file: A `.ptx`, `.cubin` or `.cu` file, CUDA text, or an experiment: a file, or a mapping as for `run`.
+        variant: Of an experiment: the id of a variant, or the beginning of it; needless where there is one.
         arch: Architecture that a `.cu` file is compiled for.
         toolchain: Compiler of a `.cu` file: ``auto``, ``nvrtc`` or ``nvcc``.
 
@@ -209,8 +394,18 @@ def inspect(
         ReaderError: the listing cannot be read.
         MissingToolError: there is no compiler or no disassembler.
     """
+    from lab.api import executing
     from lab.cli.inspect import inspect_file, inspect_variant
 
+    if (
+        isinstance(file, Mapping)
+        or executing.is_text(os.fspath(file))
+        or (variant is None and Path(file).suffix in (".yaml", ".yml"))
+    ):
+        with executing.on_disk(file) as path:
+            if path.suffix in (".yaml", ".yml"):
+                return inspect_variant(path, variant or executing.only_variant(path), run_operator=False)
+            return inspect_file(path, arch=arch, toolchain_name=toolchain)
     if variant is not None:
         return inspect_variant(Path(file), variant)
     return inspect_file(Path(file), arch=arch, toolchain_name=toolchain)
@@ -231,6 +426,20 @@ def compare(a: PathOrText, b: PathOrText, *, relative: bool = False) -> Comparis
     from lab.runs.compare import compare_folders
 
     return compare_folders(Path(a), Path(b), relative=relative)
+
+
+def load(folder: PathOrText) -> ExperimentRun:
+    """Open the run in a directory, as `run` returned it.
+
+    Args:
+        folder: The run directory.
+
+    Raises:
+        StoreError: the directory holds no run, or cannot be read.
+    """
+    from lab.runs.frame import ExperimentRun
+
+    return ExperimentRun.of(Path(folder))
 
 
 def records(folder: PathOrText) -> pd.DataFrame:

@@ -11,9 +11,10 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -22,6 +23,9 @@ from rich.console import Console
 from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
 from lab.cli.terminal import stdout
+
+if TYPE_CHECKING:
+    from lab.runs.pipeline import RunOutcome
 
 app = typer.Typer(
     name="lab",
@@ -94,13 +98,10 @@ def run(
     workers.prepare()  # while this process imports, too
     from lab.cli.inspect import refuse_tuning
     from lab.cli.progress import run_progress
-    from lab.cli.tables import print_best, print_changes, print_outcome
-    from lab.runs.compare import compare_folders
     from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_experiment
 
     refuse_tuning(experiment)
-    console = Console(stderr=True)
     options = RunOptions(
         output=output,
         max_variants=max_variants,
@@ -120,6 +121,15 @@ def run(
     else:
         with run_progress() as progress:
             outcome = run_experiment(experiment, options, progress)
+    _end_run(outcome, as_json=as_json)
+
+
+def _end_run(outcome: RunOutcome, *, as_json: bool = False) -> NoReturn:
+    """Print the best variants, what changed against the last run, and where the report is; leave with the exit code."""
+    from lab.cli.tables import print_best, print_changes, print_outcome
+    from lab.runs.compare import compare_folders
+
+    console = Console(stderr=True)
     print_best(console if as_json else stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
@@ -377,6 +387,64 @@ def new(
     target = drafts.new(source, output, kernel, force=force)
     marks = target.read_text(encoding="utf-8").count("TODO")
     typer.echo(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
+
+
+@app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def try_kernel(
+    context: typer.Context,
+    source: Annotated[Path, typer.Argument(help="A .cu file.", show_default=False)],
+    define: Annotated[
+        list[str] | None, typer.Option("--define", "-D", help="Macro and its values: block_size_x=128,256.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel to run.", show_default="the only one")] = None,
+    argument: Annotated[
+        list[str] | None, typer.Option(help="An argument where the guess is wrong: 'bins=inout uint32[256] zeros'.")
+    ] = None,
+    reference: Annotated[list[str] | None, typer.Option(help="What an output must hold: 'c=a + b'.")] = None,
+    grid: Annotated[str | None, typer.Option(help="Blocks: 'ceil_div(n, block_size_x)'; 'x; y' for two.")] = None,
+    block: Annotated[str | None, typer.Option(help="Threads of a block, likewise.")] = None,
+    shared_bytes: Annotated[str | None, typer.Option(help="Dynamic shared memory of a block.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Run directory.", show_default="reports/<kernel>")
+    ] = None,
+    gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
+    emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+) -> None:
+    """Run a kernel without an experiment file: lab try kernel.cu --n 10_000_000 -D block_size_x=128,256.
+
+    Each size of the kernel is an option of its name. What is not given is guessed as `lab new` does; the file that ran
+    is in the folder input of the run directory.
+    """
+    from lab.api.running import run_mapping
+    from lab.cli.progress import run_progress
+    from lab.cli.trial import Asked, experiment_of
+    from lab.runs.pipeline import RunOptions
+
+    given = {"grid": grid, "block": block, "shared_bytes": shared_bytes}
+    asked = Asked(
+        kernel,
+        _named_options(context.args),
+        tuple(define or ()),
+        tuple(argument or ()),
+        tuple(reference or ()),
+        {name: words for name, words in given.items() if words is not None},
+    )
+    options = RunOptions(output=output, measure=gpu, emulate=emulate)
+    with run_progress() as progress:
+        outcome = run_mapping(experiment_of(source, asked), options, progress)
+    _end_run(outcome)
+
+
+def _named_options(words: Sequence[str]) -> dict[str, str]:
+    """Return ``--n 5 --m=6`` as names and values."""
+    found: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not name.startswith("--") or not (equals or rest):
+            raise UserError("not an option with a value", key="try", found=name, accepted="--n 10_000_000")
+        found[name[2:]] = value if equals else rest.pop(0)
+    return found
 
 
 @app.command()

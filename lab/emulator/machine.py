@@ -32,11 +32,11 @@ from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.isa.model import Instruction
 
-ENDLESS_AFTER_S = 15.0
+ENDLESS_AFTER_S = 8.0
 """Processor time of a launch after which a loop with `_MANY_ROUNDS` rounds in one batch counts as endless."""
 
-_MANY_ROUNDS = 100_000
-"""Far more than a loop of a problem that was made small for the CPU, and reached within `ENDLESS_AFTER_S`."""
+_MANY_ROUNDS = 20_000
+"""More than a loop of a problem that was made small for the CPU; asked again after as many rounds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -275,8 +275,10 @@ def _check_names(reading: _Reading, expression: str | float | None, path: Key, k
 def _entries(reading: _Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[Key, str]:
     """Choose the kernel of every launch: its symbol or C++ expression, with parameters in braces, by its place."""
     raw, found = reading.raw, dict[Key, str]()
-    wanted = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)] if raw.launches else None
-    for path, name in wanted or [(("kernel",), raw.kernel)]:
+    wanted: list[tuple[Key, str | None]] = [(("kernel",), raw.kernel)]
+    if raw.launches is not None:
+        wanted = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)]
+    for path, name in wanted:
         with reading.noting():
             if raw.source.endswith(PTX):
                 found[path] = _entry_of_ptx(reading, text, name, path)

@@ -221,11 +221,13 @@ class PlainFile(MeasuringFile):
     )
     reference: dict[str, str] | str | None = Field(
         None,
-        description="What each output must hold: {c: a + b}, with NumPy's functions by name; or ./ref.py:function "
-        "(this runs that file)",
+        description="What each output must hold: {c: a + b}, with NumPy's functions by name; {c: expected.npy}; or "
+        "./ref.py:function (this runs that file)",
     )
-    tolerance: float | dict[str, float] | None = Field(
-        None, description="The largest relative error of an output, in place of the one that its type implies"
+    tolerance: float | dict[str, float | dict[str, float]] | None = Field(
+        None,
+        description="The largest relative error of an output, in place of the one that its type implies; "
+        "{c: {relative: 1e-5, absolute: 1e-6}} is as in numpy.allclose",
     )
     archs: list[Arch] = Field(
         default_factory=lambda: ["auto"],

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
+from lab.base.errors import UserError, did_you_mean
+from lab.base.expressions import Scalar
 from lab.report.columns import Column, Value, row
 from lab.report.registry.registry import columns_for
 from lab.runs.pipeline import RunOutcome
+from lab.runs.shortlist import Shortlist, as_html, as_text, shortlist, variants_beginning
 from lab.store.database import Store
-from lab.store.figures import ranked, response_of
+from lab.store.figures import name_of, ranked, response_of
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+
+_MOST_LISTED = 50
+"""Ids that an error lists."""
 
 
 def frame(run: RunRecord, records: Sequence[VariantRecord], repeat: RepeatRecord | None = None) -> pd.DataFrame:
@@ -58,6 +64,66 @@ def read_frame(folder: Path) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
+class VariantResult:
+    """One variant of a finished run, with its texts.
+
+    Attributes:
+        record: Everything that is known of it.
+        folder: The run directory.
+    """
+
+    record: VariantRecord
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.record.variant
+
+    @property
+    def parameters(self) -> Mapping[str, Scalar]:
+        """Its parameters."""
+        return self.record.parameters
+
+    @property
+    def time_ms(self) -> float | None:
+        """Median of its measured times, in milliseconds; None where nothing was measured."""
+        return self.record.measurement.samples.median if self.record.measurement else None
+
+    @property
+    def source(self) -> str:
+        """Its CUDA source."""
+        return self._text("kernel.cu")
+
+    @property
+    def ptx(self) -> str:
+        """Its PTX."""
+        return self._text("kernel.ptx")
+
+    @property
+    def sass(self) -> str:
+        """Its SASS."""
+        return self._text("kernel.sass")
+
+    @property
+    def log(self) -> str:
+        """What the compiler said."""
+        return self._text("build.log")
+
+    def _text(self, name: str) -> str:
+        """Read one of its files.
+
+        Raises:
+            StoreError: There is none, as of a variant that did not compile.
+        """
+        with Store(self.folder) as store:
+            return store.read_file(self.record.variant, name).decode("utf-8", errors="replace")
+
+    def __repr__(self) -> str:
+        return f"<variant {self.id}: {name_of(self.record)}, {self.record.status}>"
+
+
+@dataclass(frozen=True, repr=False)
 class ExperimentRun:
     """A finished run.
 
@@ -66,6 +132,17 @@ class ExperimentRun:
     """
 
     outcome: RunOutcome
+
+    @classmethod
+    def of(cls, folder: Path) -> ExperimentRun:
+        """Open the run in a directory.
+
+        Raises:
+            StoreError: The directory holds no run, or cannot be read.
+        """
+        with Store(folder) as store:
+            pages = tuple(page for page in (folder / "index.html",) if page.is_file())
+            return cls(RunOutcome(folder, store.run(), store.records(), pages, interrupted=False))
 
     @property
     def folder(self) -> Path:
@@ -77,6 +154,11 @@ class ExperimentRun:
         """The report, an HTML page."""
         return self.outcome.folder / "index.html"
 
+    @property
+    def records(self) -> tuple[VariantRecord, ...]:
+        """Everything that is known of each variant, in the experiment's order."""
+        return self.outcome.records
+
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row for each variant; see `lab.records`."""
@@ -86,7 +168,41 @@ class ExperimentRun:
     def best(self) -> VariantRecord | None:
         """The variant with the highest throughput; None where every variant failed.
 
-        Throughput is measured where anything was measured, else estimated, else the predicted ceiling.
+        Throughput is measured where anything was measured, else estimated, else predicted by the score, else the
+        ceiling.
         """
         records = self.outcome.records
         return next(iter(ranked(records, response_of(records))), None)
+
+    def variant(self, beginning: str) -> VariantResult:
+        """Return one variant, by its id or the beginning of it.
+
+        Raises:
+            UserError: None has this id, or several begin so.
+        """
+        found = variants_beginning(self.outcome.records, beginning) if beginning else ()
+        if len(found) != 1:
+            known = [record.variant for record in self.outcome.records]
+            raise UserError(
+                "several variants begin with this id" if found else "no variant has this id",
+                key="variant",
+                found=beginning,
+                accepted=[record.variant for record in found] or known[:_MOST_LISTED],
+                suggestion=did_you_mean(beginning, known),
+            )
+        return VariantResult(found[0], self.folder)
+
+    @property
+    def variants(self) -> tuple[VariantResult, ...]:
+        """Every variant, in the experiment's order."""
+        return tuple(VariantResult(record, self.folder) for record in self.outcome.records)
+
+    @cached_property
+    def _shortlist(self) -> Shortlist:
+        return shortlist(self.outcome.run, self.outcome.records)
+
+    def __repr__(self) -> str:
+        return as_text(self._shortlist, str(self.page))
+
+    def _repr_html_(self) -> str:
+        return as_html(self._shortlist, str(self.page))

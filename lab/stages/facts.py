@@ -60,6 +60,7 @@ def facts_of(
         notes=notes,
         problem_axes=experiment.problem_axes,
         search=searched,
+        setting=dict(experiment.baseline),
     )
 
 

@@ -82,6 +82,7 @@ def inspected(
         problem=dict(point.problem.values),
         arch=planned.request.arch,
         compiler=title(planned.toolchain),
+        options=planned.request.options,
         status=Status.INSPECTED,
         reason="",
         flops=experiment.operator.flops(needed),

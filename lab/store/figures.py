@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from lab.base.expressions import Scalar
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
 from lab.measured.timing import Kind, Merit
@@ -231,6 +232,34 @@ def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[Vari
     """Records that have a response, best first; equal ones keep the experiment's order."""
     having = [(value, record) for record in records if (value := response.of(record)) is not None]
     return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
+
+
+def setting_in_words(setting: Mapping[str, Scalar]) -> str:
+    """Spell a setting of parameters as labels do: ``block=256 fast=true``."""
+    return " ".join(f"{name}={str(v).lower() if isinstance(v, bool) else v}" for name, v in setting.items())
+
+
+def over_setting(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> dict[str, float]:
+    """Return throughput over that of the variant which differs in the run's setting alone, by variant.
+
+    A variant whose counterpart failed or does not exist is left out; so is every variant where the run has no setting.
+    """
+    if not run.setting:
+        return {}
+    rates = {_identity(record, {}): response.of(record) for record in records}
+    found: dict[str, float] = {}
+    for record in records:
+        own, other = response.of(record), rates.get(_identity(record, run.setting))
+        if own and other:
+            found[record.variant] = own / other
+    return found
+
+
+def _identity(record: VariantRecord, setting: Mapping[str, Scalar]) -> str:
+    """All that tells a variant from others, some of its parameters replaced."""
+    parameters = sorted({**record.parameters, **setting}.items())
+    rest = (sorted(record.problem.items()), record.arch, record.compiler, record.options)
+    return repr((record.kernel, parameters, *rest))
 
 
 def by_problem(run: RunRecord, records: tuple[VariantRecord, ...]) -> dict[str, tuple[VariantRecord, ...]]:

@@ -239,6 +239,7 @@ class VariantRecord:
             the CPU.
         profile: What hardware counters said; None where they were not read.
         pruned_by: The rule by which a search left it out; `prune_rule` knows it for older records, too.
+        options: Further options of the compiler, in order.
         fingerprint: Of everything that decides the record besides the run's conditions; a resumed run keeps the record
             where it is that of the variant.
     """
@@ -272,6 +273,7 @@ class VariantRecord:
     compiler: str = ""
     pruned_by: PruneRule | None = None
     fingerprint: str = ""
+    options: tuple[str, ...] = ()
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""
@@ -407,6 +409,7 @@ class RunRecord:
         notes: Further sentences that a reader must see.
         problem_axes: Fields by which the problems differ, in file order; empty where there is one problem.
         search: How the variants were chosen; None where the whole space was run.
+        setting: Setting of parameters that the others are compared with; empty for none.
     """
 
     experiment: str
@@ -428,3 +431,4 @@ class RunRecord:
     notes: tuple[str, ...] = ()
     problem_axes: tuple[str, ...] = ()
     search: SearchRecord | None = None
+    setting: Mapping[str, Scalar] = field(default_factory=dict)

@@ -328,3 +328,15 @@ def test_a_listing_in_a_file_is_never_cropped(folder):
     assert done.returncode == 0, done.stderr
     assert long in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 2000
+
+
+def test_try_needs_no_file_but_the_kernel(tmp_path):
+    body = "int i = blockIdx.x * width + threadIdx.x; if (i < n) y[i] = 2 * x[i];"
+    (tmp_path / "twice.cu").write_text(f"__global__ void twice(float *y, const float *x, int n) {{ {body} }}\n")
+    words = ("--n", "3_000", "-D", "width=64,128", "--block", "width", "--grid", "ceil_div(n, width)")
+    done = lab("try", "twice.cu", *words, "--reference", "y=2 * x", "--no-gpu", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 variants: 2 verified" in done.stderr
+    assert (tmp_path / "reports" / "twice" / "input" / "twice.yaml").is_file()
+    wrong = lab("try", "twice.cu", "--m", "5", cwd=tmp_path)
+    assert (wrong.returncode, "the kernel has no such size" in wrong.stderr) == (2, True)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lab.base.errors import StoreError
+from lab.base.errors import StoreError, UserError
 from lab.report.render import render
 from lab.runs.frame import ExperimentRun, frame, read_frame
 from lab.runs.pipeline import RunOutcome
@@ -97,3 +97,36 @@ def test_folder_and_page(measured):
 def test_a_folder_without_a_run_is_an_error(tmp_path):
     with pytest.raises(StoreError, match="holds no run"):
         read_frame(tmp_path)
+
+
+def test_a_variant_has_its_texts(make):
+    store = make("sweep")
+    done = ExperimentRun(outcome(store))
+    first = done.records[0]
+    found = done.variant(first.variant[:8])
+    assert (found.id, found.record, found.parameters) == (first.variant, first, first.parameters)
+    assert found.time_ms == first.measurement.samples.median
+    assert [one.id for one in done.variants] == [one.variant for one in done.records]
+    assert first.variant in repr(found)
+    store.write_files(first.variant, {"kernel.ptx": "// p", "kernel.sass": "// s", "kernel.cu": "// c"})
+    assert (found.ptx, found.sass, found.source) == ("// p", "// s", "// c")
+    assert isinstance(found.log, str)
+    with pytest.raises(StoreError):
+        found._text("nothing.txt")
+
+
+def test_an_unknown_variant_names_those_that_there_are(measured):
+    done = ExperimentRun(outcome(measured))
+    for wrong in ("nothing", ""):
+        with pytest.raises(UserError, match="no variant has this id") as caught:
+            done.variant(wrong)
+        assert done.records[0].variant in str(caught.value)
+
+
+def test_a_run_is_opened_again(measured):
+    done = ExperimentRun.of(measured.folder)
+    assert done.records == measured.records()
+    assert done.best.variant in repr(done)
+    assert "<table>" in done._repr_html_()
+    with pytest.raises(StoreError, match="holds no run"):
+        ExperimentRun.of(measured.folder / "nothing")

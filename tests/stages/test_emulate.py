@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCount
 from lab.operators.builtin import operator
+from lab.operators.declared.declaration import declare
 from lab.stages import emulate as stage
 from lab.stages.emulate import EmulationTask, ReferenceLaunch, alike, emulate, hottest, not_executed, unsupported
 from lab.templates.launches import Launch, Launches, Workspace
@@ -156,3 +158,29 @@ def loop(label: str, depth: int, warps: int) -> LoopCounts:
 )
 def test_the_loop_that_executes_clearly_more_is_hot(loops, static, expected):
     assert hottest(loops, static) == expected
+
+
+@pytest.fixture
+def compared():
+    """A copy whose file gives no reference; the first variant stands in for it."""
+    arguments = {"m": "int32", "A": "float32[m]", "C": "out float32[m]"}
+    declaration, mistakes = declare("k", arguments=arguments, folder=Path(), problem=["m"], parameters=[])
+    assert mistakes == ()
+    launches = Launches((Launch("k", (1, 1, 1), (32, 1, 1), 0, ARGUMENTS),))
+    first = ReferenceLaunch(PTX, launches, {"m": 8})
+    return EmulationTask(launches, declaration.reference, {"m": 8}, 0, {}, first)
+
+
+def test_outputs_of_the_first_variant_stand_in_for_a_reference(compared):
+    assert emulate(compared, PTX).verification.passed
+    same = PTX.replace("st.global.f32 [%rd4], %f1", "mov.f32 %f2, %f1;\n    st.global.f32 [%rd4], %f2")
+    assert emulate(compared, same).verification.passed
+    other = PTX.replace("st.global.f32", "add.f32 %f1, %f1, %f1;\n    st.global.f32")
+    assert not emulate(compared, other).verification.passed
+
+
+def test_a_faulty_first_variant_is_no_reference(compared):
+    overrun = PTX.replace("setp.ge.u32 %p1, %r2, %r1;", "setp.ge.u32 %p1, %r2, 32;")
+    faulty = replace(compared, reference=replace(compared.reference, ptx=overrun))
+    assert "has faults of its own" in emulate(faulty, PTX).fault
+    assert "out-of-bounds" in emulate(compared, overrun).fault

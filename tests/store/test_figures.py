@@ -159,3 +159,19 @@ def test_noise_is_half_of_what_the_samples_scatter() -> None:
     assert noise(record()) == 0
     scattered = replace(timed(1.0), samples=Samples((0.9, 0.9, 1.0, 1.1, 1.1)))
     assert noise(record(measurement=scattered)) == pytest.approx(scattered.samples.spread / 2) == pytest.approx(0.1)
+
+
+def test_throughput_over_a_setting_is_that_of_the_variant_that_differs_in_it_alone(make) -> None:
+    store = make("sweep")
+    run, records = store.run(), store.records()
+    name = run.swept[0]
+    value = records[0].parameters[name]
+    response = figures.response_of(records)
+    assert figures.over_setting(run, records, response) == {}
+    found = figures.over_setting(replace(run, setting={name: value}), records, response)
+    own = {record.variant for record in records if record.parameters[name] == value and response.of(record)}
+    assert own
+    assert all(found[variant] == 1.0 for variant in own)
+    others = [record for record in records if record.variant in found and record.variant not in own]
+    assert any(found[record.variant] != 1.0 for record in others)
+    assert figures.setting_in_words({"block": 256, "fast": True}) == "block=256 fast=true"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from lab.measured.timing import Merit
@@ -18,7 +15,6 @@ class VectorProblem(Problem):
 class _Vectors(Operator[VectorProblem]):
     merit = Merit.BANDWIDTH
     problem_type = VectorProblem
-    computed: Callable[[Any], Any]  # of float64 values, what they become
 
     def computed(self, x):
         raise NotImplementedError

@@ -40,7 +40,7 @@ class Watched:
     def __init__(self, after=lambda watched: None):
         self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
 
-    def began(self, tuning, gpu):
+    def began(self, tuning, gpu, *, measured=True):
         self.gpu = gpu
 
     def built(self, facts):

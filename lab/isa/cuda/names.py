@@ -124,6 +124,17 @@ def declared_line(text: str, name: str) -> int | None:
     return None
 
 
+def parameter_line(text: str, name: str) -> int | None:
+    """Return the line on which some function has a parameter of a name, or None."""
+    stream = [token for token in live_tokens(text) if token.kind is not TokenKind.DIRECTIVE]
+    for at in range(1, len(stream) - 1):
+        if stream[at].text != name or stream[at + 1].text not in (",", ")", "=", "["):
+            continue
+        if _is_declared(stream, at) and _is_parameter(stream, at):
+            return stream[at].line
+    return None
+
+
 def _is_parameter(stream: Sequence[Token], at: int) -> bool:
     """Return whether a declaration stands among the parameters of a function or of a template."""
     depth = angles = 0
@@ -266,9 +277,18 @@ def _is_declared(stream: Sequence[Token], at: int) -> bool:
 
 
 def _behind_a_type(stream: Sequence[Token], at: int) -> bool:
-    while at > 0 and stream[at].text in ("*", "&", ">", "const", "__restrict__"):
+    """Return whether the `*`, `&` or `>` at a place ends a type: `float *`, `vec<int> &`, but not `a >` or `a *`."""
+    while at > 0 and stream[at].text in ("*", "&", "const", "__restrict__"):
         at -= 1
-    return stream[at].text in TYPE_NAMES or stream[at].text.endswith("_t") or stream[at + 1].text == ">"
+    if stream[at].text != ">":
+        return stream[at].text in TYPE_NAMES or stream[at].text.endswith("_t")
+    opening = _opening_angle(stream, at)
+    inside = stream[opening + 1 : at]
+    return (
+        opening > 0
+        and stream[opening - 1].kind is TokenKind.WORD
+        and all(token.kind in (TokenKind.WORD, TokenKind.NUMBER) or token.text in (",", "::", "*") for token in inside)
+    )
 
 
 def _continues_a_declaration(stream: Sequence[Token], at: int) -> bool:

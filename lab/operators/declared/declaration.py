@@ -17,9 +17,11 @@ from typing import Any, Final
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.declared import arrays
+from lab.operators.declared.files import files_of, is_file, names_in_path
 from lab.operators.declared.functions import CONSTANTS
 from lab.operators.declared.metrics import TIME, Metric
 from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all
+from lab.operators.declared.tolerance import Tolerance
 
 PREFIX: Final = "declared:"
 """Begins the operator reference of a declaration."""
@@ -37,7 +39,7 @@ class Declaration:
     Attributes:
         name: What reports call the operator; the kernel's name.
         arguments: The kernel's arguments, in its order.
-        references: From each output to its expression; empty where there is a function or nothing.
+        references: From each output to its expression or file; empty where there is a function or nothing.
         function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
         tolerances: From outputs to the user's own tolerances.
         metrics: Declared figures, the first of which says what throughput is.
@@ -50,7 +52,7 @@ class Declaration:
     arguments: tuple[Argument, ...]
     references: tuple[tuple[str, str], ...] = ()
     function: str = ""
-    tolerances: tuple[tuple[str, float], ...] = ()
+    tolerances: tuple[tuple[str, Tolerance], ...] = ()
     metrics: tuple[Metric, ...] = ()
     parameters: tuple[str, ...] = ()
     folder: str = ""
@@ -64,7 +66,7 @@ class Declaration:
             "arguments": [[one.name, str(one)] for one in self.arguments],
             "references": self.references,
             "function": self.function,
-            "tolerances": self.tolerances,
+            "tolerances": [[name, one.relative, one.absolute] for name, one in self.tolerances],
             "metrics": [[one.unit, one.expression] for one in self.metrics],
             "parameters": self.parameters,
             "folder": self.folder,
@@ -86,7 +88,7 @@ class Declaration:
                 arguments=tuple(parse(name, text) for name, text in plain["arguments"]),
                 references=tuple((name, text) for name, text in plain["references"]),
                 function=plain["function"],
-                tolerances=tuple((name, float(value)) for name, value in plain["tolerances"]),
+                tolerances=tuple((name, Tolerance(*parts)) for name, *parts in plain["tolerances"]),
                 metrics=tuple(Metric(unit, text) for unit, text in plain["metrics"]),
                 parameters=tuple(plain["parameters"]),
                 folder=plain["folder"],
@@ -134,7 +136,8 @@ def declare(
         name: The kernel's name.
         arguments: The file's `arguments`, a mapping from names to texts.
         reference: The file's `reference`: a mapping from outputs to expressions, ``./file.py:function``, or None.
-        tolerance: The file's `tolerance`: a number, a mapping from outputs to numbers, or None.
+        tolerance: The file's `tolerance`: a number, a mapping from outputs to numbers or to ``{relative: …,
+            absolute: …}``, or None.
         metrics: The file's `metrics`: a mapping from units to expressions, or None.
         folder: The file's folder.
         problem: Names of the problem's fields.
@@ -218,14 +221,20 @@ class _Checking:
         self.mistakes += [error.placed(self._at(*key), ".".join(key)) for error in arrays.check(text, frozenset(known))]
 
     def _file(self, path: str, what: str, *key: str) -> None:
-        file = self._folder / path
-        if not file.is_file():
+        known = self._problem | self._parameters
+        for name in names_in_path(path):
+            if name not in known:
+                self._unknown(name, path, known, *key)
+        found = files_of(path, self._folder)
+        if not found:
             self._mistake("no such file", *key, found=path, accepted=f"{what}, relative to the experiment file")
-        elif file.stat().st_size > _MOST_FILE_BYTES:
-            self._mistake("the file is too large", *key, found=path, accepted=f"at most {_MOST_FILE_BYTES} bytes")
-        else:
-            with file.open("rb") as stream:
-                self._files[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+        for one in found:
+            file = self._folder / one
+            if file.stat().st_size > _MOST_FILE_BYTES:
+                self._mistake("the file is too large", *key, found=one, accepted=f"at most {_MOST_FILE_BYTES} bytes")
+            else:
+                with file.open("rb") as stream:
+                    self._files[one] = hashlib.file_digest(stream, "sha256").hexdigest()
 
     # ---- reference, tolerance, metrics
 
@@ -255,8 +264,12 @@ class _Checking:
             elif not isinstance(value, bool | int | float | str):
                 self._mistake("wrong type", "reference", name, found=value, accepted="an expression, such as a + b")
             else:
-                self._of_inputs(str(value), read, unread, name)
-                found.append((name, str(value)))
+                text = str(value)
+                if is_file(text):
+                    self._file(text, "an .npy file", "reference", name)
+                else:
+                    self._of_inputs(text, read, unread, name)
+                found.append((name, text))
         for name in outputs:
             if name not in map(str, given):
                 wanted = f"an expression for each output: {', '.join(outputs)}"
@@ -275,7 +288,7 @@ class _Checking:
 
     def _tolerances(
         self, given: object, read: tuple[Argument, ...], unread: frozenset[str]
-    ) -> tuple[tuple[str, float], ...]:
+    ) -> tuple[tuple[str, Tolerance], ...]:
         outputs = [one.name for one in read if one.is_written]
         if given is None:
             return ()
@@ -286,12 +299,13 @@ class _Checking:
             if str(key) not in {*outputs, *unread}:
                 suggestion = did_you_mean(str(key), outputs)
                 self._mistake("not an output", *place, found=key, accepted=outputs, suggestion=suggestion)
-            elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                self._mistake("wrong value", *place, found=value, accepted="a number of at least 0, such as 1e-5")
+            elif (tolerance := _tolerance(value)) is None:
+                accepted = "a number of at least 0, such as 1e-5, or {relative: 1e-5, absolute: 1e-6}"
+                self._mistake("wrong value", *place, found=value, accepted=accepted)
                 if not isinstance(given, dict):
                     break
             else:
-                found.append((str(key), float(value)))
+                found.append((str(key), tolerance))
         return tuple(found)
 
     def _metrics(self, given: object, read: tuple[Argument, ...], unread: frozenset[str]) -> tuple[Metric, ...]:
@@ -329,8 +343,21 @@ def _mentioned(declaration: Declaration) -> frozenset[str]:
     return frozenset(_names(declaration)) - {TIME}
 
 
+def _tolerance(given: object) -> Tolerance | None:
+    """Read a tolerance; None where it is none."""
+    parts: dict[str, Any] = given if isinstance(given, dict) else {"relative": given}
+    if not parts or not set(parts) <= {"relative", "absolute"}:
+        return None
+    numbers = [one for one in parts.values() if isinstance(one, int | float) and not isinstance(one, bool)]
+    if len(numbers) < len(parts) or not all(one >= 0 for one in numbers) or parts.get("relative", 0) == math.inf:
+        return None
+    return Tolerance(float(parts.get("relative", 0)), float(parts["absolute"]) if "absolute" in parts else None)
+
+
 def _names(declaration: Declaration) -> Iterator[str]:
     for one in declaration.arguments:
+        if one.fill is not None and one.fill.kind is FillKind.FILE:
+            yield from names_in_path(one.fill.operands[0])
         values = one.fill is not None and one.fill.kind is FillKind.VALUES
         for text in one.expressions:
             if values and one.fill is not None and text in one.fill.operands:
@@ -338,7 +365,7 @@ def _names(declaration: Declaration) -> Iterator[str]:
             else:
                 yield from names_in(text, at=Location("arguments"), key=one.name)
     for _, text in declaration.references:
-        yield from _array_names(text)
+        yield from names_in_path(text) if is_file(text) else _array_names(text)
     for metric in declaration.metrics:
         yield from names_in(metric.expression, at=Location("metrics"), key=metric.key)
 

@@ -54,7 +54,26 @@ def called(
     Raises:
         UserError: The function wants something else, raises an error, or returns something else.
     """
-    function = function_of(reference, folder)
+    return results(function_of(reference, folder), reference, available, outputs)
+
+
+def results(
+    function: Callable[..., object], reference: str, available: Mapping[str, object], outputs: tuple[str, ...]
+) -> Mapping[str, Tracked]:
+    """Call a function with those of the available values that its parameters name.
+
+    Args:
+        function: The function.
+        reference: What errors call it.
+        available: As for `called`.
+        outputs: Names of the outputs.
+
+    Returns:
+        The value of each output, without a bound.
+
+    Raises:
+        UserError: The function wants something else, raises an error, or returns something else.
+    """
     wanted = inspect.signature(function).parameters
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted.values())
     for name, one in wanted.items():
@@ -69,7 +88,7 @@ def called(
         message = f"the function raised {type(error).__name__}: {error}"
         raise UserError(message, key="reference", found=reference) from error
     by_name = _by_name(result, outputs, reference)
-    return {name: _tracked(name, by_name[name], reference) for name in outputs}
+    return {name: tracked(name, by_name[name], reference) for name in outputs}
 
 
 def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mapping[str, object]:
@@ -89,7 +108,12 @@ def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mappin
     )
 
 
-def _tracked(name: str, value: object, reference: str) -> Tracked:
+def tracked(name: str, value: object, reference: str) -> Tracked:
+    """Return a value in the type that references compute in, without a bound.
+
+    Raises:
+        UserError: It holds no numbers.
+    """
     array: np.ndarray[Any, Any] = np.asarray(value)
     match array.dtype.kind:
         case "f":
@@ -103,5 +127,5 @@ def _tracked(name: str, value: object, reference: str) -> Tracked:
         case "b":
             return Tracked(array)
         case _:
-            message = f"the function returns {array.dtype} for {name}"
+            message = f"the reference of {name} holds {array.dtype}"
             raise UserError(message, key="reference", found=reference, accepted="numbers")

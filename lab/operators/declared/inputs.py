@@ -18,6 +18,7 @@ from lab.operators.base import MOST_ELEMENTS, Array, Inputs
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import DOUBLE, ElementKind
+from lab.operators.declared.files import array_in, path_for
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
 from lab.operators.declared.tracked import Rules, shown
 
@@ -138,7 +139,7 @@ def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
     fill = argument.fill
     rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode())])
     if fill.kind is FillKind.FILE:
-        return _from_file(argument, folder / fill.operands[0], shape)
+        return _from_file(argument, folder / path_for(fill.operands[0], planned.names), shape)
     if fill.kind in _DRAWN:
         return _DRAWN[fill.kind](argument, fill, planned, rng, count)
     try:
@@ -228,11 +229,7 @@ def _within_all(argument: Argument, largest: int, smallest: int) -> None:
 
 def _from_file(argument: Argument, file: Path, shape: tuple[int, ...]) -> Array:
     key, element = f"arguments.{argument.name}", argument.element
-    try:
-        held = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        message = f"the file cannot be read: {error}"
-        raise UserError(message, key=key, found=str(file), accepted="an .npy file, as numpy.save writes it") from error
+    held = array_in(file, key)
     if held.shape != shape:
         message = f"{argument.name} has shape {shown(shape)}, the file's array has shape {shown(held.shape)}"
         raise UserError(message, key=key, found=str(file), accepted=f"an array of shape {shown(shape)}")

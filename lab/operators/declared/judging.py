@@ -14,6 +14,7 @@ from lab.base.errors import UserError
 from lab.operators.base import Array, Expected, Floats
 from lab.operators.declared import movement
 from lab.operators.declared.elements import ElementKind, ElementType
+from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked, shown
 
 _CHUNK: Final = 1 << 20
@@ -44,7 +45,7 @@ class DeclaredExpected(Expected):
 
 
 def expected(
-    name: str, element: ElementType, shape: Sequence[int], value: Tracked, *, tolerance: float | None, rules: Rules
+    name: str, element: ElementType, shape: Sequence[int], value: Tracked, *, tolerance: Tolerance | None, rules: Rules
 ) -> DeclaredExpected:
     """Turn the value of a reference into what an output must hold.
 
@@ -53,7 +54,7 @@ def expected(
         element: Its element type.
         shape: Its shape.
         value: The reference's value.
-        tolerance: Of the user's own, see `relative`; None for the value's bound.
+        tolerance: Of the user's own; None for the value's bound.
         rules: How the kernel rounds.
 
     Raises:
@@ -72,24 +73,12 @@ def expected(
         raise UserError(f"{name}: {error.message}", key=f"reference.{name}", accepted=error.accepted) from error
     held = np.array(np.broadcast_to(held, shape), order="C")  # an array of its own: the value may be an argument
     if tolerance is not None:
-        return _made(held, relative(held, tolerance), element)
+        return _made(held, tolerance.bound(held), element)
     _refuse_unbounded(name, held, bound)
     return _made(held, np.asarray(np.broadcast_to(bound, shape)), element)
 
 
-def relative(held: NDArray[Any], tolerance: float) -> Floats:
-    """Return a bound of `tolerance` times the size of each value, or times the values' root mean square if larger.
-
-    The latter is for elements that are small because larger ones cancel in them.
-    """
-    with np.errstate(all="ignore"):
-        size = np.abs(held.astype(np.complex128 if held.dtype.kind == "c" else np.float64))
-        finite = size[np.isfinite(size)]
-        typical = math.sqrt(float(np.mean(finite * finite))) if finite.size else 0.0
-        return np.asarray(tolerance * np.maximum(size, typical), np.float64)
-
-
-def unanalysed(element: ElementType, longest: int) -> float:
+def unanalysed(element: ElementType, longest: int) -> Tolerance:
     """Return the tolerance for values that come without a bound: from a user's function, or from another variant.
 
     It is 16 u + 8 sqrt(n) u with the unit roundoff u of the kernel's arithmetic, n being the length of
@@ -97,16 +86,16 @@ def unanalysed(element: ElementType, longest: int) -> float:
     Integers are exact.
     """
     if element.is_exact:
-        return 0.0
+        return Tolerance(0.0)
     coarser = element.storing.unit if element.storing.unit > element.arithmetic.unit else 0.0
-    return (16 + 8 * math.sqrt(max(1, longest))) * element.arithmetic.unit + coarser
+    return Tolerance((16 + 8 * math.sqrt(max(1, longest))) * element.arithmetic.unit + coarser)
 
 
-def from_outputs(element: ElementType, shape: Sequence[int], stored: Array, tolerance: float) -> DeclaredExpected:
+def from_outputs(element: ElementType, shape: Sequence[int], stored: Array, tolerance: Tolerance) -> DeclaredExpected:
     """Take one variant's output for what others must hold."""
     held = element.widened(stored.reshape(tuple(shape)).copy())
     held = stored.reshape(tuple(shape)).copy() if element.is_exact else held
-    return _made(held, relative(held, tolerance), element)
+    return _made(held, tolerance.bound(held), element)
 
 
 def compare(

@@ -19,11 +19,14 @@ from lab.operators.declared import foreign, judging
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import DOUBLE
+from lab.operators.declared.files import array_in, is_file, path_for
+from lab.operators.declared.foreign import tracked
 from lab.operators.declared.functions import Given
 from lab.operators.declared.inputs import ArgumentPlan, inputs, plan
 from lab.operators.declared.judging import DeclaredExpected
 from lab.operators.declared.metrics import Metric, MetricKind
 from lab.operators.declared.specification import Direction
+from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
 
 
@@ -104,13 +107,16 @@ class Declared(Operator[DeclaredProblem]):
             accepted = "a reference for each output, such as {c: a + b}"
             raise UserError("the file has no reference", key="reference", accepted=accepted)
         if self.declaration.function:
-            return self._called(planned, inputs)
+            return self._called(problem, inputs)
         arrays = self._arrays(planned, inputs)
         tolerances = dict(self.declaration.tolerances)
         found: dict[str, Expected] = {}
         for name, text in self.declaration.references:
             argument = self.declaration.argument[name]
             rules = self._rules(planned, name)
+            if is_file(text):
+                found[name] = self._held(planned, name, text)
+                continue
             try:
                 value = evaluate_arrays(text, {**_numbers(planned, rules), **arrays}, rules)
             except UserError as error:
@@ -138,7 +144,7 @@ class Declared(Operator[DeclaredProblem]):
 
         The error of an element is |got - expected| over a bound of it, so the tolerance is 1. The bound is twice that
         of `lab.operators.declared.tracked`, plus the unit roundoff of types that are coarser than float32; or what the
-        file's `tolerance` says, see `lab.operators.declared.judging.relative`. Integers, and floats that are only
+        file's `tolerance` says, see `lab.operators.declared.tolerance`. Integers, and floats that are only
         moved, must be right. A NaN must be where the reference has one, and nowhere else.
         """
         del problem
@@ -217,7 +223,16 @@ class Declared(Operator[DeclaredProblem]):
         rules = planned.rules(self.declaration.argument[output])
         return Rules(DOUBLE, rules.most_elements) if element.is_exact and self._is_double() else rules
 
-    def _tolerance(self, planned: ArgumentPlan, output: str) -> float:
+    def _held(self, planned: ArgumentPlan, output: str, path: str) -> Expected:
+        """What a file says that an output must hold."""
+        key, element = f"reference.{output}", self.declaration.argument[output].element
+        held = array_in(Path(self.declaration.folder) / path_for(path.strip(), planned.names), key)
+        bits = element.name == "bfloat16" and held.dtype == np.uint16
+        value = tracked(output, element.widened(np.asarray(held)) if bits else held, key)
+        tolerance, rules = self._tolerance(planned, output), self._rules(planned, output)
+        return judging.expected(output, element, planned.shapes[output], value, tolerance=tolerance, rules=rules)
+
+    def _tolerance(self, planned: ArgumentPlan, output: str) -> Tolerance:
         longest = max((n for shape in planned.shapes.values() for n in shape), default=1)
         default = judging.unanalysed(self.declaration.argument[output].element, longest)
         return dict(self.declaration.tolerances).get(output, default)
@@ -231,14 +246,22 @@ class Declared(Operator[DeclaredProblem]):
                 names[one.name] = Tracked(held.reshape(planned.shapes[one.name]))
         return names
 
-    def _called(self, planned: ArgumentPlan, inputs: Inputs) -> Mapping[str, Expected]:
-        """Call the user's function with copies of the arrays, in float64 where NumPy lacks their type."""
+    def available(self, problem: DeclaredProblem, inputs: Inputs) -> dict[str, object]:
+        """Return what a user's function may ask for: numbers, and copies of the arrays that hold something.
+
+        Arrays have their shapes; of types that NumPy lacks, they are float64.
+        """
+        planned = self._plan(problem)
         available: dict[str, object] = dict(planned.names)
         for one in self.declaration.arguments:
             if one.is_array and one.direction is not Direction.OUT:
                 held = inputs.arrays[one.name]
                 held = one.element.widened(held) if one.dtype == "bfloat16" else held.copy()
                 available[one.name] = held.reshape(planned.shapes[one.name])
+        return available
+
+    def _called(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:
+        planned, available = self._plan(problem), self.available(problem, inputs)
         outputs = tuple(one.name for one in self.declaration.outputs)
         values = foreign.called(self.declaration.function, Path(self.declaration.folder), available, outputs)
         return {

@@ -188,11 +188,11 @@ def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     best = figures.ranked(records, response)
     if not best:
         return "No variant came far enough to be compared."
-    first = _winners(run, records, response) if run.problem_axes else _winner(records, best, response)
+    first = _winners(run, records, response) if run.problem_axes else _winner(run, records, best, response)
     said, words = [first], len(first.split())
     if response.basis is Basis.CEILING or (not run.problem_axes and _all_tied(records, response)):
         return " ".join(said)
-    clauses = [_sentence(effect) for effect in parameter_effects(run, records, response)]
+    clauses = [_sentence(effect, response.kind) for effect in parameter_effects(run, records, response)]
     clauses += [_step(before, level) for before, level in kernel_steps(run, records, response)[:2]]
     for short, long in clauses:
         chosen = next((one for one in (long, short) if one and words + len(one.split()) <= MOST_WORDS), "")
@@ -206,7 +206,9 @@ def _all_tied(records: tuple[VariantRecord, ...], response: Response) -> bool:
     return len(figures.tied_with_best(records, response)) == len(figures.ranked(records, response)) > 1
 
 
-def _winner(records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response) -> str:
+def _winner(
+    run: RunRecord, records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...], response: Response
+) -> str:
     """Name the best variant with its ratio, or say that several tie."""
     first, tied = best[0], figures.tied_with_best(records, response)
     rate = f"{response.of(first) or 0.0:.2f} {response.unit}"
@@ -220,7 +222,7 @@ def _winner(records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...],
             return f"All {len(best)} variants reach {rate} within the noise: no measurable difference."
         within = f"agree within {response.tolerance:.0%}"
         return f"The {len(best)} variants cannot be told apart without a GPU: their predicted {rate} {within}."
-    rate += _against(first, best, response)
+    rate += _against(run, first, best, response)
     if len(tied) > 1:
         others = f"{len(tied) - 1} other{'s' if len(tied) > 2 else ''}"  # noqa: PLR2004 - one other
         return (
@@ -230,8 +232,11 @@ def _winner(records: tuple[VariantRecord, ...], best: tuple[VariantRecord, ...],
     return f"{_named(first)} {verb} of {len(best)}: {rate}."
 
 
-def _against(first: VariantRecord, best: Sequence[VariantRecord], response: Response) -> str:
-    """Compare with the baseline, else with the median variant."""
+def _against(run: RunRecord, first: VariantRecord, best: Sequence[VariantRecord], response: Response) -> str:
+    """Compare with the baseline, a setting of parameters or another implementation, else with the median variant."""
+    over = figures.over_setting(run, best, response).get(first.variant)
+    if over is not None:
+        return f", {over:.3f} × {figures.setting_in_words(run.setting)}"
     timed = first.measurement if response.kind is Kind.MEASURED else None
     if timed is not None and timed.ratio_to_baseline is not None:
         return f", {timed.ratio_to_baseline:.3f} × {timed.baseline_name or 'the baseline'}"
@@ -291,11 +296,12 @@ def _chosen(levels: Sequence[LevelEffect]) -> list[LevelEffect]:
     return [level for level in levels if id(level) in keep]
 
 
-def _sentence(effect: ParameterEffect) -> tuple[str, str]:
+def _sentence(effect: ParameterEffect, kind: Kind) -> tuple[str, str]:
     """Say what a parameter does, without and with causes."""
     if not any(level.matters for level in effect.levels):
         if effect.asked:
-            return (f"{effect.name}: no measurable difference.",) * 2
+            how = "measurable" if kind is Kind.MEASURED else "predicted"
+            return (f"{effect.name}: no {how} difference.",) * 2
         return "", ""
     chosen = _chosen(effect.levels)
     explained = max((x for x in chosen if x.causes), key=lambda x: abs(math.log(x.ratio)), default=None)

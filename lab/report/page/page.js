@@ -628,7 +628,7 @@
       const sections = detail.sections.map(([heading, kind, rows]) =>
         make("div", {}, make("h3", {}, `${heading} `, kind ? make("span", { class: `chip ${kind}` }, kind) : null), facts(rows)));
       const folded = [["Build log", found.log], ["provenance.json", detail.provenance]].filter(([, text]) => text).map(([title, text]) =>
-        make("details", { open: title === "Build log" && Boolean(detail.reason) }, make("summary", {}, title), make("pre", {}, text)));
+        make("details", { open: title === "Build log" && Boolean(detail.reason) }, make("summary", {}, title), make("pre", { tabIndex: 0, role: "region", "aria-label": title }, text)));
       $("viewer").replaceChildren(...[
         make("p", { class: "meta" }, `${nameOf(byVariant.get(variant))} · ${detail.status}`),
         detail.reason ? make("p", { class: "note" }, detail.reason) : null,

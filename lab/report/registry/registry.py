@@ -78,10 +78,16 @@ def columns_for(
     compared = tuple(column for name in others for column in _compared(name))
     several = len({record.compiler for record in records}) > 1
     compiler = Column("compiler", "compiler", None, lambda r: r.compiler, shown=several, about="toolchain and version")
+    sets = len({record.options for record in records}) > 1
+    options = Column(
+        "options", "options", None, lambda r: " ".join(r.options) or None, shown=sets, about="further compiler options"
+    )
     again = (_repeated(repeat),) if repeat is not None else ()
     response = figures.response_of(tuple(records))
-    chosen = (*_standing(run, records, response), *_scored(records, response), *_ratio(records))
-    made = (*IDENTITY, compiler, *problems, *parameters, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
+    setting = _over_setting(run, records, response)
+    chosen = (*_standing(run, records, response), *setting, *_scored(records, response), *_ratio(records))
+    asked = (*IDENTITY, compiler, options, *problems, *parameters)
+    made = (*asked, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return tuple(map(_bandwidth, made)) if bytes_count else made
@@ -96,6 +102,26 @@ def _standing(run: RunRecord, records: Sequence[VariantRecord], response: Respon
         standings |= {record.variant: first for record in tied}
     about = "best of its problem, or within the noise or the prediction's error of the best"
     return (Column("standing", "standing", response.kind, lambda r: standings.get(r.variant), shown=True, about=about),)
+
+
+def _over_setting(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
+    """Throughput over that with the parameters that the experiment names as its baseline."""
+    if not run.setting:
+        return ()
+    found, words = figures.over_setting(run, records, response), figures.setting_in_words(run.setting)
+    about = f"throughput over that of the variant which differs in {words} alone"
+    name = f"over {words}"
+    return (
+        Column(
+            "over_setting",
+            name,
+            response.kind,
+            lambda r: found.get(r.variant),
+            format=".3f",
+            shown=True,
+            about=about,
+        ),
+    )
 
 
 def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import read_kernels
-from lab.isa.cuda.names import KEYWORDS, declared_line, definitions, template_line, used_names
+from lab.isa.cuda.names import KEYWORDS, declared_line, definitions, parameter_line, template_line, used_names
 from lab.isa.cuda.tokens import TokenKind, tokens
 from lab.toolchain import locate
 from lab.toolchain.nvrtc.headers import roots
@@ -169,14 +169,14 @@ def _check_free(text: str, name: str, file: Path | str) -> None:
             found=_line(text, line),
             accepted="a parameter of another name, or a file without this declaration",
         )
-    line = template_line(text, name)
+    line = template_line(text, name) or parameter_line(text, name)
     if line is not None:
         raise UserError(
-            f"{name} is a template's parameter here, and the experiment's parameter would replace the word",
+            f"{name} is a parameter of a function here, and the experiment's parameter would replace the word",
             at=Location(file, line),
             key=f"parameters.{name}",
             found=_line(text, line),
-            accepted="a parameter of another name; only a kernel's template may share names with parameters",
+            accepted="a parameter of another name; only kernels and their templates may share names with parameters",
         )
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.isa.cuda.names import Definition, declared_line, definitions, expected_macros, used_names
+from lab.isa.cuda.names import Definition, declared_line, definitions, expected_macros, parameter_line, used_names
 
 SOURCES = Path(__file__).parents[2] / "support" / "cuda"
 
@@ -96,6 +96,23 @@ def test_where_a_name_is_declared(text, line):
     assert declared_line(text, "N") == line
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("__device__ int f(int a,\n int N) {}", 2),
+        ("__device__ int f(const float *N, int b) {}", 1),
+        ("__device__ int f(T N = 3) {}", 1),
+        ("int a = f(b, N); g(N); h((int)N, 2 * N); for (int i = N; i < N; ++i) {}", None),
+        ("int N = 3;", None),
+        ("int a = f(b > N); g(c_t > N, d * N, e & N); h(a < 3 && b > N, i->j > N);", None),
+        ("__device__ int f(vec<float, 3> N, vec<int> *b) {}", 1),
+    ],
+)
+def test_where_a_parameter_is_declared(text, line):
+    assert parameter_line(text, "N") == line
+
+
+@settings(deadline=None)
 @given(st.text(alphabet="ab(){}[];=,<>*&:#\n \"'/", max_size=120))
 def test_odd_text_never_fails(text):
     head = "__global__ void k(int n) {"

@@ -8,6 +8,7 @@ import pytest
 from lab.base.errors import UserError
 from lab.operators.declared import judging
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind
+from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -19,7 +20,12 @@ def expected(dtype, values, bound=None, tolerance=None, shape=None):
     rules = Rules(element.arithmetic)
     wanted = Tracked(values, None if bound is None else np.broadcast_to(np.asarray(bound, float), values.shape))
     return judging.expected(
-        "c", element, values.shape if shape is None else shape, wanted, tolerance=tolerance, rules=rules
+        "c",
+        element,
+        values.shape if shape is None else shape,
+        wanted,
+        tolerance=None if tolerance is None else Tolerance(tolerance),
+        rules=rules,
     )
 
 
@@ -155,8 +161,8 @@ def test_another_variants_output_as_the_reference():
     error, words = judging.compare("c", element, wanted, got, poisoned=True)
     assert error > 1
     assert words.startswith("c[0, 3]: ")
-    assert judging.unanalysed(ELEMENT_TYPES["int32"], 1000) == 0
-    assert judging.unanalysed(ELEMENT_TYPES["float16"], 1) > 2.0**-11
+    assert judging.unanalysed(ELEMENT_TYPES["int32"], 1000) == Tolerance(0.0)
+    assert judging.unanalysed(ELEMENT_TYPES["float16"], 1).relative > 2.0**-11
 
 
 def test_the_largest_of_many_errors_is_found():

@@ -14,7 +14,7 @@ from PIL import Image
 
 from lab.measured.timing import Kind
 from lab.report.charts import charts, png
-from lab.report.charts.definition import Axis, Colours, Data, Lines, Picture, Row, Scale, Scatter, Shade
+from lab.report.charts.definition import Axis, Colours, Data, Lines, Means, Picture, Row, Scale, Scatter, Shade
 from lab.report.charts.explain import explain_charts
 from lab.report.facts.curves import curve
 from lab.report.facts.explain import FIGURES, CurveExplanation, ExplanatoryPoint
@@ -131,7 +131,7 @@ def test_groups_are_matched_as_experiment_files_write_values(drawn):
 def test_long_names_are_cut_and_many_stand_upright(analysed, drawn):
     a = analysed("sweep")
     made = charts.effect_charts(a.effects, {column.name: column for column in a.columns}, a.rows, a.response)
-    drawing = made[0].choices[0].drawing
+    drawing = as_(Means, made[0].choices[0].drawing)
     order = tuple(f"a value with a long name {i}" for i, _ in enumerate(drawing.x.order))
     figure, _ = drawn(*[replace(cast("Any", drawing), x=Axis("value", scale=Scale.CATEGORY, order=order))] * 4)
     labels = figure.axes[0].get_xticklabels()

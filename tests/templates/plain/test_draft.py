@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base import yamlfile
@@ -126,6 +126,7 @@ _BODY = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(_WORDS, max_size=6, unique=True),
     st.lists(_BODY, max_size=4),

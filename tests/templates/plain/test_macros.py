@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import CompileError, UserError
@@ -129,7 +129,9 @@ def test_parameters_of_kernels_and_their_templates_are_no_macros():
         ("#ifdef X\n#define N 4\n#endif\n", 2, "#ifndef N"),
         ("\n\nconstexpr int N = 4;\n", 3, "declares N"),
         ("__global__ void k() {\n  int N = 4;\n}", 2, "declares N"),
-        ("\ntemplate <int N> __device__ int f() { return N; }", 2, "template's parameter"),
+        ("\ntemplate <int N> __device__ int f() { return N; }", 2, "parameter of a function"),
+        ("\n\n__device__ int f(int a, int N) { return N; }", 3, "parameter of a function"),
+        ("__device__ int f(const float *N) { return N; }", 1, "parameter of a function"),
     ],
 )
 def test_a_name_that_the_source_gives_another_meaning_is_refused(text, line, words):
@@ -164,6 +166,7 @@ def test_values_that_would_change_other_lines_are_refused(value):
         macro_value("N", value, "k.cu")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from(list("#include <a>\"'/*\\\n ;")), max_size=80))
 def test_any_source_keeps_its_lines(text):
     made = shielded(text, {"N": "1"}, lambda _: True)

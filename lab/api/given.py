@@ -1,0 +1,104 @@
+"""What a caller gives in a mapping, as what an experiment file holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab.base.errors import CollectedError, UserError, together
+from lab.operators.declared.specification import FillKind, parse
+
+_CODE = re.compile(r"__global__|\n|\{")
+
+
+def is_code(source: str) -> bool:
+    """Whether a source is CUDA text and not the path of a file."""
+    return _CODE.search(source) is not None
+
+
+def plain(value: object, key: str) -> Any:  # noqa: ANN401 - what YAML can hold
+    """Return a value as YAML holds it: NumPy's numbers as Python's, sequences as lists, paths as text.
+
+    Raises:
+        UserError: It is of another kind.
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.generic():
+            return plain(value.item(), key)
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(name): plain(one, f"{key}.{name}") for name, one in value.items()}
+        case np.ndarray() if value.ndim == 1:
+            return [plain(one, key) for one in value]
+        case Sequence() | range():
+            return [plain(one, f"{key}[{i}]") for i, one in enumerate(value)]
+        case _:
+            accepted = "numbers, text, true and false, and lists and mappings of these"
+            raise UserError("wrong type", key=key, found=value, accepted=accepted)
+
+
+def yaml_of(data: Mapping[str, object]) -> str:
+    """Return plain data as YAML, a key a line."""
+    return "".join(f"{name}: {_flow(value)}\n" for name, value in data.items())
+
+
+def _flow(value: object) -> str:
+    match value:
+        case None | bool():
+            return "null" if value is None else str(value).lower()
+        case float() if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            return "{" + ", ".join(f"{json.dumps(str(name))}: {_flow(one)}" for name, one in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case _:
+            return json.dumps(str(value), ensure_ascii=False)
+
+
+def anchored(name: str, text: str) -> str:
+    """Return the text of an argument with the path of its file made absolute: callers think from where they are."""
+    try:
+        argument = parse(name, text)
+    except UserError:
+        return text  # a mistake that is reported with all others
+    if argument.fill is None or argument.fill.kind is not FillKind.FILE:
+        return text
+    path = argument.fill.operands[0]
+    return text.replace(path, str(Path.cwd() / path)) if _quoted(text) else text.replace(path, _quote(path))
+
+
+def _quoted(text: str) -> bool:
+    return text.rstrip().endswith(("'", '"'))
+
+
+def _quote(path: str) -> str:
+    whole = str(Path.cwd() / path)
+    return f'"{whole}"' if "'" in whole else f"'{whole}'"
+
+
+def without_file(error: UserError, file: Path) -> UserError:
+    """Return a mistake as one of a mapping: its key says where it is, not a line of the file made of it."""
+    if isinstance(error, CollectedError):
+        return together([without_file(one, file) for one in error.errors])
+    if error.at is None or Path(error.at.file) != file:
+        return error
+    key = error.key or _top(error.at.line, file)
+    return error.placed(None, key)
+
+
+def _top(line: int | None, file: Path) -> str | None:
+    """The key in a line of a file that `yaml_of` made."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return lines[line - 1].partition(":")[0] if line and line <= len(lines) else None

@@ -1,0 +1,1 @@
+"""Kernel Tuner's `tune_kernel` by its own arguments: a script changes one import."""

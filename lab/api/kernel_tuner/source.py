@@ -1,0 +1,85 @@
+"""The source of a kernel as Kernel Tuner's users write it: with its macros, and what its loops are unrolled by."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import ChainMap
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.api.given import is_code
+from lab.api.kernel_tuner.tables import Space, preprocessor, tabulated
+from lab.base.errors import Location, UserError
+from lab.base.expressions import evaluate
+from lab.base.yamlfile import read_text
+
+_GRID_SIZES = ("grid_size_x", "grid_size_y", "grid_size_z")
+_KERNEL_SOURCE = "kernel_source"
+
+
+def source_text(given: object, space: Space) -> tuple[str, Path | None]:
+    """Return the text of a source, and its file if it has one.
+
+    Args:
+        given: The path of a file, CUDA text, or a function from the parameters to CUDA text.
+        space: The tunable parameters.
+
+    Raises:
+        UserError: It is of another kind, or the file cannot be read.
+    """
+    if callable(given):
+        table = {setting: str(text) for setting, text in tabulated(given, space, _KERNEL_SOURCE).items()}
+        return preprocessor(table, _KERNEL_SOURCE), None
+    if isinstance(given, list | tuple) and len(given) == 1:
+        return source_text(given[0], space)
+    if not isinstance(given, str | Path):
+        accepted = "a path, CUDA text, or a function that returns CUDA text; files that it includes are found beside it"
+        raise UserError("wrong type", key=_KERNEL_SOURCE, found=given, accepted=accepted)
+    if isinstance(given, str) and is_code(given):
+        return given, None
+    try:
+        return read_text(Path(given), what="the source"), Path(given)
+    except UserError as error:
+        raise error.placed(None, _KERNEL_SOURCE) from None
+
+
+def with_tuner_macros(text: str, space: Space, grid: Sequence[str], sizes: dict[str, int]) -> str:
+    """Define the macros that the source uses besides the parameters, and unroll loops as the tuner does.
+
+    `kernel_tuner` is 1, `grid_size_x` and so on are the grid's. A parameter whose name begins with
+    `loop_unroll_factor` leaves a loop's pragma out where it is 0.
+    """
+    defined = ["#define kernel_tuner 1"] if _mentions(text, "kernel_tuner") else []
+    for name, size in itertools.zip_longest(_GRID_SIZES, grid, fillvalue="1"):
+        if _mentions(text, name):
+            table = tabulated(
+                lambda setting, size=size, name=name: evaluate(
+                    size, ChainMap(setting, {**sizes}), at=Location(name), key=name
+                ),  # type: ignore[misc]
+                space,
+                name,
+            )
+            defined.append(preprocessor({one: f"#define {name} {value}" for one, value in table.items()}, name))
+    for name, values in space.items():
+        if name.startswith("loop_unroll_factor") and 0 in values:
+            pragma = re.compile(rf"^[ \t]*#pragma[ \t]+unroll[ \t(]+{re.escape(name)}\b.*$", re.MULTILINE)
+            text = pragma.sub(lambda match, name=name: f"#if {name} > 0\n{match[0]}\n#endif", text)  # type: ignore[misc]
+    return "\n".join([*defined, "#line 1", text]) if defined else text
+
+
+def uses_grid(text: str) -> bool:
+    """Whether the source holds the size of its grid, so that it belongs to one problem size."""
+    return any(_mentions(text, name) for name in _GRID_SIZES)
+
+
+def kernel_expression(name: str, space: Space) -> str:
+    """Return a kernel's name with the parameters among its template arguments in braces."""
+    base, bracket, rest = name.partition("<")
+    if not bracket:
+        return name
+    return base + bracket + re.sub(r"\b[A-Za-z_]\w*\b", lambda m: f"{{{m[0]}}}" if m[0] in space else m[0], rest)
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None

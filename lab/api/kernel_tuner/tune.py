@@ -1,0 +1,389 @@
+"""`tune_kernel` with the arguments of Kernel Tuner's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from lab.api.given import plain
+from lab.api.kernel_tuner.arguments import NamedArguments, SmallerProblem, named_arguments
+from lab.api.kernel_tuner.geometry import SIZE_NAMES, TunedGeometry, geometry
+from lab.api.kernel_tuner.results import best, results
+from lab.api.kernel_tuner.source import kernel_expression, source_text, uses_grid, with_tuner_macros
+from lab.api.kernel_tuner.tables import Space, constraints, tabulated
+from lab.api.running import run_mapping
+from lab.base.errors import CollectedError, Location, UserError, did_you_mean, together
+from lab.base.expressions import evaluate
+from lab.base.files import write_atomically
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.runs.observer import RunObserver
+from lab.runs.pipeline import RunOptions
+from lab.runs.services import Services
+from lab.store.database import Store
+from lab.toolchain.includes import gather
+
+IGNORED: Final = ("verbose", "log", "compiler", "iterations", "observers", "platform")
+"""Arguments that change nothing here; a warning says so where one is given."""
+
+REFUSED: Final = {
+    "verify": "answer with atol, which is compared as numpy.allclose does",
+    "texmem_args": "arrays in global memory, which are cached in the same way today",
+    "cmem_args": "the array as an argument of the kernel: const float* __restrict__",
+    "defines": "tune_params, each of which is a macro; one with a single value is a constant",
+}
+"""Arguments that are not supported, with what to give instead."""
+
+_STRATEGIES = ("brute_force", "random_sample")
+_LANGUAGES = (None, "CUDA", "cuda", "cupy", "CuPy", "nvcuda")
+_MOST_EMULATED_THREADS = 2**17
+_MOST_EMULATED_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class TuneCall:
+    """The arguments of `lab.tune_kernel`, which documents them."""
+
+    kernel_name: str
+    kernel_source: Any
+    problem_size: Any
+    arguments: Any
+    tune_params: Any
+    grid_div: tuple[Any, Any, Any] = (None, None, None)
+    restrictions: Any = None
+    answer: Any = None
+    atol: float = 1e-6
+    lang: str | None = None
+    device: int = 0
+    smem_args: Any = None
+    compiler_options: Any = None
+    block_size_names: Any = None
+    quiet: bool = False
+    strategy: Any = None
+    strategy_options: Mapping[str, Any] | None = None
+    cache: str | Path | None = None
+    metrics: Any = None
+    simulation_mode: bool = False
+    objective: str = "time"
+    objective_higher_is_better: bool = False
+    emulate: Any = None
+    output: str | Path | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+def tune(
+    call: TuneCall,
+    options: RunOptions | None = None,
+    observer: RunObserver | None = None,
+    services: Services | None = None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Run every setting; see `lab.tune_kernel`.
+
+    Args:
+        call: What the caller gave.
+        options: Of the run; its folder comes from the call.
+        observer: Receives the progress; nobody by default.
+        services: The surroundings; this machine by default.
+
+    Raises:
+        UserError: An argument is wrong or not supported; the key says which.
+    """
+    _check(call)
+    space = _space(call.tune_params)
+    folder = _folder(call)
+    notes: list[str] = []
+    if not call.simulation_mode:
+        resume = True if call.cache and (folder / "run.sqlite").is_file() else None
+        made = replace(options or RunOptions(), output=folder, resume=resume)
+        try:
+            mapping, notes = experiment_of(call, space, folder)
+            outcome = run_mapping(mapping, made, observer, services)
+        except UserError as error:
+            raise _renamed(error) from None
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+    with Store(folder) as store:
+        run, records = store.run(), store.records()
+    done, environment = results(run, records, tuple(space), call.metrics, folder)
+    environment["notes"] += notes
+    chosen = best(done, call.objective, higher_is_better=call.objective_higher_is_better)
+    if chosen is not None:
+        environment["best_config"] = chosen
+    if not call.quiet:
+        _report(chosen, space, environment)
+    return done, environment
+
+
+def _check(call: TuneCall) -> None:
+    """Refuse what cannot be honoured, and warn of what means nothing here."""
+    mistakes = []
+    for name, value in call.others.items():
+        if name in REFUSED and value is not None:
+            mistakes.append(UserError("not supported", key=name, accepted=REFUSED[name]))
+        elif name not in REFUSED and name not in IGNORED:
+            known = [*IGNORED, *REFUSED, *TuneCall.__dataclass_fields__]
+            mistakes.append(UserError("unknown argument", key=name, suggestion=did_you_mean(name, known)))
+    if call.lang not in _LANGUAGES:
+        mistakes.append(UserError("not supported", key="lang", found=call.lang, accepted="CUDA"))
+    if call.device != 0:
+        accepted = "0; CUDA_VISIBLE_DEVICES chooses the GPU"
+        mistakes.append(UserError("not supported", key="device", found=call.device, accepted=accepted))
+    if call.strategy is not None and call.strategy not in _STRATEGIES:
+        mistakes.append(UserError("not supported", key="strategy", found=call.strategy, accepted=_STRATEGIES))
+    if call.simulation_mode and not call.cache:
+        mistakes.append(UserError("there is no run to read", key="simulation_mode", accepted="a cache as well"))
+    if mistakes:
+        raise together(mistakes)
+    ignored = [name for name in IGNORED if call.others.get(name)]
+    if ignored:
+        why = "times are taken until they are steady" if "iterations" in ignored else "they change nothing here"
+        warnings.warn(f"tune_kernel ignores {', '.join(ignored)}: {why}", stacklevel=4)
+
+
+def _space(given: Any) -> Space:  # noqa: ANN401 - what the caller gave
+    if not isinstance(given, Mapping):
+        accepted = "a mapping from parameters to lists of values"
+        raise UserError("wrong type", key="tune_params", found=given, accepted=accepted)
+    found = {}
+    for name, values in given.items():
+        listed = plain(values, f"tune_params.{name}")
+        if not isinstance(listed, list) or not listed:
+            raise UserError("wrong value", key=f"tune_params.{name}", found=values, accepted="a list of values")
+        found[str(name)] = listed
+    return found
+
+
+def _folder(call: TuneCall) -> Path:
+    if call.output is not None:
+        return Path(call.output)
+    if call.cache is not None:
+        return Path(call.cache).with_suffix("") if str(call.cache).endswith(".json") else Path(call.cache)
+    return Path("reports") / str(call.kernel_name).partition("<")[0].rpartition("::")[2].strip()
+
+
+def experiment_of(call: TuneCall, space: Space, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the call as the mapping of an experiment, and notes on what was left out of it.
+
+    Raises:
+        UserError: An argument is wrong; the key says which.
+    """
+    text, file = source_text(call.kernel_source, space)
+    launched = geometry(call.problem_size, call.grid_div, call.block_size_names, space)
+    kernel = _kernel(call.kernel_name, text)
+    smaller = _smaller(call, launched, space)
+    named = named_arguments(
+        call.arguments, call.answer, call.atol, kernel=kernel, smaller=smaller, taken=[*space, *SIZE_NAMES]
+    )
+    source = with_tuner_macros(text, space, launched.grid, launched.sizes)
+    problem = {**launched.sizes, **named.problem}
+    mapping: dict[str, Any] = {
+        "question": _question(call.kernel_name, space),
+        "source": source if source != text or file is None else file,
+        "kernel": kernel_expression(call.kernel_name, space),
+        "problem": problem,
+        "arguments": named.arguments,
+        "parameters": dict(space),
+        "constraints": _constraints(call.restrictions, space),
+        "grid": list(launched.grid),
+        "block": list(launched.block),
+        "options": _options(call.compiler_options),
+    }
+    if file is not None and source != text:
+        mapping["source"] = _beside(file, source, folder)
+    if named.reference:
+        mapping |= {"reference": named.reference, "tolerance": named.tolerance}
+    if call.smem_args is not None:
+        mapping["shared_bytes"] = _shared_bytes(call.smem_args)
+    if call.strategy == "random_sample":
+        mapping["search"] = _search(call, space, mapping["constraints"], problem)
+    emulate, notes = _emulate(call, named, smaller, launched=launched, space=space, source=source)
+    if emulate is not None:
+        mapping["emulate"] = emulate
+    return mapping, notes
+
+
+def _question(name: str, space: Space) -> str:
+    swept = " and ".join(one for one, values in space.items() if len(values) > 1)
+    return f"Which {swept} makes {name} fastest?" if swept else f"How fast is {name}?"
+
+
+def _kernel(name: object, text: str) -> SourceKernel | None:
+    if not isinstance(name, str) or not name.strip():
+        raise UserError("wrong type", key="kernel_name", found=name, accepted="the name of a kernel in the source")
+    base = name.partition("<")[0].strip()
+    return next((one for one in read_kernels(text) if base in (one.name, one.qualified_name)), None)
+
+
+def _beside(file: Path, source: str, folder: Path) -> Path:
+    """Write a source that was changed, with the files that it includes, so that it is found like the original."""
+    made = folder / "source" / file.name
+    made.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(made, source)
+    for name in gather(source, (file.parent,))[1]:
+        beside = file.parent / name
+        if beside.is_file():
+            (made.parent / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(made.parent / name, beside.read_text(encoding="utf-8"))
+    return made
+
+
+def _constraints(given: object, space: Space) -> list[str]:
+    if given is None:
+        return []
+    if callable(given):
+        called: Callable[[dict[str, Any]], Any] = given
+        return constraints(tabulated(called, space, "restrictions"), "restrictions")
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple):
+        raise UserError("wrong type", key="restrictions", found=given, accepted="a list of expressions, or a function")
+    found: list[str] = []
+    for one in listed:
+        if isinstance(one, str):
+            found.append(one)
+        else:
+            found += _constraints(one, space)
+    return found
+
+
+def _options(given: object) -> list[str]:
+    if given is None:
+        return []
+    if isinstance(given, list | tuple) and all(isinstance(one, str) for one in given):
+        return list(given)
+    raise UserError("wrong type", key="compiler_options", found=given, accepted="a list of texts")
+
+
+def _shared_bytes(given: object) -> str | int:
+    if isinstance(given, Mapping) and set(given) == {"size"} and isinstance(given["size"], str | int | np.integer):
+        size = given["size"]
+        return size if isinstance(size, str) else int(size)
+    accepted = "{'size': a number of bytes, or an expression over the parameters as text}"
+    raise UserError("wrong value", key="smem_args", found=given, accepted=accepted)
+
+
+def _search(call: TuneCall, space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> dict[str, Any]:
+    """A random sample, of which nothing is left out: `fraction` of the space, or `max_fevals` settings."""
+    given = dict(call.strategy_options or {})
+    fraction, most = given.pop("fraction", None), given.pop("max_fevals", None)
+    for name in given:
+        raise UserError("not supported", key=f"strategy_options.{name}", accepted=("fraction", "max_fevals"))
+    sample = int(most) if most is not None else 100
+    if fraction is not None:
+        valid = _valid(space, limits, problem)
+        sample = max(1, math.ceil(float(fraction) * valid))
+        sample = sample if most is None else min(sample, int(most))
+    return {"sample": sample, "prune": {"spills": False, "below_prediction": 0.0, "below_measured": False}}
+
+
+def _valid(space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> int:
+    """How many settings the restrictions allow."""
+    at = Location("restrictions")
+    points = (dict(zip(space, values, strict=True)) for values in itertools.product(*space.values()))
+    return sum(
+        all(evaluate(one, {**problem, **point}, at=at, key="restrictions") for one in limits) for point in points
+    )
+
+
+# ---- the CPU
+
+
+def _smaller(call: TuneCall, launched: TunedGeometry, space: Space) -> SmallerProblem | None:
+    given = call.emulate
+    if given is None or isinstance(given, bool):
+        return None
+    accepted = "{'problem_size': …, 'arguments': […], 'answer': […]}, True or False"
+    if not isinstance(given, Mapping) or not {"problem_size", "arguments"} <= set(given):
+        raise UserError("wrong value", key="emulate", found=type(given).__name__, accepted=accepted)
+    for name in set(given) - {"problem_size", "arguments", "answer"}:
+        raise UserError("unknown key", key=f"emulate.{name}", accepted=accepted)
+    sizes = geometry(given["problem_size"], call.grid_div, call.block_size_names, space)
+    if sizes.grid != launched.grid:
+        raise UserError(
+            "the smaller problem is launched in another way",
+            key="emulate.problem_size",
+            found=given["problem_size"],
+            accepted="a number for each number of problem_size, and the same text",
+        )
+    return SmallerProblem(sizes.sizes, given["arguments"], given.get("answer"))
+
+
+def _emulate(
+    call: TuneCall,
+    named: NamedArguments,
+    smaller: SmallerProblem | None,
+    *,
+    launched: TunedGeometry,
+    space: Space,
+    source: str,
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """What replaces fields of the problem on the CPU: nothing where the problem itself is small enough."""
+    if call.emulate is False:
+        return None, []
+    if smaller is not None:
+        if uses_grid(source):
+            message = "the source holds the size of its grid, which belongs to one problem size"
+            raise UserError(message, key="emulate", accepted="gridDim in place of grid_size_x, or False")
+        return {**smaller.sizes, **named.emulate}, []
+    if call.emulate is True or _is_small(call, launched, space):
+        return {}, []
+    note = (
+        "Nothing was executed on the CPU: the problem is too large for it. Pass emulate={'problem_size': …, "
+        "'arguments': […], 'answer': […]} with a smaller one, or emulate=True."
+    )
+    return None, [note]
+
+
+def _is_small(call: TuneCall, launched: TunedGeometry, space: Space) -> bool:
+    """Whether the launch with the first values, and the memory that it takes, suit the CPU."""
+    setting = {**{name: values[0] for name, values in space.items()}, **launched.sizes}
+    at = Location("problem_size")
+    sizes = [evaluate(one, setting, at=at, key="problem_size") for one in (*launched.grid, *launched.block)]
+    threads = math.prod(int(size) for size in sizes)
+    return threads <= _MOST_EMULATED_THREADS and sum(one.nbytes for one in call.arguments) <= _MOST_EMULATED_BYTES
+
+
+# ---- words
+
+_NAMES: Final = {
+    "kernel": "kernel_name",
+    "source": "kernel_source",
+    "parameters": "tune_params",
+    "constraints": "restrictions",
+    "options": "compiler_options",
+    "grid": "problem_size, grid_div_x, grid_div_y, grid_div_z",
+    "block": "block_size_names",
+    "shared_bytes": "smem_args",
+    "reference": "answer",
+    "search": "strategy_options",
+}
+"""From keys of an experiment to the arguments that they come from."""
+
+
+def _renamed(error: UserError) -> UserError:
+    """Return a mistake under the name that the caller knows."""
+    if isinstance(error, CollectedError):
+        return together([_renamed(one) for one in error.errors])
+    key = error.key or ""
+    top = next((name for name in _NAMES if key == name or key.startswith((f"{name}.", f"{name}["))), None)
+    at = error.at if error.at and isinstance(error.at.file, Path) else None  # others name no file of the user's
+    return error.placed(at, error.key if top is None else _NAMES[top] + key.removeprefix(top))
+
+
+def _report(chosen: Mapping[str, Any] | None, space: Space, environment: Mapping[str, Any]) -> None:
+    """Print the best setting, as the tuner does unless it is told to be quiet."""
+    if chosen is None:
+        sys.stdout.write("no results to report\n")
+    else:
+        setting = ", ".join(f"{name}={chosen[name]}" for name in space)
+        sys.stdout.write(f"best performing configuration: {setting}, time={chosen['time']:.5g}ms")
+        sys.stdout.write(f" ({environment['time']})\n")
+    for note in environment["notes"]:
+        sys.stdout.write(f"{note}\n")
+    sys.stdout.write(f"report: {environment['page']}\n")

@@ -1,0 +1,384 @@
+"""An experiment as a mapping: the keys of a file, with arrays and functions for values.
+
+The mapping becomes a file with everything beside it that it needs, in the folder `INPUT` of the run directory: ``lab
+run`` repeats the experiment from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.api.cases import ConcreteCase, cases_of, leading, operator_of, path_of, save
+from lab.api.given import anchored, is_code, plain, without_file, yaml_of
+from lab.base.errors import UserError
+from lab.base.files import write_atomically
+from lab.base.yamlfile import read_text
+from lab.experiment.load import from_text
+from lab.experiment.model import Experiment
+from lab.experiment.schema import PlainFile
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.operators.base import STORED_AS
+from lab.operators.declared.elements import ELEMENT_TYPES
+from lab.operators.declared.files import path_for
+from lab.operators.declared.foreign import results
+from lab.operators.declared.specification import parse
+from lab.toolchain.includes import gather
+
+INPUT: Final = "input"
+"""Folder, below the run directory, of the file that a mapping becomes."""
+
+_INTEGERS: Final = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
+
+
+@dataclass(frozen=True)
+class ArraysByCase:
+    """An array that is another one where the problem is executed on the CPU.
+
+    Attributes:
+        measured: Of the problem.
+        emulated: Of the smaller problem.
+    """
+
+    measured: NDArray[Any]
+    emulated: NDArray[Any]
+
+    def of(self, case: ConcreteCase) -> NDArray[Any]:
+        """Return the array of one case."""
+        return self.emulated if case.emulated else self.measured
+
+
+@dataclass
+class _Reading:
+    """A mapping under translation.
+
+    Attributes:
+        given: The mapping.
+        file: The file that is made of it.
+        arrays: Contents of arguments.
+        data: What the file holds so far.
+    """
+
+    given: Mapping[str, Any]
+    file: Path
+    arrays: dict[str, NDArray[Any] | ArraysByCase] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+
+def name_of(given: Mapping[str, Any]) -> str:
+    """Return the kernel's name, after which a run is called.
+
+    Raises:
+        UserError: There is no source.
+    """
+    kernel = given.get("kernel")
+    if isinstance(kernel, str) and kernel:
+        return kernel.partition("<")[0].strip().rpartition("::")[2]
+    text, path = _source(given)
+    found = read_kernels(text) if path is None or path.suffix in (".cu", ".cuh") else ()
+    return found[0].name if len(found) == 1 or (found and path is None) else path.stem if path else "kernel"
+
+
+def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True) -> Path:
+    """Write the file that a mapping stands for, and everything beside it.
+
+    Args:
+        given: The keys of a file of the short form. `source` may be CUDA text. In `arguments`, an array is an input's
+            contents; ``("inout float32[n]", array)`` says more of it; a number is a scalar. In `reference`, an array
+            holds the expected values, and a function, which is called in this process once a problem, returns them.
+        run_folder: The run directory.
+        measured: A GPU may measure; else expected values are only computed at the sizes that the CPU executes.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: Something in the mapping is wrong; the key says what.
+    """
+    reading = _Reading(given, (run_folder / INPUT / f"{name_of(given)}.yaml").absolute())
+    try:
+        reading.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write into {reading.folder}: {error.strerror}", key="output") from error
+    try:
+        kernels = _copy_source(reading)
+        _arguments(reading, kernels)
+        _reference_text(reading)
+        for name, value in given.items():
+            if name not in reading.data and name != "reference":
+                reading.data[name] = plain(value, name)
+        skeleton = _loaded(reading)
+        if reading.arrays or _is_computed(given.get("reference")):
+            _fill(reading, skeleton, measured=measured)
+        _loaded(reading)
+    except UserError as error:
+        raise without_file(error, reading.file) from None
+    return reading.file
+
+
+def _loaded(reading: _Reading) -> Experiment:
+    """Write the file as it is so far, and check it."""
+    text = yaml_of({name: reading.data[name] for name in _in_order(reading.data)})
+    write_atomically(reading.file, text)
+    return from_text(text, reading.file)
+
+
+def _in_order(names: Sequence[str] | Mapping[str, object]) -> list[str]:
+    """The file's keys in the order of the schema, which reads well; unknown ones last."""
+    known = [name for name in ("question", *PlainFile.model_fields) if name in names]
+    return list(dict.fromkeys([*known, *names]))
+
+
+# ---- source
+
+
+def _source(given: Mapping[str, Any]) -> tuple[str, Path | None]:
+    """The source's text, and its file unless the text itself was given."""
+    source = given.get("source")
+    if not isinstance(source, str | Path) or not str(source).strip():
+        accepted = "the path of a .cu, .cuh or .ptx file, or CUDA text"
+        raise UserError("there is no source", key="source", found=source, accepted=accepted)
+    if isinstance(source, str) and is_code(source):
+        return source, None
+    path = Path(str(source).rpartition(":")[0]) if ".py:" in str(source) else Path(source)
+    try:
+        return read_text(path, what="the source"), path
+    except UserError as error:
+        raise error.placed(None, "source") from None
+
+
+def _copy_source(reading: _Reading) -> tuple[SourceKernel, ...]:
+    """Write the source, and the files that it includes, beside the experiment."""
+    text, path = _source(reading.given)
+    name = path.name if path else f"{reading.file.stem}.cu"
+    write_atomically(reading.folder / name, text)
+    function = str(reading.given["source"]).rpartition(":")[2] if path and path.suffix == ".py" else ""
+    reading.data["source"] = f"{name}:{function}" if function else name
+    if path is None or path.suffix not in (".cu", ".cuh"):
+        return read_kernels(text) if path is None else ()
+    for included in gather(text, (path.parent,))[1]:
+        beside = path.parent / included
+        if beside.is_file():
+            (reading.folder / included).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(reading.folder / included, read_text(beside))
+    return read_kernels(text)
+
+
+# ---- arguments
+
+
+def _arguments(reading: _Reading, kernels: Sequence[SourceKernel]) -> None:
+    given = reading.given.get("arguments")
+    if not isinstance(given, Mapping):
+        return  # the schema says what is accepted
+    wanted = str(reading.given.get("kernel") or reading.file.stem).partition("<")[0].strip()
+    own = [one for one in kernels if wanted in (one.name, one.qualified_name)]
+    types = {one.name: one.dtype for one in own[0].parameters if not one.is_pointer} if own else {}
+    sizes = _sizes(reading.given.get("problem"))
+    reading.data["arguments"] = {
+        str(name): _argument(reading, str(name), value, sizes, types.get(str(name))) for name, value in given.items()
+    }
+
+
+def _sizes(problem: object) -> dict[str, set[int]]:
+    """Fields of a problem that may be dimensions, each with its largest value."""
+    entries = problem if isinstance(problem, list | tuple) else [problem]
+    found: dict[str, set[int]] = {}
+    for entry in entries:
+        for name, value in entry.items() if isinstance(entry, Mapping) else ():
+            values = value if isinstance(value, list | tuple | range | np.ndarray) else [value]
+            whole = [int(one) for one in values if isinstance(one, int | np.integer) and not isinstance(one, bool)]
+            if whole:
+                found.setdefault(str(name), set()).add(max(whole))
+    return found
+
+
+def _argument(reading: _Reading, name: str, value: object, sizes: Mapping[str, set[int]], dtype: str | None) -> str:
+    """The text of one argument; an array is noted."""
+    match value:
+        case str():
+            return anchored(name, value)
+        case ArraysByCase():
+            reading.arrays[name] = value
+            return f"{_dtype_of(name, value.measured)}[{', '.join(map(str, value.measured.shape))}]"
+        case np.ndarray() if value.ndim:
+            reading.arrays[name] = value
+            return f"{_dtype_of(name, value)}[{_shape(name, value, sizes, reading.given.get('emulate'))}]"
+        case (str() as text, (np.ndarray() | ArraysByCase()) as array):
+            reading.arrays[name] = array
+            return _undecided(name, text)
+        case bool() | int() | float() | np.generic():
+            return _scalar(name, value, dtype)
+        case _:
+            accepted = "text such as 'out float32[n]', a NumPy array, ('inout float32[n]', array), or a number"
+            raise UserError("wrong type", key=f"arguments.{name}", found=value, accepted=accepted)
+
+
+def _dtype_of(name: str, array: NDArray[Any] | np.generic) -> str:
+    dtype = array.dtype.name
+    if dtype not in ELEMENT_TYPES or dtype in STORED_AS:
+        raise UserError("unknown type", key=f"arguments.{name}", found=str(array.dtype), accepted=list(ELEMENT_TYPES))
+    return dtype
+
+
+def _shape(name: str, array: NDArray[Any], sizes: Mapping[str, set[int]], emulate: object) -> str:
+    """Dimensions as the problem's fields of that size, so that they shrink with them."""
+    if 0 in array.shape:
+        raise UserError("the array is empty", key=f"arguments.{name}", accepted="at least one element")
+    parts = []
+    for extent in array.shape:
+        fields = [field for field, values in sizes.items() if max(values) == extent]
+        if len(fields) > 1 and emulate:
+            accepted = f'a shape as well: ("{array.dtype.name}[{fields[0]}]", array)'
+            message = f"a dimension of {extent} may be {' or '.join(fields)}"
+            raise UserError(message, key=f"arguments.{name}", found=list(array.shape), accepted=accepted)
+        parts.append(fields[0] if len(fields) == 1 else str(extent))
+    return ", ".join(parts)
+
+
+def _undecided(name: str, text: str) -> str:
+    """The text of an argument whose contents come with it."""
+    argument = parse(name, text)
+    if not argument.is_array:
+        raise UserError("a scalar has no contents", key=f"arguments.{name}", found=text, accepted="TYPE[SHAPE]")
+    if text.rstrip()[-1:] != "]" or argument.direction == "out":
+        accepted = "'TYPE[SHAPE]' or 'inout TYPE[SHAPE]', since the array is the contents"
+        raise UserError("the contents are given twice", key=f"arguments.{name}", found=text, accepted=accepted)
+    return text.strip()
+
+
+def _scalar(name: str, value: bool | float | np.generic, dtype: str | None) -> str:
+    """A number with its own type, or, of Python's, the kernel's."""
+    held = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        dtype = _dtype_of(name, value)
+    elif dtype is None:
+        kinds = [kind for kind, numbers in _INTEGERS.items() if isinstance(held, int) and held in numbers]
+        dtype = "bool" if isinstance(held, bool) else "float32" if isinstance(held, float) else (kinds or ["uint64"])[0]
+    return f"{dtype} = {str(held).lower() if isinstance(held, bool) else repr(held)}"
+
+
+# ---- reference
+
+
+def _is_computed(reference: object) -> bool:
+    """Whether a reference, or that of an output, is an array or a function."""
+    if isinstance(reference, Mapping):
+        return any(_is_computed(one) for one in reference.values())
+    return callable(reference) or isinstance(reference, np.ndarray | ArraysByCase)
+
+
+def _reference_text(reading: _Reading) -> None:
+    """Take over a reference that is text alone."""
+    reference = reading.given.get("reference")
+    if reference is None or _is_computed(reference):
+        return
+    if isinstance(reference, str) and ".py:" in reference:
+        path, _, function = reference.rpartition(":")
+        reading.data["reference"] = f"{Path.cwd() / path}:{function}"
+    else:
+        reading.data["reference"] = plain(reference, "reference")
+
+
+def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
+    """Write the contents of arrays, then what outputs must hold, each for every problem that needs it."""
+    cases = cases_of(skeleton)
+    parameters = operator_of(skeleton).declaration.parameters
+    fields = [name for name in cases[0].fields if name not in parameters]
+    for name, array in reading.arrays.items():
+        shapes = {case.arguments.shapes[name] for case in cases}
+        path = path_of(name, cases, fields if len(shapes) > 1 or isinstance(array, ArraysByCase) else ())
+        if isinstance(array, ArraysByCase):
+            parts = [(case, array.of(case)) for case in cases]
+        else:
+            parts = list(leading(name, array, cases))
+        for case, part in parts:
+            save(reading.folder, _named(path, case), part)
+        reading.data["arguments"][name] += f" {path}"
+    reference = reading.given.get("reference")
+    if _is_computed(reference):
+        filled = _loaded(reading)
+        reading.data["reference"] = _expected(reading, filled, reference, measured=measured)
+
+
+def _named(path: str, case: ConcreteCase) -> str:
+    return path_for(path, case.fields)
+
+
+def _expected(reading: _Reading, filled: Experiment, reference: Any, *, measured: bool) -> dict[str, Any]:  # noqa: ANN401
+    operator, cases = operator_of(filled), cases_of(filled)
+    outputs = tuple(one.name for one in operator.declaration.outputs)
+    needed = [case for case in cases if measured or case.emulated] or list(cases)
+    by_output = reference if isinstance(reference, Mapping) else None
+    found: dict[str, Any] = {}
+    if by_output is None and callable(reference):
+        return dict(_called(reading, filled, reference, outputs, needed))
+    if by_output is None:
+        if len(outputs) != 1:
+            accepted = f"a mapping from outputs to arrays: {', '.join(outputs)}"
+            raise UserError("one array for several outputs", key="reference", accepted=accepted)
+        by_output = {outputs[0]: reference}
+    for key, value in by_output.items():
+        name = str(key)
+        if name not in outputs:
+            found[name] = plain(value, f"reference.{name}") if isinstance(value, str) else 0  # refused with its key
+        elif callable(value):
+            found |= _called(reading, filled, value, (name,), needed)
+        elif isinstance(value, np.ndarray | ArraysByCase):
+            found[name] = _held(reading, name, value, cases)
+        else:
+            found[name] = plain(value, f"reference.{name}")
+    return found
+
+
+def _held(reading: _Reading, name: str, value: NDArray[Any] | ArraysByCase, cases: Sequence[ConcreteCase]) -> str:
+    if isinstance(value, np.ndarray) and len(cases) > 1:
+        raise UserError(
+            f"one array of expected values for {len(cases)} problems",
+            key=f"reference.{name}",
+            accepted="an expression, or a function that is called for each, the size to emulate among them",
+        )
+    path = path_of(f"expected-{name}", cases)
+    for case in cases:
+        array = value.of(case) if isinstance(value, ArraysByCase) else value
+        shape = case.arguments.shapes[name]
+        if array.shape != shape:
+            message = f"the expected values have shape {list(array.shape)}"
+            raise UserError(message, key=f"reference.{name}", accepted=f"an array of shape {list(shape)}")
+        save(reading.folder, _named(path, case), array)
+    return path
+
+
+def _called(
+    reading: _Reading,
+    filled: Experiment,
+    function: Callable[..., object],
+    outputs: tuple[str, ...],
+    cases: Sequence[ConcreteCase],
+) -> dict[str, str]:
+    """Call a function for every problem, and keep what it returns."""
+    operator = operator_of(filled)
+    called = getattr(function, "__name__", "the function")
+    paths = {name: path_of(f"expected-{name}", cases_of(filled)) for name in outputs}
+    for case in cases:
+        inputs = operator.inputs(case.problem, filled.seed)
+        try:
+            values = results(function, called, operator.available(case.problem, inputs), outputs)
+        except UserError as error:
+            raise error.placed(None, "reference") from error.__cause__
+        for name, value in values.items():
+            shape = case.arguments.shapes[name]
+            if value.shape not in ((), shape):
+                message = f"the function returns {name} with shape {list(value.shape)}"
+                raise UserError(message, key=f"reference.{name}", found=called, accepted=f"shape {list(shape)}")
+            save(reading.folder, _named(paths[name], case), np.array(np.broadcast_to(value.values, shape)))
+    return paths

@@ -1,0 +1,72 @@
+"""Records as Kernel Tuner returns them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.api.kernel_tuner.results import best, results, time_ms
+from lab.base.errors import UserError
+from lab.store.figures import response_of
+from lab.store.model import Status
+
+
+def returned(store, metrics=None, records=None):
+    records = store.records() if records is None else records
+    return results(store.run(), records, ["unroll"], metrics, Path("out"))
+
+
+def test_a_measured_run(make):
+    store = make("sweep")
+    done, environment = returned(store, {"x": "time * 2", "y": lambda p: p["x"] + p["unroll"]})
+    first = store.records()[0]
+    assert len(done) == len(store.records())
+    assert done[0]["unroll"] == first.parameters["unroll"]
+    assert done[0]["time"] == first.measurement.samples.median
+    assert done[0]["times"] == list(first.measurement.samples.ms)
+    assert done[0]["y"] == 2 * done[0]["time"] + done[0]["unroll"]
+    assert environment["time"] == "measured"
+    assert environment["device_name"] == store.run().gpu.name
+    assert environment["failed"] == []
+
+
+def test_without_a_gpu_the_time_does_the_work_at_the_predicted_rate(make):
+    store = make("no_gpu")
+    records = store.records()
+    response = response_of(records)
+    done, environment = returned(store)
+    assert environment["time"] in ("predicted", "lower bound")
+    assert environment["device_name"] is None
+    assert environment["notes"][0] == store.run().not_measured
+    first = next(one for one in records if response.of(one) is not None)
+    assert first.rate(time_ms(first, response)) == pytest.approx(response.of(first))
+    assert "times" not in done[0]
+
+
+def test_what_failed_is_listed_apart(make):
+    store = make("sweep")
+    first, *others = store.records()
+    broken = replace(first, status=Status.COMPILE_FAILED, reason="why")
+    done, environment = returned(store, records=(broken, *others))
+    assert len(done) == len(others)
+    assert environment["failed"] == [
+        {"unroll": first.parameters["unroll"], "status": "compile failed", "reason": "why"}
+    ]
+
+
+@pytest.mark.parametrize("metric", [3, "tme", lambda p: p["none"]])
+def test_a_wrong_metric_is_named(make, metric):
+    with pytest.raises(UserError) as caught:
+        returned(make("sweep"), {"GB/s": metric})
+    assert caught.value.key == "metrics.GB/s"
+
+
+def test_the_best_by_an_objective():
+    done = [{"time": 2.0, "x": 1.0}, {"time": 1.0, "x": 0.5}]
+    assert best(done, "time", higher_is_better=False) is done[1]
+    assert best(done, "x", higher_is_better=True) is done[0]
+    assert best([], "time", higher_is_better=False) is None
+    with pytest.raises(UserError, match="no such figure"):
+        best(done, "energy", higher_is_better=False)

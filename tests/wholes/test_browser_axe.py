@@ -1,0 +1,90 @@
+"""Readers without a mouse, a large screen or sight: axe-core finds nothing, and no page scrolls sideways."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.report.render import render
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
+AXE = importlib.util.find_spec("axe_playwright_python")
+BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+pytestmark = [
+    pytest.mark.skipif(not BROWSER, reason="there is no Chromium on the PATH (Debian: apt-get install chromium)"),
+    pytest.mark.skipif(AXE is None, reason="axe-playwright-python is not installed (extra `dev`)"),
+]
+PAGES = sorted((Path(__file__).parents[2] / "reports" / "h200").glob("*/index.html"))
+FOUND = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations.map(
+  (one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(" | ")}`)"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def axe():
+    return (Path(str(AXE.origin)).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def violations(browser, axe, address, ready=None):
+    """What is wrong with a page, wide and narrow, light and dark."""
+    wrong = []
+    for width in (1280, 390):
+        page = browser.new_page(viewport={"width": width, "height": 900}, bypass_csp=True)
+        page.goto(address)
+        for selector in ready or ():
+            page.wait_for_selector(selector)
+        page.evaluate(axe)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            wrong += [f"{width} px, {scheme}: {one}" for one in page.evaluate(FOUND)]
+        sideways = page.evaluate("document.documentElement.scrollWidth")
+        wrong += [f"{width} px: the page is {sideways} wide"] if sideways > width else []
+        page.close()
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_nothing_is_wrong_with_a_committed_page(browser, axe, page):
+    assert violations(browser, axe, f"file://{page}") == []
+
+
+@pytest.mark.parametrize("what", ["sweep", "failures", "no_gpu"])
+def test_nothing_is_wrong_with_the_page_of_a_run(browser, axe, make, what):
+    store = make(what)
+    file = render(store)[0]
+    one, two = (record.variant for record in store.records()[:2])
+    last = "#chart-mix-sass svg"
+    assert violations(browser, axe, f"file://{file}#v-{one}", (".pane", last)) == []
+    assert violations(browser, axe, f"file://{file}#v-{one}?with={two}&filter=regs%3C1", ("#differences", last)) == []
+
+
+def test_the_keyboard_reaches_every_control(browser, make):
+    file = render(make("sweep"))[0]
+    page = browser.new_page()
+    page.goto(f"file://{file}#code")
+    page.wait_for_selector(".pane")
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('#code button, #code select, #code .code, #code a')]"
+        ".filter((one) => !one.disabled && one.checkVisibility()).length"
+    )
+    page.locator("#code h2 a").focus()
+    met = 1
+    inside = "document.activeElement.closest('#code') !== null"
+    while page.evaluate(inside):
+        page.keyboard.press("Tab")
+        met += page.evaluate(f"{inside} && document.activeElement.matches('button, select, .code, a')")
+        assert met <= wanted
+    assert met == wanted
+    page.close()
