@@ -58,7 +58,16 @@ ROOMS = (
 ALSO = {"runs/compare.py": ("tests/runs/test_compare.py",), "report/facts": ("tests/report/facts", "tests/report")}
 """What the second round runs instead of the room's own tests."""
 
-LIBRARIES = ("pytest", "numpy", "pandas", "scipy.stats", "scipy.spatial", "scipy.optimize", "networkx", "pydantic")
+LIBRARIES: tuple[str, ...] = (
+    "pytest",
+    "numpy",
+    "pandas",
+    "scipy.stats",
+    "scipy.spatial",
+    "scipy.optimize",
+    "networkx",
+    "pydantic",
+)
 LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "pebble", "_pytest.assertion.rewrite")
 
 COPIED = ("lab", "tests", "benchmarks", "kernel_src", "experiments", "libraries", "docs", "reports")

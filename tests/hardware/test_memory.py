@@ -100,3 +100,9 @@ def test_a_wide_copy_moves_whole_sectors_where_the_halves_agree():
     assert traffic.copy_sectors(same).tolist() == traffic.copy_sectors(other).tolist() == [32]
     few = row(LANES < 5)
     assert traffic.copy_sectors(traffic.Copy(row(LANES * 32), row(LANES * 32), 16, few, few)).tolist() == [5]
+
+
+def test_inactive_lanes_add_no_value() -> None:
+    assert traffic._distinct(row(LANES + 10), row(LANES < 3)).tolist() == [3]
+    assert traffic._distinct(row(LANES // 8), ALL).tolist() == [4]
+    assert traffic._distinct(row(LANES), row(LANES < 0)).tolist() == [0]
