@@ -6,7 +6,7 @@ Prints what went wrong with the input's number, which with the seed makes it aga
 inputs are mutated files; expressions, templates and compiler options are also grown from a grammar (`fuzz_grown.py`).
 
 An escape is noticed in three ways. An audit hook hears of every file that this process opens for writing, removes or
-renames, every process that it starts and every connection; only the rendering process is expected. Files appear in the
+renames, every process that it starts and every connection; only `lab`'s own workers are expected. Files appear in the
 working directory, which is a temporary one: hostile inputs try to leave CANARY there. And from time to time /proc is
 asked for children, of this process and of its children, that nobody expects.
 """
@@ -217,7 +217,7 @@ def inputs(number: int, seed: int, only: str | None) -> Iterator[tuple[int, str,
 
 
 class Watch:
-    """Hears what Python does while an input is read; `lab`'s own rendering process is expected."""
+    """Hears what Python does while an input is read; `lab`'s own processes and their socket are expected."""
 
     CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
     STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.startfile", "pty.spawn")
@@ -243,12 +243,14 @@ class Watch:
         elif event == "subprocess.Popen":
             if not self._is_ours([str(word) for word in given[1]]):
                 self.heard.append(f"started {given[1]!r}")
-        elif event in {*self.CHANGES, *self.STARTS, *self.REACHES}:
+        elif event in {*self.CHANGES, *self.STARTS, *self.REACHES} and "/pymp-" not in repr(given):
             self.heard.append(f"{event}{given!r}"[:200])
 
     @staticmethod
     def _is_ours(words: list[str]) -> bool:
-        return words[0] == sys.executable and any("lab.templates.rendering" in word for word in words)
+        """The renderer, and multiprocessing's server, whose workers ask operators of the user's own for problems."""
+        served = ("lab.templates.rendering", "multiprocessing.forkserver", "multiprocessing.resource_tracker")
+        return words[0] == sys.executable and any(name in word for word in words for name in served)
 
     def foreign_processes(self) -> list[str]:
         """Command lines of processes below this one that are neither the renderer nor its own."""

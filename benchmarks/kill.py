@@ -54,8 +54,8 @@ COMMANDS = {
     "tune": (TUNING, ("--no-gpu", "--jobs", "2")),
 }
 
-PASSING = frozenset({"started", "seconds", "cached", "command", "compile_seconds"})
-"""Fields of durations, dates and the cache."""
+PASSING = frozenset({"started", "seconds", "cached", "command", "compile_seconds", "build.log"})
+"""Fields of durations, dates and the cache; the size of the log, which holds the compile time."""
 
 GONE_S = 30.0
 """Workers end within this time of their command."""
@@ -259,8 +259,12 @@ class Killer:
             self.tally.wrong.append(f"lab {command} never ended")
             return
         self.tally.finished[command] += 1
-        if wrong := differences(expected, content(place / command)):
-            self.tally.wrong.append(f"lab {command}: not as undisturbed: {', '.join(wrong)}")
+        found = content(place / command)
+        for name in differences(expected, found):
+            first, second = str(expected.get(name)), str(found.get(name))
+            at = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), 0)
+            shown = f"{first[max(0, at - 80) : at + 80]!r} became {second[max(0, at - 80) : at + 80]!r}"
+            self.tally.wrong.append(f"lab {command}: {name} is not as undisturbed: {shown}")
 
     @property
     def _kills(self) -> int:
@@ -296,11 +300,13 @@ def kill(number: int, seed: int, minutes: float = 600, *, chain: int = 6) -> Tal
     until = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="kill-") as name:
         killer = Killer(Path(name), random.Random(seed))  # noqa: S311 - no secret
-        turn = 0
+        turn = known = 0
         while (done := sum(killer.tally.kills.values())) < number and time.monotonic() < until:
             killer.chain(list(COMMANDS)[turn % len(COMMANDS)], min(chain, number - done))
             turn += 1
             print(f"{sum(killer.tally.kills.values())} kills, {len(killer.tally.wrong)} wrong", flush=True)
+            print(*killer.tally.wrong[known:], sep="\n", flush=True)
+            known = len(killer.tally.wrong)
     return killer.tally
 
 
@@ -313,7 +319,6 @@ def main() -> None:
     asked = parser.parse_args()
     began = time.monotonic()
     tally = kill(asked.kills, asked.seed, asked.minutes)
-    print(*tally.wrong, sep="\n")
     chains = ", ".join(f"{number} of lab {name}" for name, number in tally.finished.items())
     hit = f"{tally.kills['command']} kills of commands and {tally.kills['worker']} of workers"
     print(f"{hit}; went on to the end: {chains}; {len(tally.wrong)} wrong; {time.monotonic() - began:.0f} s")

@@ -32,9 +32,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from types import ModuleType
 
 from hand_made import HAND_MADE
 
@@ -57,10 +58,22 @@ ROOMS = (
 ALSO = {"runs/compare.py": ("tests/runs/test_compare.py",), "report/facts": ("tests/report/facts", "tests/report")}
 """What the second round runs instead of the room's own tests."""
 
-LIBRARIES = ("pytest", "numpy", "pandas", "scipy.stats", "scipy.spatial", "scipy.optimize", "networkx", "pydantic")
+LIBRARIES: tuple[str, ...] = (
+    "pytest",
+    "numpy",
+    "pandas",
+    "scipy.stats",
+    "scipy.spatial",
+    "scipy.optimize",
+    "networkx",
+    "pydantic",
+)
 LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "pebble", "_pytest.assertion.rewrite")
 
 COPIED = ("lab", "tests", "benchmarks", "kernel_src", "experiments", "libraries", "docs", "reports")
+LEAST_TEXT = 8
+"""Bytes of a text that is looked for where a module changed."""
+
 SETTLED_S = 20.0
 """A test run may take this long and six times what it takes without a mutation; a machine is sometimes busy."""
 
@@ -332,6 +345,7 @@ def _be_pytest(tree: Path, tests: Sequence[str], output: int, *, keeps_bytecode:
             *(entry for entry in sys.path if entry not in {str(ROOT), str(ROOT / "benchmarks"), ""}),
         ]
         os.environ["PYTHONPATH"] = str(tree)
+        sys.modules["__main__"] = ModuleType("__main__")  # processes that tests start would import this script
         sys.dont_write_bytecode = not keeps_bytecode
         from hypothesis import Phase, settings  # noqa: PLC0415 - imported before the fork
         from pytest import main as test  # noqa: PLC0415, PT013
@@ -398,16 +412,17 @@ class Bench:
 
     def judge(self, room: str, mutant: Mutant, rounds: Sequence[tuple[str, ...]]) -> Judged:
         """Try a mutant against the tests, the nearest first."""
-        content = (self.tree / mutant.file).read_bytes()
+        content, met = (self.tree / mutant.file).read_bytes(), False
         for tests in rounds:
             limit = self.limit_s(tests)
             if limit is None:
                 continue
             with mistaken(self.tree, mutant.file, mutant.applied(content)):
                 tried = attempted(self.tree, tests, limit)
+            met = True
             if tried.code != 0:
                 return Judged(room, mutant, killed=True, by=tried.by)
-        return Judged(room, mutant, killed=False, by="")
+        return Judged(room, mutant, killed=False, by="" if met else "no test passes without it")
 
 
 def modules(room: str) -> list[str]:
@@ -433,12 +448,32 @@ def sampled(bench: Bench, rooms: Sequence[str], most: int, seed: int, *, data: b
                 yield bench.judge(room, mutant, rounds_of(room, file))
 
 
-def again(bench: Bench, earlier: Sequence[Judged]) -> Iterator[Judged]:
-    """Judge those that survived, where their text is still in its place; take over the others."""
+def again(bench: Bench, earlier: Sequence[Judged], *, near: bool) -> Iterator[Judged]:
+    """Judge those that survived, where their text still is; take over the others.
+
+    Args:
+        bench: The copy.
+        earlier: What was judged.
+        near: Ask the module's own tests alone.
+    """
     for one in earlier:
-        mutant = one.mutant
-        there = (bench.tree / mutant.file).read_bytes()[mutant.start : mutant.end] == mutant.before.encode()
-        yield one if one.killed or not there else bench.judge(one.room, mutant, rounds_of(one.room, mutant.file))
+        mutant = None if one.killed else _found_again(bench.tree, one.mutant)
+        if mutant is None:
+            yield one
+        else:
+            yield bench.judge(one.room, mutant, rounds_of(one.room, mutant.file)[: 1 if near else None])
+
+
+def _found_again(tree: Path, mutant: Mutant) -> Mutant | None:
+    """The mutant where its text stands now: in its place, or, if it is long enough to be told apart, nearest to it."""
+    content, before = (tree / mutant.file).read_bytes(), mutant.before.encode()
+    if content[mutant.start : mutant.end] == before:
+        return mutant
+    places = [at for at in range(len(content)) if content.startswith(before, at)]
+    if len(before) < LEAST_TEXT or not places:
+        return None
+    start = min(places, key=lambda at: abs(at - mutant.start))
+    return replace(mutant, line=content[:start].count(b"\n") + 1, start=start, end=start + len(before))
 
 
 def read(path: Path) -> list[Judged]:
@@ -490,6 +525,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600, help="no further mutant is begun after this time")
     parser.add_argument("--data", action="store_true", help="numbers in assignments of a module, too")
     parser.add_argument("--again", type=Path, help="a file of --output: try what survived again")
+    parser.add_argument("--near", action="store_true", help="with --again: ask the modules' own tests alone")
     parser.add_argument("--by-hand", action="store_true", help="the mutants of hand_made.py instead")
     parser.add_argument("--output", type=Path, help="a JSON file for all mutants")
     asked = parser.parse_args()
@@ -502,7 +538,7 @@ def main() -> None:
         if asked.by_hand:
             source = by_hand(bench)
         elif asked.again:
-            source = again(bench, read(asked.again))
+            source = again(bench, read(asked.again), near=asked.near)
         else:
             source = sampled(bench, asked.room or ROOMS, asked.sample, asked.seed, data=asked.data)
         judged: list[Judged] = []

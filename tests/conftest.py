@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -95,3 +96,32 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def script(benchmark_script):
     """`benchmarks/publish.py`."""
     return benchmark_script("publish")
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], None]]:
+    """Take the right to write into a folder, which is not below pytest's own, from this process; even root's."""
+    before, folders = os.geteuid(), list[Path]()
+
+    def take(folder: Path) -> None:
+        os.seteuid(before)
+        folders.append(folder)
+        for path in folder.iterdir():
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        if before == 0:
+            os.seteuid(65534)  # root may write anywhere
+        assert not os.access(folder, os.W_OK, effective_ids=True)
+
+    yield take
+    os.seteuid(before)
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)

@@ -70,3 +70,39 @@ def test_no_request_takes_fewer_passes_than_without_conflicts(width):
         passes = traffic.shared_wavefronts(addresses, width, active, loads=loads)
         assert (passes >= traffic.ideal_wavefronts(addresses, width, active, loads=loads)).all()
         assert (passes <= active.sum(axis=1) * max(1, width // 4)).all()
+
+
+def row(values):
+    return np.asarray(values).reshape(1, 32)
+
+
+def test_a_narrow_copy_reads_and_writes_in_the_same_passes():
+    """One pass moves a word of the source and of the target: only what either side repeats costs more."""
+    even = traffic.Copy(row(LANES * 4), row(LANES * 4), 4, ALL, ALL)
+    assert traffic.copy_wavefronts(even).tolist() == [1]
+    scattered = traffic.Copy(row(LANES * 128), row(LANES * 4), 4, ALL, ALL)
+    assert traffic.copy_wavefronts(scattered).tolist() == [32]
+    both = traffic.Copy(row(LANES * 128), row(LANES * 128), 4, ALL, ALL)
+    assert traffic.copy_wavefronts(both).tolist() == [63]
+    fills = traffic.Copy(row(LANES * 4), row(LANES * 4), 4, ALL, ~ALL)  # writes zeros, reads nothing
+    assert traffic.copy_wavefronts(fills).tolist() == [1]
+
+
+def test_a_wide_copy_moves_whole_sectors_where_the_halves_agree():
+    straight = traffic.Copy(row(LANES * 16), row(LANES * 16), 16, ALL, ALL)
+    assert traffic.copy_sectors(straight).tolist() == [16]
+    # halves swapped in the target: two neighbours still fill both sectors
+    swapped = traffic.Copy(row((LANES ^ 1) * 16), row(LANES * 16), 16, ALL, ALL)
+    assert traffic.copy_sectors(swapped).tolist() == [16]
+    # one lane a sector, at the same or at another place in it
+    same = traffic.Copy(row(LANES * 32), row(LANES * 32), 16, ALL, ALL)
+    other = traffic.Copy(row(LANES * 32), row(LANES * 32 + 16), 16, ALL, ALL)
+    assert traffic.copy_sectors(same).tolist() == traffic.copy_sectors(other).tolist() == [32]
+    few = row(LANES < 5)
+    assert traffic.copy_sectors(traffic.Copy(row(LANES * 32), row(LANES * 32), 16, few, few)).tolist() == [5]
+
+
+def test_inactive_lanes_add_no_value() -> None:
+    assert traffic._distinct(row(LANES + 10), row(LANES < 3)).tolist() == [3]
+    assert traffic._distinct(row(LANES // 8), ALL).tolist() == [4]
+    assert traffic._distinct(row(LANES), row(LANES < 0)).tolist() == [0]

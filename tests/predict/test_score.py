@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lab.hardware.gpus import gpu_for
-from lab.predict.score import ORDER, LaunchWork, score
+from lab.hardware.latencies import latencies_of
+from lab.predict.score import ORDER, SHUFFLE_CYCLES, LaunchWork, score
 
 H200 = gpu_for("H200")
 CLOCK = H200.clock_mhz * 1e6
@@ -84,3 +85,24 @@ def test_launches_add_up():
 
 def test_an_architecture_without_latencies_of_its_own_is_scored_too():
     assert score(gpu_for("A100"), [WORK], 10**6).seconds > 0
+
+
+def resources(**changed):
+    return score(H200, [replace(WORK, **changed)], 0).resources
+
+
+def test_a_shuffle_takes_its_lanes_and_its_latency():
+    shuffled = resources(instructions=0.0, by_class={"shuffle": 1e6})
+    machine = latencies_of("sm_90")
+    fullest = 64  # blocks
+    assert shuffled["shuffles"] == pytest.approx(1e6 / 132 * 32 / 32 / CLOCK)
+    each = 1e6 / (WORK.blocks * WORK.warps_per_block)
+    assert shuffled["latency"] == pytest.approx(each * SHUFFLE_CYCLES * fullest / 8 / CLOCK)
+    assert machine is not None
+
+
+def test_stored_sectors_take_the_stores_share_of_l2():
+    machine = latencies_of("sm_90")
+    assert machine is not None
+    assert resources(store_sectors=1e6)["L1 and L2"] == pytest.approx(1e6 / 132 * 32 / machine.store_bytes / CLOCK)
+    assert resources(load_sectors=1e6)["L1 and L2"] == pytest.approx(1e6 / 132 * 32 / machine.l2_bytes / CLOCK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -175,3 +176,17 @@ def test_a_change_of_exactly_the_threshold_is_no_regression():
     assert change.ratio == 0.5
     assert not change.regressed(0.5)
     assert change.regressed(0.49)
+
+
+def test_the_command_compares_runs_in_folders_that_cannot_be_written(open_folder, read_only, runs):
+    """As somebody else's results on a shared disk are: nothing may be left there, either."""
+    folders = [open_folder / name for name in ("a", "b")]
+    for source, folder in zip(runs, folders, strict=True):
+        shutil.copytree(source, folder)
+    before = [sorted(path.name for path in folder.rglob("*")) for folder in folders]
+    for folder in folders:
+        read_only(folder)
+    done = CliRunner().invoke(app, ["compare", *map(str, folders), "--json"])
+    assert done.exit_code == 1, done.output
+    assert json.loads(done.stdout)["regressions"] == ["213.5"]
+    assert [sorted(path.name for path in folder.rglob("*")) for folder in folders] == before

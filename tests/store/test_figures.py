@@ -10,7 +10,7 @@ from lab.measured.timing import CardState, Kind, Measurement, Merit, Samples
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
 from lab.store import figures
-from lab.store.figures import Basis, response_of
+from lab.store.figures import Basis, noise, response_of
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, StepRecord, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -153,6 +153,12 @@ def test_a_sentence_names_kernel_and_label_without_repetition() -> None:
     assert figures.name_of(record(label="k")) == figures.name_of(record()) == "k"
     assert figures.percent(0.8734) == "87.3\N{NO-BREAK SPACE}%"
     assert figures.percent(0.8734, 0) == "87\N{NO-BREAK SPACE}%"
+
+
+def test_noise_is_half_of_what_the_samples_scatter() -> None:
+    assert noise(record()) == 0
+    scattered = replace(timed(1.0), samples=Samples((0.9, 0.9, 1.0, 1.1, 1.1)))
+    assert noise(record(measurement=scattered)) == pytest.approx(scattered.samples.spread / 2) == pytest.approx(0.1)
 
 
 def test_throughput_over_a_setting_is_that_of_the_variant_that_differs_in_it_alone(make) -> None:

@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -200,34 +199,6 @@ def test_a_reader_leaves_an_older_schema_and_a_writer_raises_it(tmp_path: Path) 
             assert store.values() == [7]
         with contextlib.closing(connect(store.path)) as db:
             assert db.execute("PRAGMA user_version").fetchone() == (left,)
-
-
-@pytest.fixture
-def read_only() -> Iterator[Callable[[Path], None]]:
-    """Take the right to write into a folder, which is not below pytest's own, from this process; even root's."""
-    before, folders = os.geteuid(), []
-
-    def take(folder: Path) -> None:
-        folders.append(folder)
-        for path in folder.iterdir():
-            path.chmod(0o444)
-        folder.chmod(0o555)
-        if before == 0:
-            os.seteuid(65534)  # root may write anywhere
-        assert not os.access(folder, os.W_OK, effective_ids=True)
-
-    yield take
-    os.seteuid(before)
-    for folder in folders:
-        folder.chmod(0o755)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @each_kind

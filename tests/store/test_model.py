@@ -7,7 +7,7 @@ import pytest
 from lab.emulator.results import Finding, FindingKind
 from lab.isa.mix import Counts, KernelMix
 from lab.measured.timing import CardState, Measurement, Merit, Samples, Verification
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
+from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
 
 COUNTS = Counts(10, {"fma": 4}, {"FFMA": 4}, 32, 0)
 LAUNCH = LaunchRecord((1, 1, 1), (32, 1, 1), 0)
@@ -65,3 +65,10 @@ def test_the_first_fault_is_named_and_the_others_are_counted() -> None:
     found = [Finding(kind, line, "st.shared", None, None, None, None, "two threads write it") for line in (4, 5, 9)]
     assert replace(wrong, findings=tuple(found[:1])).fault == f"emulator: {kind} at PTX line 4: two threads write it"
     assert replace(wrong, findings=tuple(found)).fault.endswith("two threads write it (and 2 more)")
+
+
+def test_the_rule_of_a_pruned_variant_is_in_its_reason_where_a_schema_had_no_field() -> None:
+    assert record(status=Status.PRUNED, reason="spills: 8 bytes").prune_rule is PruneRule.SPILLS
+    assert record(reason="spills: not pruned").prune_rule is None
+    both = record(status=Status.PRUNED, reason="spills: 8 bytes", pruned_by=PruneRule.OCCUPANCY)
+    assert both.prune_rule is PruneRule.OCCUPANCY

@@ -12,7 +12,7 @@ from planted_tuning import GPU, LABEL, SIZES, facts, plant
 from lab.base.errors import StoreError
 from lab.measured.timing import Kind, Samples
 from lab.store.journal import connect
-from lab.store.tuning import FACTS, SCHEMA, TuningStore
+from lab.store.tuning import FACTS, SCHEMA, TuningStore, _with_kind
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 
@@ -33,6 +33,7 @@ def test_the_store_gives_back_what_it_was_given(tmp_path: Path) -> None:
         assert store.times(TimingStage.STEPS) == {"abc": {(1, 2, 3): failed}}
         assert store.kernels() == (facts,)
         assert store.steps() == ({"float32_nn": (step,)}, {"float32_nn": (Cut(CutKind.NEIGHBOURS, 4, 0.2, 4, 12, 30),)})
+    with TuningStore(tmp_path, create=True) as store:
         store.clear()
         assert not store.times(TimingStage.FINAL)
         assert store.noted("steps") is None
@@ -113,3 +114,21 @@ def test_clear_forgets_everything(tmp_path: Path) -> None:
         assert len(store.times(TimingStage.FINAL)["id-small"]) == len(SIZES)
         store.clear()
         assert (store.known_facts(), store.kernels(), store.times(TimingStage.FINAL)) == (None, (), {})
+
+
+@pytest.mark.parametrize(("written", "limit"), [("20%", 0.2), ("0.2", 0.2)])
+def test_the_limit_of_an_older_schema_may_be_a_percentage(written: str, limit: float) -> None:
+    rule = f"more than {written} slower than the fastest in the first sample: no further ones"
+    assert _with_kind({"rule": rule, "points": 4}) == {"kind": CutKind.FIRST_SAMPLE, "points": 4, "limit": limit}
+    other = {"rule": "a sentence of somebody else's", "points": 4}
+    assert _with_kind(other) is other
+    assert _with_kind("no fields") == "no fields"
+
+
+def test_a_folder_without_facts_holds_no_run(tmp_path: Path) -> None:
+    with TuningStore(tmp_path, create=True) as store:
+        assert store.known_facts() is None
+        with pytest.raises(StoreError, match="holds no tuning run"):
+            store.facts()
+        store.write_facts(facts(None))
+        assert store.facts() == facts(None)

@@ -221,7 +221,8 @@ def _type(
     for size in dict.fromkeys(sizes):
         entrants = {name: found[size] for name, found in own.items() if size in found and found[size].ms}
         if entrants:
-            best = min(entrants, key=lambda name: entrants[name].ms or math.inf)
+            # of equal times the first name wins: kernels are stored in the order in which workers finished them
+            best = min(entrants, key=lambda one: (entrants[one].ms or math.inf, kernels[one].name))
             ms = entrants[best].ms or math.nan
             winners.append(
                 SizeWinner(

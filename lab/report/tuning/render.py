@@ -19,7 +19,7 @@ from lab.report.tuning.rows import RATIOS_FILE, TuningCharts, charts_of, colours
 from lab.report.tuning.tables import KernelLine, WinnerLine, kernel_lines, to_csv, winner_lines
 from lab.report.variant.listings import highlight_yaml
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import Cut, CutKind, ProtocolStep, StepRow
+from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow
 
 MOST_ROWS = 200
 """Rows of a step's table on the page; the store has the rest."""
@@ -41,7 +41,7 @@ def render(store: TuningStore, folder: Path | None = None) -> tuple[Path, ...]:
         pngs = draw(charts, folder)
         write_atomically(folder / "index.html", page(analysis, charts, [path.name for path in pngs]))
         write_atomically(folder / "winners.csv", to_csv(WinnerLine, winner_lines(analysis)))
-        write_atomically(folder / "kernels.csv", to_csv(KernelLine, kernel_lines(analysis, store.kernels())))
+        write_atomically(folder / "kernels.csv", to_csv(KernelLine, kernel_lines(analysis, _by_name(store.kernels()))))
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}") from error
     return (folder / "index.html", *pngs, folder / "winners.csv", folder / "kernels.csv")
@@ -132,6 +132,11 @@ def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
             "them, for 3712 x 5632 x 3104."
         )
     return text
+
+
+def _by_name(kernels: Sequence[KernelFacts]) -> list[KernelFacts]:
+    """In an order that does not depend on which worker finished first."""
+    return sorted(kernels, key=lambda one: (one.type, one.group, one.name))
 
 
 def _size(winner: SizeWinner) -> str:

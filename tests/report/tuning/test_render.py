@@ -14,10 +14,11 @@ from planted_tuning import GPU, LABEL, SIZES, facts, invented, plant
 from typer.testing import CliRunner
 
 from lab.cli.main import app
+from lab.measured.timing import Kind, Samples
 from lab.report.tuning.data import analyse
 from lab.report.tuning.render import MOST_ROWS, cut_sentence, render, shown
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import Cut, CutKind, ProtocolStep, StepRow
+from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 
 @pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
@@ -158,3 +159,18 @@ def test_what_a_reader_must_know_of_the_run_is_on_the_page(tmp_path):
     html = (tmp_path / "index.html").read_text()
     for sentence in ("The run was interrupted", "It was grown again.", "It was damaged."):
         assert sentence in html
+
+
+def test_the_order_in_which_workers_finished_decides_nothing(tmp_path):
+    """Neither which of two equally fast kernels is named, nor the order of the rows."""
+    tables = []
+    for turn, names in enumerate((("b", "a"), ("a", "b"))):
+        with TuningStore(tmp_path / str(turn), create=True) as store:
+            store.write_kernels(KernelFacts(f"id-{name}", name, "g", LABEL, "t", {}, "sm_90") for name in names)
+            for size in SIZES:
+                equal = Timed(Samples((0.5,)), Kind.PREDICTED)
+                store.write_times(TimingStage.FINAL, size, {f"id-{name}": equal for name in names})
+            store.write_facts(replace(facts(None), singles={}, libraries={}))
+            render(store)
+        tables.append([(tmp_path / str(turn) / name).read_text() for name in ("winners.csv", "kernels.csv")])
+    assert tables[0] == tables[1]
