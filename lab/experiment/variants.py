@@ -188,7 +188,7 @@ def _sources(
         words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
         keys.append((point.kernel.name, repr(point.parameters), words))
     distinct = dict(zip(keys, instances, strict=True))
-    gathered = {}
+    gathered: dict[tuple[object, ...], tuple[str, tuple[tuple[str, str], ...]]] = {}
     templates = {}
     for key, instance in distinct.items():
         if isinstance(instance.template, TritonTemplate):

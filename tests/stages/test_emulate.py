@@ -102,8 +102,13 @@ def test_a_workspace_that_no_launch_wrote_is_a_finding(task):
 
 
 def test_a_reference_is_executed_once_for_all_variants_that_are_compared_with_it(task, monkeypatch):
-    executed = []
-    monkeypatch.setattr(stage, "_executed", lambda ptx, *rest: executed.append(ptx) or original(ptx, *rest))
+    executed, original = [], stage._executed
+
+    def counted(ptx, *rest):
+        executed.append(ptx)
+        return original(ptx, *rest)
+
+    monkeypatch.setattr(stage, "_executed", counted)
     outputs = []
     for seed in (11, 11, 12):  # another seed, other inputs
         key = stage._Hashed(ReferenceLaunch(PTX, task.launches, task.problem))  # equal ones, as they come unpickled
