@@ -38,7 +38,6 @@ $done:
     ret;
 }
 """
-original = stage._executed
 ARGUMENTS = (("m", "int32"), ("A", "float32*"), ("C", "float32*"))
 
 
