@@ -239,7 +239,7 @@ class Watch:
                 return  # a descriptor, whose opening was heard
             writes = any(letter in (mode or "") for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             if writes and not str(path).endswith("fuzz.cu.j2") and path != os.devnull:
-                self.heard.append(f"opened {path!r} for writing")
+                self.heard.append(f"opened {str(path)!r} for writing")
         elif event == "subprocess.Popen":
             if not self._is_ours([str(word) for word in given[1]]):
                 self.heard.append(f"started {given[1]!r}")

@@ -25,7 +25,7 @@ from lab.isa.mix import KernelMix, module_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
-from lab.templates.plain.device import device_part
+from lab.templates.plain.device import device_part, holds_kernel
 from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.includes import gather
@@ -106,7 +106,9 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     tool = toolchain(toolchain_name)
     if tool.name == "nvrtc":  # which refuses host code
         texts = [source, *included.values()]
-        source, included = device_part(source, texts), {name: device_part(one, texts) for name, one in included.items()}
+        if holds_kernel(texts):
+            included = {name: device_part(one, texts) for name, one in included.items()}
+            source = device_part(source, texts)
     request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
     return _compile(str(file), tool, request)
 
@@ -183,7 +185,7 @@ def refuse_tuning(file: Path) -> None:
     Raises:
         UserError: the file is a tuning file, or cannot be read.
     """
-    data = yamlfile.parse(yamlfile.read_text(file), file).data
+    data = yamlfile.parse(yamlfile.read_text(file, what="the experiment"), file).data
     if isinstance(data, dict) and "groups" in data and "kernels" not in data:
         raise UserError("this is a tuning file", at=Location(file), key="groups", suggestion=f"lab tune {file}")
 

@@ -67,6 +67,7 @@ class Reading:
             try:
                 content = read_regular(path, MOST_SOURCE_BYTES, "the source")
             except UserError as error:
+                error.found = name if error.found is None else error.found
                 raise error.placed(self.document.at("source"), "source") from None
             try:
                 return content.decode()

@@ -49,7 +49,7 @@ def test_it_hears_of_files_processes_and_connections(fuzz, monkeypatch, tmp_path
     monkeypatch.setattr(fuzz, "GROWN", {})
     monkeypatch.setattr(fuzz, "corpora", lambda: {"careless": (careless, [b"abc"])})
     _, wrong = fuzz.fuzz(1, 1)
-    for words in ("elsewhere') for writing", "os.remove", "started ['true']", "socket.connect"):
+    for words in ("elsewhere' for writing", "os.remove", "started ['true']", "socket.connect"):
         assert any(words in one for one in wrong), words
 
 

@@ -142,6 +142,11 @@ def device_part(text: str, others: Iterable[str] = ()) -> str:
     return _edited(text, reader)
 
 
+def holds_kernel(texts: Iterable[str]) -> bool:
+    """Return whether any of the texts may define a kernel; without one, what is wrong is for the compiler to say."""
+    return any("__global__" in one for one in texts)
+
+
 def _named_namespaces(stream: Sequence[Token]) -> Iterable[str]:
     for at, (word, name) in enumerate(pairwise(stream)):
         is_used = at > 0 and stream[at - 1].text == "using"

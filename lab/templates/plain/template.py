@@ -11,7 +11,7 @@ from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.cuda.names import declared_line, definitions, used_names
 from lab.templates.front_matter import Template
-from lab.templates.plain.device import device_part
+from lab.templates.plain.device import device_part, holds_kernel
 from lab.templates.plain.macros import chosen_macros, shielded, with_macros
 from lab.toolchain.includes import gather
 from lab.toolchain.nvrtc.standard import IMPLICIT
@@ -83,6 +83,8 @@ class PlainTemplate(Template):
         text, included = self._gathered
         if self.name.endswith(".ptx"):
             return text, included
+        if not holds_kernel([text, *included.values()]):
+            return text, dict(included)
         parts = {name: device_part(one, [text, *included.values()]) for name, one in included.items()}
         return device_part(text, included.values()), parts
 

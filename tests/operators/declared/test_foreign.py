@@ -43,7 +43,7 @@ def test_several_outputs(tmp_path, text):
     [
         ("def f(b): return b", "the function wants 'b', which is neither an input nor a number of the problem"),
         ("def f(a): return {'d': a}", "the function returns no c"),
-        ("def f(a): return 'x'", "the function returns <U1 for c"),
+        ("def f(a): return 'x'", "the reference of c holds <U1"),
         ("def f(a): return a[9]", "the function raised IndexError"),
         ("f = 3", "no such function in the reference file"),
         ("1 / 0", "the reference file cannot be imported: "),

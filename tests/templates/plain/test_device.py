@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.templates.plain.device import device_part
+from lab.templates.plain.device import device_part, holds_kernel
 from lab.templates.plain.template import implied_headers
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.nvrtc.compiler import find_nvrtc
@@ -208,3 +208,8 @@ def test_lines_never_move(parts):
 @given(st.text(alphabet="ab(){};:<>=,#\n \"'/*[]~", max_size=60))
 def test_any_text_is_read(text):
     assert device_part(text).count("\n") == text.count("\n")
+
+
+def test_a_text_without_a_kernel_is_known():
+    assert not holds_kernel(["this is not CUDA", "int main() { return 0; }"])
+    assert holds_kernel(["int main() { return 0; }", "__global__ void k() {}"])
