@@ -289,7 +289,8 @@ def ratio_columns(
             return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ
     known = {column.name: column for column in columns}
     names = RATIOS if response.unit is Merit.TFLOPS else TRAFFIC
-    return tuple(known[name] for name in names if any(known[name].get(record) is not None for record in records))
+    there = (known[name] for name in names if name in known)  # several launches have no ratio of their own
+    return tuple(one for one in there if any(one.get(record) is not None for record in records))
 
 
 NamedPoint = tuple[float, float, str]
