@@ -77,11 +77,12 @@ def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
     try:
         # a FIFO is opened without waiting for a writer, and a terminal does not become this process's own
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):  # a folder cannot even become a stream
+            os.close(handle)
+            found = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
+            raise UserError(f"{what} cannot be read", at=Location(path), found=found, accepted="a regular file")
         with os.fdopen(handle, "rb") as stream:
-            mode = os.fstat(handle).st_mode
-            if not stat.S_ISREG(mode):
-                found = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
-                raise UserError(f"{what} cannot be read", at=Location(path), found=found, accepted="a regular file")
             content = stream.read(most_bytes + 1)
     except FileNotFoundError:
         raise _missing(path) from None
