@@ -8,7 +8,7 @@ else is as for any experiment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
 from lab.experiment.schema import PlainFile, PlainLaunch
-from lab.isa.cuda.kernels import read_kernels
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.ptx.module import read_ptx
-from lab.operators.declared.declaration import Declaration, declare
+from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.entry import choose, expression
@@ -65,19 +65,8 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         reading.refuse("the configs are those of a Triton function", ("configs",), accepted="parameters")
     found = read_kernels(text) if text is not None and not raw.source.endswith(PTX) else ()
     name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
-    declaration, refused = declare(
-        name,
-        arguments=document.data["arguments"],
-        reference=raw.reference,
-        tolerance=raw.tolerance,
-        metrics=raw.metrics or None,
-        folder=reading.folder,
-        problem=reading.fields,
-        parameters=axes,
-        at=document.at,
-    )
-    reading.mistakes += refused
-    entries = _entries(reading, text, axes) if text is not None else {}
+    declaration = reading.declared(name, axes)
+    entries = _entries(reading, text, found, axes) if text is not None else {}
     if raw.source.endswith(PTX) and axes:
         reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
     _check_sizes(reading, known)
@@ -94,8 +83,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         text or "",
         frozenset(_mentioned(entries)),
     )
-    constraints = tuple((text, document.at("constraints", i)) for i, text in enumerate(raw.constraints))
-    return PlainKernel(KernelEntry(name, template, axes, constraints), declaration, baseline)
+    return PlainKernel(KernelEntry(name, template, axes, reading.constraints), declaration, baseline)
 
 
 def check_quotes(document: Document) -> None:
@@ -172,7 +160,9 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
 
 
-def _entries(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[Key, str]:
+def _entries(
+    reading: Reading, text: str, kernels: Sequence[SourceKernel], axes: Mapping[str, tuple[Scalar, ...]]
+) -> dict[Key, str]:
     """Choose the kernel of every launch: its symbol or C++ expression, with parameters in braces, by its place."""
     raw, found = reading.raw, dict[Key, str]()
     wanted: list[tuple[Key, str | None]] = [(("kernel",), raw.kernel)]
@@ -184,9 +174,9 @@ def _entries(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]
                 found[path] = _entry_of_ptx(reading, text, name, path)
                 continue
             at, key = reading.document.at(*path), dotted(path)
-            kernels = choose(read_kernels(text), name, at=at, key=key)
+            meant = choose(kernels, name, at=at, key=key)
             braces = {parameter: f"{{{parameter}}}" for parameter in axes}
-            found[path] = expression(kernels[0] if kernels else None, name, braces, at=at, key=key)
+            found[path] = expression(meant[0] if meant else None, name, braces, at=at, key=key)
     return found
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UserError, did_you_mean
+from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.problems import values_of
 from lab.experiment.schema import PlainFile, Sizes
+from lab.operators.declared.declaration import Declaration, declare
 
 MOST_SOURCE_BYTES = 4 << 20
 """Size of the largest source that is read."""
@@ -74,6 +75,28 @@ class Reading:
             except UnicodeDecodeError:
                 self.refuse("the source is not UTF-8 text", ("source",), found=name)
         return None
+
+    def declared(self, name: str, axes: Mapping[str, tuple[Scalar, ...]]) -> Declaration | None:
+        """Read what the file declares of the kernel `name`; None where it holds mistakes, which are kept."""
+        raw = self.raw
+        declaration, refused = declare(
+            name,
+            arguments=self.document.data["arguments"],
+            reference=raw.reference,
+            tolerance=raw.tolerance,
+            metrics=raw.metrics or None,
+            folder=self.folder,
+            problem=self.fields,
+            parameters=axes,
+            at=self.document.at,
+        )
+        self.mistakes += refused
+        return declaration
+
+    @property
+    def constraints(self) -> tuple[tuple[str, Location], ...]:
+        """The constraints with the line where each stands."""
+        return tuple((text, self.document.at("constraints", i)) for i, text in enumerate(self.raw.constraints))
 
     def values(self, given: object, path: Key) -> tuple[Scalar, ...]:
         """Return the values that a parameter takes, each once; none where the entry is wrong."""

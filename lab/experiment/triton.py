@@ -20,7 +20,7 @@ from lab.experiment.plain import PlainKernel
 from lab.experiment.problems import ProblemCase
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
 from lab.experiment.schema import PlainFile
-from lab.operators.declared.declaration import Declaration, declare
+from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ElementKind
 from lab.operators.declared.operator import Declared
 from lab.templates.front_matter import FrontMatter, Parameter
@@ -64,18 +64,7 @@ def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     text = reading.text(match["file"])
     function = _function(reading, text, match["function"]) if text is not None else None
     axes, tied = _configs(reading, axes_of(reading), function)
-    declaration, refused = declare(
-        function.name if function else Path(match["file"]).stem,
-        arguments=document.data["arguments"],
-        reference=raw.reference,
-        tolerance=raw.tolerance,
-        metrics=raw.metrics or None,
-        folder=reading.folder,
-        problem=reading.fields,
-        parameters=axes,
-        at=document.at,
-    )
-    reading.mistakes += refused
+    declaration = reading.declared(function.name if function else Path(match["file"]).stem, axes)
     if function is not None and declaration is not None:
         _check_arguments(reading, function, declaration)
         _check_parameters(reading, function, axes)
@@ -96,7 +85,7 @@ def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         tuple(name for name in function.constexprs if name in axes),
         tuple(name for name in function.constexprs if name not in axes),
     )
-    constraints = [(text, document.at("constraints", i)) for i, text in enumerate(raw.constraints)]
+    constraints = [*reading.constraints]
     constraints += [(tied, document.at("configs"))] if tied else []
     return PlainKernel(KernelEntry(function.name, template, axes, tuple(constraints)), declaration, baseline)
 
