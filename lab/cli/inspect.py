@@ -179,17 +179,6 @@ def _output(word: str, array: NDArray[Any]) -> str:
     return f"{word.partition('=')[0]}: {first}{more}{span}{bad}"
 
 
-def refuse_tuning(file: Path) -> None:
-    """Tell the user of `lab run` that a tuning file belongs to `lab tune`.
-
-    Raises:
-        UserError: the file is a tuning file, or cannot be read.
-    """
-    data = yamlfile.parse(yamlfile.read_text(file, what="the experiment"), file).data
-    if isinstance(data, dict) and "groups" in data and "kernels" not in data:
-        raise UserError("this is a tuning file", at=Location(file), key="groups", suggestion=f"lab tune {file}")
-
-
 def execute_file(
     file: Path,
     kernel: str | None,

@@ -96,12 +96,10 @@ def run(
     from lab.base import workers
 
     workers.prepare()  # while this process imports, too
-    from lab.cli.inspect import refuse_tuning
     from lab.cli.progress import run_progress
     from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_experiment
 
-    refuse_tuning(experiment)
     options = RunOptions(
         output=output,
         max_variants=max_variants,

@@ -40,6 +40,8 @@ def load(file: Path, *, run_operator: bool = True) -> Experiment:
 def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment:
     """Check the text of an experiment; `file` names it, and relative paths start from its folder."""
     document = yamlfile.parse(text, file)
+    if isinstance(document.data, dict) and "groups" in document.data and "kernels" not in document.data:
+        raise UserError("this is a tuning file", at=Location(file), key="groups", suggestion=f"lab tune {file}")
     if isinstance(document.data, dict) and "source" in document.data:
         return _of_plain_kernel(text, file, document)
     raw = validate(ExperimentFile, document)
