@@ -95,6 +95,12 @@ def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
     return content
 
 
+def is_below(path: Path, roots: Iterable[Path]) -> bool:
+    """Return whether a path is one of some folders or below one of them, once symbolic links are followed."""
+    real = path.resolve()
+    return any(real.is_relative_to(root.resolve()) for root in roots)
+
+
 def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[Path] = ()) -> Path:
     """Return the file that a user's file names, which must be in or below a folder once links are followed.
 
@@ -110,7 +116,7 @@ def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[P
     """
     try:
         path = (folder / name).resolve()
-        if any(path.is_relative_to(root.resolve()) for root in (folder, *roots)):
+        if is_below(path, (folder, *roots)):
             return path
     except (OSError, ValueError, RuntimeError):  # a NUL, links in a circle
         pass
@@ -135,11 +141,11 @@ def check_below(file: Path, roots: Iterable[Path]) -> None:
     Raises:
         UserError: It lies elsewhere.
     """
-    real = file.resolve()
-    if not any(real.is_relative_to(root.resolve()) for root in roots):
+    roots = tuple(roots)
+    if not is_below(file, roots):
         raise UserError(
             "the file lies outside the folders in which it is looked for",
             at=Location(file),
-            found=str(real),
+            found=str(file.resolve()),
             accepted=f"a file below {', '.join(map(str, roots))}",
         )

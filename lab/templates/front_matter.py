@@ -25,6 +25,7 @@ from pydantic import Field
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
+from lab.base.files import is_below
 from lab.base.validation import Strict, validate
 from lab.templates.mapping.text import parse
 from lab.templates.values import MappingFacts
@@ -269,7 +270,7 @@ def _first(name: str, roots: Sequence[Path]) -> Path | None:
     """Return the first file of a name that is in or below its root once links are followed."""
     for root in roots:
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long a name, a NUL, links in a circle
-            if (root / name).exists() and (root / name).resolve().is_relative_to(root.resolve()):
+            if (root / name).exists() and is_below(root / name, [root]):
                 return root / name  # what is no regular file is refused when it is read
     return None
 
