@@ -22,7 +22,7 @@ from lab.base.yamlfile import read_text
 from lab.experiment.load import from_text
 from lab.experiment.model import Experiment
 from lab.experiment.schema import PlainFile
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.operators.base import STORED_AS
 from lab.operators.declared.elements import ELEMENT_TYPES
 from lab.operators.declared.files import path_for
@@ -82,7 +82,7 @@ def name_of(given: Mapping[str, Any]) -> str:
     """
     kernel = given.get("kernel")
     if isinstance(kernel, str) and kernel:
-        return kernel.partition("<")[0].strip().rpartition("::")[2]
+        return base_name(kernel).rpartition("::")[2]
     text, path = _source(given)
     found = read_kernels(text) if path is None or path.suffix in (".cu", ".cuh") else ()
     return found[0].name if len(found) == 1 or (found and path is None) else path.stem if path else "kernel"

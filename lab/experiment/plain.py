@@ -7,7 +7,6 @@ else is as for any experiment.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +17,17 @@ from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
 from lab.experiment.schema import PlainFile, PlainLaunch
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.isa.ptx.module import read_ptx
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
+from lab.templates.sequence import BRACES
 
 PTX = ".ptx"
 _SUFFIXES = (".cu", ".cuh", PTX)
-_INSTANTIATION = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     if raw.configs is not None:
         reading.refuse("the configs are those of a Triton function", ("configs",), accepted="parameters")
     found = read_kernels(text) if text is not None and not raw.source.endswith(PTX) else ()
-    name = _base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
+    name = base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
     declaration = reading.declared(name, axes)
     entries = _entries(reading, text, found, axes) if text is not None else {}
     if raw.source.endswith(PTX) and axes:
@@ -150,7 +149,7 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 check_names(reading, size, place, known, f"the {key}")
         check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
         check_names(reading, launch.when, (*path, "when"), known, "the condition")
-        for inner in _INSTANTIATION.findall(launch.kernel):
+        for inner in BRACES.findall(launch.kernel):
             check_names(reading, inner, (*path, "kernel"), known, "the kernel")
         for i, name in enumerate(launch.arguments if path else ()):
             if name not in raw.arguments:
@@ -236,10 +235,5 @@ def _declares(
 def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:
     """Names in the braces of kernels' names."""
     for entry in entries.values():
-        for inner in _INSTANTIATION.findall(entry):
+        for inner in BRACES.findall(entry):
             yield from names_in(inner, at=Location("kernel"), key="kernel")
-
-
-def _base_name(kernel: str) -> str:
-    """``ns::add`` of ``ns::add<float, {block}>``."""
-    return kernel.partition("<")[0].strip()

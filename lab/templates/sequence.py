@@ -31,7 +31,7 @@ _MOST_BLOCK = (1024, 1024, 64)
 _MOST_THREADS = 1024
 """CUDA C++ Programming Guide, technical specifications per compute capability; the same from 5.0 on."""
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
+BRACES = re.compile(r"\{([^{}]*)\}")
 """An expression in the name of a kernel: `add<float, {block_size}>`."""
 
 _MOST_SHARED = 2**31 - 1
@@ -219,7 +219,7 @@ class Scope:
             found = self.evaluate(match[1], path)
             return str(found).lower() if isinstance(found, bool) else str(found)
 
-        return _BRACES.sub(value, text)
+        return BRACES.sub(value, text)
 
     def error(
         self, message: str, path: Key, *, found: object = None, accepted: str = "", suggestion: str | None = None

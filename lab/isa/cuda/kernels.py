@@ -265,6 +265,11 @@ class _Scanner:
         return following is None or following.kind is not TokenKind.WORD or following.text in _AFTER_PARAMETERS
 
 
+def base_name(expression: str) -> str:
+    """Return the name that a C++ expression of a kernel begins with: ``ns::add`` of ``ns::add<float, 128>``."""
+    return expression.partition("<")[0].strip()
+
+
 def read_kernels(text: str, macros: Mapping[str, str] | None = None) -> tuple[SourceKernel, ...]:
     """Return the kernels that a source defines, in order; those that differ in the condition around them, too.
 

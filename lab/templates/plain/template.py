@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lab.base.expressions import Scalar
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.isa.cuda.names import declared_line, definitions, used_names
 from lab.templates.front_matter import Template
 from lab.templates.plain.device import device_part, holds_kernel
@@ -38,7 +38,7 @@ class PlainTemplate(Template):
 
     def kernels_named(self, expression: str) -> tuple[SourceKernel, ...]:
         """Return the kernels that an expression such as `ns::add<float>` may mean."""
-        name = expression.partition("<")[0].strip()
+        name = base_name(expression)
         return tuple(kernel for kernel in self.kernels if name in (kernel.name, kernel.qualified_name))
 
     def rendered(self, parameters: Mapping[str, Scalar]) -> str:
