@@ -75,7 +75,7 @@ __global__ void convert(__half *out, const float4 *in, int n) {
 CLUSTER = """
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
-__global__ void __cluster_dims__(2, 1, 1) exchange(float *out, const float *in) {
+__global__ void __cluster_dims__(2, 1, 1) exchange_halves(float *out, const float *in) {
   __shared__ float tile[BLOCK];
   auto cluster = cg::this_cluster();
   tile[threadIdx.x] = in[blockIdx.x * BLOCK + threadIdx.x];
@@ -89,6 +89,7 @@ ONE = "parameters: {BLOCK: [32, 64]}\nblock: BLOCK\ngrid: ceil_div(n, BLOCK)\npr
 FILES = {
     "constant": (
         CONSTANT,
+        "smooth<<<1, 1>>>(p, p, 1);",
         (
             f'{ONE}arguments: {{out: "out float32[n]", in: "float32[n + 2]", n: int32}}\n'
             'reference: {out: "0.25 * in[0:n] + 0.5 * in[1:n + 1] + 0.25 * in[2:n + 2]"}\n'
@@ -96,12 +97,14 @@ FILES = {
     ),
     "dynamic": (
         DYNAMIC,
+        "block_sums<<<1, 1>>>(p, p, 1);",
         ONE.replace("200", "256") + "shared_bytes: 4 * BLOCK\n"
         'arguments: {out: "out float32[n // BLOCK]", in: "float32[n]", n: uint32}\n'
         'reference: {out: "sum(reshape(in, [n // BLOCK, BLOCK]), 1)"}\n',
     ),
     "cube": (
         CUBE,
+        "fill<<<1, 1>>>(p, 1, 1, 1);",
         (
             "parameters: {BLOCK: [8, 16]}\nblock: [BLOCK, 4]\n"
             "problem: {nx: 64, ny: 64, nz: 64}\nemulate: {nx: 20, ny: 10, nz: 3}\n"
@@ -113,6 +116,7 @@ FILES = {
     ),
     "two": (
         TWO,
+        "square<<<1, 1>>>(p, p, 1);",
         (
             "parameters: {BLOCK: [32, 64]}\nproblem: {n: 4096}\nemulate: {n: 200}\n"
             'arguments: {y: "out float32[n]", z: "out float32[n]", x: "float32[n]", n: int32}\n'
@@ -124,11 +128,13 @@ FILES = {
     ),
     "vectors": (
         VECTORS,
+        "convert<<<1, 1>>>((__half *)p, (float4 *)p, 1);",
         ONE.replace("ceil_div(n, BLOCK)", "ceil_div(n, 4 * BLOCK)")
         + 'arguments: {out: "out float16[n]", in: "float32[n]", n: int32}\nreference: {out: in}\n',
     ),
     "cluster": (
         CLUSTER,
+        "exchange_halves<<<2, BLOCK>>>(p, p);",
         ONE.replace("ceil_div(n, BLOCK)", "n // BLOCK").replace("200", "256")
         + 'arguments: {out: "out float32[n]", in: "float32[n]"}\n'
         'reference: {out: "reshape(flip(reshape(in, [n // BLOCK // 2, 2, BLOCK]), 1), [n])"}\n',
@@ -138,8 +144,8 @@ FILES = {
 
 def write(name: str, folder: Path) -> Path:
     """Write one of `FILES` into a folder as a user has it, and return its experiment file."""
-    source, rest = FILES[name]
-    (folder / "k.cu").write_text(f"{INCLUDES}{source}{HOST % 'k<<<1, 1>>>(p);'}")
+    source, launch, rest = FILES[name]
+    (folder / "k.cu").write_text(f"{INCLUDES}{source}{HOST % launch}")
     (folder / "common.h").write_text(COMMON)
     file = folder / "k.yaml"
     file.write_text(f"question: Does it work?\nsource: k.cu\narchs: [sm_90]\n{rest}")
