@@ -7,6 +7,7 @@ else is as for any experiment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
 from lab.experiment.schema import PlainFile, PlainLaunch
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
+from lab.isa.cuda.names import expected_macros, used_names
 from lab.isa.ptx.module import read_ptx
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument
@@ -25,6 +27,7 @@ from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.sequence import BRACES
+from lab.toolchain.includes import gather
 
 PTX = ".ptx"
 _SUFFIXES = (".cu", ".cuh", PTX)
@@ -53,7 +56,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     """
     reading = Reading(raw, document)
     axes = axes_of(reading)
-    known = {*axes, *reading.fields}
+    known = {*raw.parameters, *reading.fields}  # a parameter whose values are wrong is known by name
     text = None
     if raw.source.endswith(_SUFFIXES):
         text = reading.text(raw.source)
@@ -69,6 +72,8 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     if raw.source.endswith(PTX) and axes:
         reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
     _check_sizes(reading, known)
+    if text is not None and not raw.source.endswith(PTX):
+        _check_used(reading, text, axes)
     check_constraints(reading, known)
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None:
@@ -157,6 +162,27 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
                 reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
+
+
+def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> None:
+    """Refuse a swept parameter that nothing mentions: its variants would be the same."""
+    try:
+        _, included = gather(text, (reading.folder.resolve(),))
+    except UserError:  # reported where the source is prepared
+        return
+    used = frozenset[str]().union(*(used_names(one) for one in (text, *included.values())))
+    for key, value in reading.document.data.items():
+        if key not in ("question", "parameters", "baseline"):
+            used |= frozenset(re.findall(r"\w+", str(value)))
+    for name, values in axes.items():
+        if len(values) > 1 and name not in used:
+            known = [one.name for one in expected_macros(text)]
+            reading.refuse(
+                "nothing mentions this parameter, so that its variants are the same",
+                ("parameters", name),
+                accepted=f"a name that {reading.raw.source} or a key of this file mentions",
+                suggestion=did_you_mean(name, known or used),
+            )
 
 
 def _entries(

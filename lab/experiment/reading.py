@@ -71,7 +71,7 @@ class Reading:
                 error.found = name if error.found is None else error.found
                 raise error.placed(self.document.at("source"), "source") from None
             try:
-                return content.decode()
+                return content.decode("utf-8-sig")  # editors on Windows begin a file with a mark
             except UnicodeDecodeError:
                 self.refuse("the source is not UTF-8 text", ("source",), found=name)
         return None
@@ -113,8 +113,16 @@ class Reading:
 
 
 def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
-    """Return the values of every parameter."""
-    axes: dict[str, tuple[Scalar, ...]] = {}
+    """Return the values of every parameter.
+
+    Raises:
+        UserError: The problem is no mapping.
+    """
+    problem, axes = reading.raw.problem, dict[str, tuple[Scalar, ...]]()
+    if not isinstance(problem, dict | list):  # without names for its values, nothing else can be judged
+        accepted = f"names and values: {{n: {problem}}}"
+        at = reading.document.at("problem")
+        raise UserError("not a mapping", at=at, key="problem", found=problem, accepted=accepted)
     for name, given in reading.raw.parameters.items():
         path: Key = ("parameters", name)
         if not re.fullmatch(r"[A-Za-z_]\w*", name):

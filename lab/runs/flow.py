@@ -7,6 +7,7 @@ decide.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -104,11 +105,19 @@ def inspect(
     """
     if isinstance(outcome, Built):
         planned = planned.built(BuiltLaunch.of(outcome.build))
+    elif isinstance(planned.point.kernel.template, PlainTemplate):
+        outcome = replace(outcome, reason=outcome.reason + _undefined(outcome.reason))
     record = records.inspected(context.experiment, planned, outcome, context.gpu, searched)
     model = records.estimate_task(context.experiment, planned, record, outcome, context.gpu)
     if isinstance(outcome, BuildFailure):
         return InspectedVariant(planned, record, "", b"", model)
     return InspectedVariant(planned, record, outcome.build.ptx, outcome.build.cubin, model)
+
+
+def _undefined(reason: str) -> str:
+    """Say what to do about a name that a plain source leaves to whoever compiles it."""
+    match = re.search(r'identifier "(\w+)" is undefined', reason)
+    return f"; if it is a macro, give it a value: parameters: {{{match[1]}: …}}" if match else ""
 
 
 def argument_mistake(
@@ -131,6 +140,7 @@ def argument_mistake(
             [declared[name] for name, _ in given.arguments],
             name=given.entry,
             at=template.document.at("arguments"),
+            by_name=template.declares.launches is None,
         )
         if mistake is not None:
             return mistake
@@ -194,8 +204,14 @@ def emulation_work(variant: InspectedVariant, task: EmulationTask) -> LaneTask:
     return LaneTask(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
 
 
-def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[EmulationRecord, Pace | None]:
-    """What an execution on the CPU found, or a record that says why there is nothing."""
+def emulation_outcome(
+    variant: InspectedVariant, task: EmulationTask, done: Future[Any]
+) -> tuple[EmulationRecord, Pace | None]:
+    """What an execution on the CPU found, or a record that says why there is nothing.
+
+    Raises:
+        UserError: What the file says of arguments or references does not come out right, whatever the variant.
+    """
     try:
         found: tuple[EmulationRecord, Pace | None] = done.result()
     except TimeoutError:
@@ -206,6 +222,9 @@ def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[Emulation
         why = f"the emulating process ended by itself: {error}"
     except OperatorFault as error:
         why = str(error)
+    except UserError as error:
+        document = variant.planned.point.kernel.template.document
+        raise error.placed(document.at(*(error.key or "").split(".")), error.key) from None
     except Exception as error:  # noqa: BLE001 - a mistake of our own, which costs this variant alone
         why = f"lab itself failed to execute this variant: {type(error).__name__}: {' '.join(str(error).split())}"
     else:

@@ -197,7 +197,10 @@ class _Checking:
             kind = "field of the problem" if one.name in self._problem else "parameter"
             self._mistake(f"the array {one.name} and a {kind} have the same name", *key, accepted="different names")
         if not one.is_array and one.value is None and one.name not in known:
-            accepted = f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION"
+            accepted = (
+                f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION; "
+                f"{one.dtype}[SHAPE] is an array"
+            )
             suggestion = did_you_mean(one.name, known)
             self._mistake(f"the scalar {one.name} has no value", *key, accepted=accepted, suggestion=suggestion)
         known |= frozenset(scalars) if one.is_array else frozenset()
@@ -256,7 +259,7 @@ class _Checking:
             return (), ""
         outputs = [one.name for one in read if one.is_written]
         found = []
-        for key, value in given.items():
+        for key, value in given.items() if outputs else ():  # that there are none is a mistake of its own
             name = str(key)
             if name not in {*outputs, *unread}:
                 suggestion = did_you_mean(name, outputs)

@@ -73,6 +73,7 @@ class Declared(Operator[DeclaredProblem]):
         made = self.problem_type.of(values)
         if not set(self.declaration.parameters) - made.keys():
             self._plan(made)
+            self._check_metrics(made)
             return made
         for name in sorted(self.declaration.needed - made.keys() - set(self.declaration.parameters)):
             raise UserError("a key is missing", key=f"problem.{name}", accepted="a value: the file mentions it")
@@ -90,6 +91,7 @@ class Declared(Operator[DeclaredProblem]):
             return problem
         made = self.problem_type.of({**{key: problem[key] for key in problem if key != "name"}, **added})
         self._plan(made)
+        self._check_metrics(made)
         return made.titled(problem.title) if problem.title else made
 
     def scalars(self, problem: DeclaredProblem) -> Mapping[str, Scalar]:
@@ -211,6 +213,12 @@ class Declared(Operator[DeclaredProblem]):
         return {metric.unit: metric.value(names, time_s) for metric in self.declaration.metrics}
 
     # ---- parts
+
+    def _check_metrics(self, problem: DeclaredProblem) -> None:
+        """Refuse a throughput that is no rate before anything is built."""
+        first = self._throughput
+        if first is not None and first.kind is not MetricKind.OTHER:
+            first.work(self._plan(problem).names)
 
     @property
     def _throughput(self) -> Metric | None:

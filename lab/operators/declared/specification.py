@@ -61,6 +61,16 @@ FILLS: Final[Mapping[str, tuple[FillKind, tuple[str, ...], tuple[int, ...]]]] = 
 }
 """By name: the kind, its operands, and how many of them are accepted. Operands are expressions without blanks."""
 
+_FOREIGN_FILLS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("random", "rand", "rng"), "uniform 0 1"),
+    **dict.fromkeys(("randn", "gaussian", "gauss"), "normal"),
+    **dict.fromkeys(("randint", "integers"), "uniform 0 100"),
+    **dict.fromkeys(("arange", "iota", "linspace"), "range"),
+    **dict.fromkeys(("zero", "0"), "zeros"),
+    **dict.fromkeys(("one", "1"), "ones"),
+}
+"""What other libraries call contents."""
+
 _ACCEPTED_FILLS = "normal, normal MEAN DEVIATION, uniform LOW HIGH, zeros, ones, range, FILE.npy, = EXPRESSION"
 
 
@@ -285,12 +295,20 @@ class _Reader:
                 self.refuse(f"unexpected {words[1][0]!r}", _ACCEPTED_FILLS, at=words[1][1])
             return Fill(FillKind.FILE, (next(path for path in file.groups() if path),))
         if first not in FILLS:
-            suggestion = did_you_mean(first, FILLS)
+            meant = _FOREIGN_FILLS.get(first.split("(")[0].lower())
+            suggestion = f"did you mean {meant!r}?" if meant else did_you_mean(first, FILLS)
             self.refuse(f"unknown contents {first[:40]!r}", _ACCEPTED_FILLS, suggestion=suggestion)
         kind, operands, counts = FILLS[first]
         if len(words) - 1 not in counts:
             form = " ".join((first, *operands))
-            self.refuse(f"{first} has {len(words) - 1} operands", f"{form}: expressions without blanks, or in ( )")
+            count = len(words) - 1
+            parts = " ".join(text for text, _ in words[1:]).replace(",", " ").strip("()").split()
+            suggestion = f"write {' '.join((first, *parts))}" if len(parts) in counts and len(parts) != count else None
+            self.refuse(
+                f"{first} has {count} operand{'' if count == 1 else 's'}",
+                f"{form}: expressions without blanks, or in ( )",
+                suggestion=suggestion,
+            )
         if kind is FillKind.NORMAL and ELEMENT_TYPES[dtype].is_exact:
             self.refuse(f"{dtype} has no normal numbers", "uniform LOW HIGH, zeros, ones, range, FILE.npy")
         return Fill(kind, tuple(self._expression(text, place, "an operand") for text, place in words[1:]))
