@@ -81,11 +81,12 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     template = PlainTemplate(
         Path(raw.source).name,
         reading.folder / raw.source,
-        _declares(raw, declaration.arguments, axes, entries),
+        _declares(raw, declaration.passed, axes, entries),
         document,
         (reading.folder.resolve(),),
         text or "",
         frozenset(_mentioned(entries)),
+        tuple((one.name, one.dtype) for one in declaration.arguments if one.name in declaration.constants),
     )
     return PlainKernel(KernelEntry(name, template, axes, reading.constraints), declaration, baseline)
 

@@ -82,6 +82,7 @@ class Reading:
         declaration, refused = declare(
             name,
             arguments=self.document.data["arguments"],
+            constants=self.document.data.get("constants"),
             reference=raw.reference,
             tolerance=raw.tolerance,
             metrics=raw.metrics or None,

@@ -37,7 +37,9 @@ from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch
 from lab.templates.plain.arguments import arguments_error, matching_kernel
+from lab.templates.plain.constants import constants_error
 from lab.templates.plain.template import PlainTemplate
+from lab.toolchain.symbols import constant_variables
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -145,6 +147,22 @@ def argument_mistake(
         if mistake is not None:
             return mistake
     return None
+
+
+def constant_mistake(
+    context: FlowContext, variant: InspectedVariant, outcome: Built | BuildFailure
+) -> UserError | None:
+    """Compare what the file puts into constant memory with the variables that are there."""
+    template, computed, point = (
+        variant.planned.point.kernel.template,
+        context.experiment.operator,
+        variant.planned.point,
+    )
+    if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate) or not template.constant_memory:
+        return None
+    assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
+    sizes = computed.constant_bytes(computed.for_parameters(point.problem.values, point.parameters))
+    return constants_error(template, constant_variables(outcome.build.ptx), sizes)
 
 
 def step_after_build(context: FlowContext, variant: InspectedVariant, *, spared: bool) -> NextStep:

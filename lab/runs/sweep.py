@@ -111,8 +111,9 @@ class Sweep:
     def _built(self, planned: Planned, searched: int | None, outcome: Built | BuildFailure) -> None:
         self._recorder.observer.built(planned, outcome)
         variant = flow.inspect(self._context, planned, outcome, searched)
-        if mistake := flow.argument_mistake(self._context, variant, outcome):
-            raise mistake
+        for check in (flow.argument_mistake, flow.constant_mistake):
+            if mistake := check(self._context, variant, outcome):
+                raise mistake
         self._recorder.files(planned, provenance.files_of(planned, outcome, variant.record))
         self._gate.hold(planned.position, variant)
         self._release()

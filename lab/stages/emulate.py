@@ -27,7 +27,7 @@ from lab.operators.declared.foreign import ReferenceRaisedError
 from lab.operators.declared.judging import NOT_WRITTEN
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
 from lab.templates.front_matter import TENSOR_MAP
-from lab.templates.launches import NULL, Launch, Launches, Workspace
+from lab.templates.launches import NULL, Launch, Launches, Workspace, held
 
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
@@ -213,6 +213,7 @@ def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:
         step.block,
         [memory.argument(name, kind) for name, kind in step.arguments],
         dynamic_shared_bytes=step.dynamic_shared_bytes,
+        constants=memory.constants,
     )
 
 
@@ -264,7 +265,7 @@ class _Memory:
     """The device's memory across launches: inputs, copies of the outputs, and the workspace."""
 
     def __init__(self, inputs: Inputs, launches: Launches) -> None:
-        self._inputs, self._tensor_maps = inputs, launches.tensor_maps
+        self._inputs, self._tensor_maps, self._constants = inputs, launches.tensor_maps, launches.constants
         workspace: tuple[Workspace, ...] = launches.workspace
         self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
         self._workspace: dict[str, Array] = {}
@@ -273,6 +274,11 @@ class _Memory:
             dtype = np.dtype(STORED_AS.get(wanted.dtype, wanted.dtype))
             poison = np.full(wanted.bytes, 0 if wanted.zero else 0xFF, np.uint8)
             self._workspace[wanted.name] = poison.view(dtype)
+
+    @property
+    def constants(self) -> Mapping[str, Array]:
+        """What constant memory holds, by the symbols of its variables."""
+        return {one.symbol: held(self._inputs, one) for one in self._constants}
 
     def argument(self, name: str, kind: str) -> object:
         """The value that the emulator takes for one argument.

@@ -34,6 +34,24 @@ __global__ void smooth(float *out, const float *in, int n) {
   if (i < n) out[i] = weights[0] * in[i] + weights[1] * in[i + 1] + weights[2] * in[i + 2];
 }
 """
+FILTER = """
+namespace filters { static __constant__ float taps[4]; __constant__ float scale; }
+__global__ void smooth(float *out, const float *in, int n) {
+  int i = blockIdx.x * BLOCK + threadIdx.x;
+  float sum = 0;
+  for (int k = 0; k < 3; ++k) if (i < n) sum += filters::taps[k] * in[i + k];
+  if (i < n) out[i] = filters::scale * sum;
+}
+"""
+STEP = """
+typedef float *__restrict__ target;
+typedef const float *__restrict__ given;
+__global__ void step(target b, given a, int n) {
+  int i = blockIdx.x * BLOCK + threadIdx.x;
+  auto next = [=] __host__ __device__ (float x) { return x + 1; };
+  if (i < n) b[i] = next(a[i]);
+}
+"""
 DYNAMIC = """
 #include "common.h"
 __global__ void block_sums(float *out, const float *in, uint32_t n) {
@@ -136,6 +154,23 @@ FILES = {
         ONE.replace("ceil_div(n, BLOCK)", "ceil_div(n, 4 * BLOCK)")
         + 'arguments: {out: "out float16[n]", in: "float32[n]", n: int32}\nreference: {out: in}\n',
     ),
+    "constant memory": (
+        FILTER,
+        ONE + 'arguments: {out: "out float32[n]", in: "float32[n + 2]", n: int32}\n'
+        'constants: {taps: "float32[3] uniform 0 1", scale: float32 = 0.5}\n'
+        "reference: {out: \"scale * correlate(in, taps, 'valid')\"}\n",
+    ),
+    "buffers exchanged": (
+        STEP,
+        (
+            "parameters: {BLOCK: [32, 64]}\nproblem: {n: 4096}\nemulate: {n: 200}\n"
+            'arguments: {u: "inout float32[n]", v: "out float32[n]", n: int32}\n'
+            "launches:\n"
+            '  - {kernel: step, grid: "ceil_div(n, BLOCK)", block: BLOCK, arguments: [v, u, n]}\n'
+            '  - {kernel: step, grid: "ceil_div(n, BLOCK)", block: BLOCK, arguments: [u, v, n]}\n'
+            "reference: {u: u + 2, v: u + 1}\n"
+        ),
+    ),
     "cluster": (
         CLUSTER,
         ONE.replace("ceil_div(n, BLOCK)", "n // BLOCK").replace("200", "256")
@@ -162,6 +197,7 @@ def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
         context = FlowContext(experiment, None, emulate=True)
         variant = flow.inspect(context, planned, outcome, None)
         assert flow.argument_mistake(context, variant, outcome) is None
+        assert flow.constant_mistake(context, variant, outcome) is None
         record = emulate(flow.emulation_task(context, variant), variant.ptx)
         assert (record.fault, record.unsupported) == ("", "")
         assert record.verification is not None

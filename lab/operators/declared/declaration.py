@@ -38,7 +38,7 @@ class Declaration:
 
     Attributes:
         name: What reports call the operator; the kernel's name.
-        arguments: The kernel's arguments, in its order.
+        arguments: The kernel's arguments, in its order; behind them what constant memory holds.
         references: From each output to its expression or file; empty where there is a function or nothing.
         function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
         tolerances: From outputs to the user's own tolerances.
@@ -46,6 +46,7 @@ class Declaration:
         parameters: Parameters of variants that its expressions mention.
         folder: Where relative paths start from; empty where it names no file.
         files: Every file that it names, with the SHA-256 of its contents.
+        constants: Names of those arguments that no launch passes: they are variables in constant memory.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Declaration:
     parameters: tuple[str, ...] = ()
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    constants: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -71,6 +73,7 @@ class Declaration:
             "parameters": self.parameters,
             "folder": self.folder,
             "files": self.files,
+            **({"constants": self.constants} if self.constants else {}),
         }
         return PREFIX + json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -93,12 +96,18 @@ class Declaration:
                 parameters=tuple(plain["parameters"]),
                 folder=plain["folder"],
                 files=tuple((path, digest) for path, digest in plain["files"]),
+                constants=tuple(plain.get("constants", ())),
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             accepted = "the JSON of a declaration; write arguments, reference and metrics into the file instead"
             raise UserError(
                 "not a declared operator", key="operator", found=reference[:200], accepted=accepted
             ) from error
+
+    @cached_property
+    def passed(self) -> tuple[Argument, ...]:
+        """Return the arguments that launches pass, in the kernel's order."""
+        return tuple(one for one in self.arguments if one.name not in self.constants)
 
     @cached_property
     def outputs(self) -> tuple[Argument, ...]:
@@ -122,6 +131,7 @@ def declare(
     name: str,
     *,
     arguments: object,
+    constants: object = None,
     reference: object = None,
     tolerance: object = None,
     metrics: object = None,
@@ -135,6 +145,7 @@ def declare(
     Args:
         name: The kernel's name.
         arguments: The file's `arguments`, a mapping from names to texts.
+        constants: The file's `constants`, likewise, or None.
         reference: The file's `reference`: a mapping from outputs to expressions, ``./file.py:function``, or None.
         tolerance: The file's `tolerance`: a number, a mapping from outputs to numbers or to ``{relative: …,
             absolute: …}``, or None.
@@ -148,7 +159,7 @@ def declare(
         The declaration, or None if there are mistakes, and every mistake.
     """
     checking = _Checking(Path(folder), frozenset(problem), frozenset(parameters), at)
-    found = checking.declaration(name, arguments, reference, tolerance, metrics)
+    found = checking.declaration(name, arguments, constants, reference=reference, tolerance=tolerance, metrics=metrics)
     return (None if checking.mistakes else found), tuple(checking.mistakes)
 
 
@@ -159,9 +170,10 @@ class _Checking:
         self._folder, self._problem, self._parameters, self._at = folder, problem, parameters, at
         self.mistakes: list[UserError] = []
         self._files: dict[str, str] = {}
+        self._kept = frozenset[str]()
 
     def declaration(
-        self, name: str, arguments: object, reference: object, tolerance: object, metrics: object
+        self, name: str, arguments: object, constants: object, *, reference: object, tolerance: object, metrics: object
     ) -> Declaration:
         read, mistakes = parse_all(arguments, lambda key: self._at("arguments", key) if key else self._at("arguments"))
         self.mistakes += mistakes
@@ -169,6 +181,8 @@ class _Checking:
         unread = (
             frozenset(map(str, arguments)) - {one.name for one in read} if isinstance(arguments, dict) else frozenset()
         )
+        kept = self._constants(constants, {one.name for one in read} | unread)
+        read = (*read, *kept)
         for one in read:
             self._argument(one, {other.name for other in read if not other.is_array} | unread)
         references, function = self._reference(reference, read, unread)
@@ -179,6 +193,7 @@ class _Checking:
             function,
             self._tolerances(tolerance, read, unread),
             self._metrics(metrics, read, unread),
+            constants=tuple(one.name for one in kept),
         )
         mentioned = tuple(sorted((made.needed - self._problem) & self._parameters))
         files = tuple(sorted(self._files.items()))
@@ -190,8 +205,30 @@ class _Checking:
 
     # ---- arguments
 
+    def _constants(self, given: object, taken: Collection[str]) -> tuple[Argument, ...]:
+        """Read what constant memory holds."""
+        made: list[Argument] = []
+        if given is not None and not isinstance(given, dict):
+            self._mistake("wrong type", "constants", found=given, accepted="a mapping, {filter: float32[9] normal}")
+            return ()
+        for name, text in (given or {}).items():
+            try:
+                one = parse(str(name), text)
+            except UserError as error:
+                self.mistakes.append(error.placed(self._at("constants", name), f"constants.{name}"))
+                continue
+            if one.name in taken:
+                self._mistake("an argument has this name, too", "constants", one.name, accepted="different names")
+            elif one.is_written:
+                accepted = str(one).removeprefix(f"{one.direction} ")
+                self._mistake("a kernel cannot write constant memory", "constants", one.name, accepted=accepted)
+            else:
+                made.append(one)
+        self._kept = frozenset(one.name for one in made)
+        return tuple(made)
+
     def _argument(self, one: Argument, scalars: Collection[str]) -> None:
-        key = ("arguments", one.name)
+        key = ("constants" if one.name in self._kept else "arguments", one.name)
         known = self._problem | self._parameters
         if one.name in known and one.is_array:
             kind = "field of the problem" if one.name in self._problem else "parameter"

@@ -198,9 +198,17 @@ class Declared(Operator[DeclaredProblem]):
             (2 if one.direction is Direction.INOUT else 1)
             * int(np.prod(planned.shapes[one.name], dtype=np.int64))
             * one.element.dtype.itemsize
-            for one in self.declaration.arguments
+            for one in self.declaration.passed
             if one.is_array
         )
+
+    def constant_bytes(self, problem: DeclaredProblem) -> Mapping[str, int]:
+        """Return the size of everything that constant memory holds, in bytes, by its name."""
+        declaration, shapes = self.declaration, self._plan(problem).shapes
+        return {
+            name: int(np.prod(shapes.get(name, ()), dtype=np.int64)) * declaration.argument[name].element.dtype.itemsize
+            for name in declaration.constants
+        }
 
     def fma_dtype(self, problem: DeclaredProblem) -> np.dtype[Any]:
         """Return float64 if an output has that precision, else float32, in which 16-bit results are computed, too."""

@@ -141,3 +141,26 @@ def test_an_array_with_the_name_of_a_number_is_refused(tmp_path):
 def test_a_text_that_is_no_declaration_is_refused(text):
     with pytest.raises(UserError):
         Declaration.restored(text)
+
+
+def test_constant_memory_is_declared_like_arguments(tmp_path):
+    given = {"filter": "float32[k] normal", "scale": "float32 = 2 * k"}
+    first = made(tmp_path, constants=given, problem=("n", "k"), reference={"c": "scale * a + sum(filter)"})
+    assert Declaration.restored(first.reference) == first
+    assert first.constants == ("filter", "scale")
+    assert [one.name for one in first.passed] == list(ADDITION)
+    assert "constants" not in made(tmp_path).reference  # the references of other files stay as they are
+
+
+@pytest.mark.parametrize(
+    ("constants", "key", "message"),
+    [
+        ({"a": "float32[3]"}, "constants.a", "an argument has this name, too"),
+        ({"f": "out float32[3]"}, "constants.f", "a kernel cannot write constant memory"),
+        ({"f": "float32[k]"}, "constants.f", "unknown name 'k'"),
+        ({"f": "flaot32[3]"}, "constants.f", "unknown type 'flaot32' (column 1)"),
+        ("f", "constants", "wrong type"),
+    ],
+)
+def test_mistakes_in_constant_memory(constants, key, message, tmp_path):
+    assert mistakes(tmp_path, constants=constants) == [(key, message)]
