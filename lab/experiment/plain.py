@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.base.elements import CUDA_NAMES, cuda_name
 from lab.base.errors import Location, ReaderError, UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
 from lab.base.yamlfile import Document, Key, dotted
@@ -75,6 +76,8 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     if text is not None and not raw.source.endswith(PTX):
         _check_used(reading, text, axes)
     check_constraints(reading, known)
+    if declaration is not None:
+        axes = _types(reading, declaration, axes)
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
@@ -163,6 +166,23 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
                 reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
+
+
+def _types(
+    reading: Reading, declaration: Declaration, axes: Mapping[str, tuple[Scalar, ...]]
+) -> dict[str, tuple[Scalar, ...]]:
+    """Give parameters that element types follow the words that the source understands."""
+    made = dict(axes)
+    for name in declaration.type_parameters:
+        words = {value: cuda_name(str(value)) for value in axes.get(name, ())}
+        for value, word in words.items():
+            if word is None:
+                accepted = f"{', '.join(CUDA_NAMES.values())}, or NumPy's name of one"
+                suggestion = did_you_mean(str(value), [*CUDA_NAMES, *CUDA_NAMES.values()])
+                reading.refuse("no type", ("parameters", name), found=value, accepted=accepted, suggestion=suggestion)
+        if name in axes:
+            made[name] = tuple(dict.fromkeys(word for word in words.values() if word is not None)) or axes[name]
+    return made
 
 
 def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> None:

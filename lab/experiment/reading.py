@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.base.elements import element_named
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
@@ -175,10 +176,12 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
             suggestion = did_you_mean(name, axes)
             path: Key = ("baseline", name)
             reading.refuse("no such parameter", path, found=name, accepted=list(axes), suggestion=suggestion)
-        elif value not in axes[name]:
-            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
-        else:
+        elif value in axes[name]:
             chosen[name] = value
+        elif same := [one for one in axes[name] if element_named(str(one)) == element_named(str(value)) is not None]:
+            chosen[name] = same[0]  # a type has several names
+        else:
+            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
     return chosen
 
 

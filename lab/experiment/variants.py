@@ -120,6 +120,7 @@ def plan(
                     accepted=tool.architectures or None,
                     suggestion=did_you_mean(arch, tool.architectures) or "name one of these, or another toolchain",
                 )
+    _check_values(experiment, points)
     planned: list[Planned] = []
     if not all(isinstance(point.kernel.template, PlainTemplate) for point in points):
         renderer().start()
@@ -154,6 +155,27 @@ def plan(
                 )
             )
     return tuple(planned)
+
+
+def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
+    """Check shapes, values and types that follow parameters, before anything is built.
+
+    Raises:
+        UserError: One does not come out right, with its place in the file.
+    """
+    computed = experiment.operator
+    if not isinstance(computed, Declared) or not computed.declaration.parameters:
+        return
+    for point in points:
+        for problem in (point.problem.values, point.problem.emulate):
+            if problem is None:
+                continue
+            try:
+                experiment.operator.for_parameters(problem, point.parameters)
+            except UserError as error:
+                key = error.key or "problem"
+                document = point.kernel.template.document
+                raise error.placed(document.at(*key.split(".")), f"{key} where {point.label}") from None
 
 
 def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:

@@ -130,7 +130,8 @@ def argument_mistake(
     if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate):
         return None
     assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
-    declared = dict(computed.declaration.argument)
+    point = variant.planned.point
+    declared = dict(computed.typed({**point.problem.values, **point.parameters}).declaration.argument)
     if len(variant.planned.launches.steps) > 1:  # what one kernel writes, another may only read
         declared = {name: replace(one, direction=Direction.IN) for name, one in declared.items()}
     for given, step in zip(variant.planned.launches.steps, variant.planned.launched.steps, strict=True):
@@ -161,7 +162,8 @@ def constant_mistake(
     if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate) or not template.constant_memory:
         return None
     assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
-    sizes = computed.constant_bytes(computed.for_parameters(point.problem.values, point.parameters))
+    problem = context.experiment.operator.for_parameters(point.problem.values, point.parameters)
+    sizes = computed.constant_bytes(computed.restored(problem))
     return constants_error(template, constant_variables(outcome.build.ptx), sizes)
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate
 from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import TensorMap
-from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
+from lab.templates.front_matter import C_TYPES, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import ConstantValue, Launches
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.rendering import RenderRequest, renderer
@@ -135,7 +136,7 @@ class Instance:
         return replace(
             made,
             tensor_maps=tuple(self._tensor_map(name) for name in mapped),
-            constants=tuple(ConstantValue(name, dtype) for name, dtype in constants),
+            constants=tuple(ConstantValue(name, self._scope.typed(dtype)) for name, dtype in constants),
         )
 
     @cached_property

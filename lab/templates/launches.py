@@ -12,9 +12,9 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.hardware.tensormaps import TensorMap
 from lab.operators.base import STORED_AS, Array, Inputs
-from lab.templates.front_matter import ELEMENT_BYTES
 
 NULL = "null*"
 """Type of an argument that the compiler adds, and that gets a null pointer."""

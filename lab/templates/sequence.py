@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from lab.base.elements import element_named
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Key, dotted
@@ -221,6 +222,13 @@ class Scope:
 
         return BRACES.sub(value, text)
 
+    def typed(self, kind: str) -> str:
+        """Return a type: `T` is the problem's, and of a name in braces, the type that its value names."""
+        if not BRACES.match(kind):
+            return kind.replace("T", self.dtype)
+        word, star, _ = self.filled(kind, ("arguments",)).partition("*")
+        return f"{element_named(word) or word}{star}"
+
     def error(
         self, message: str, path: Key, *, found: object = None, accepted: str = "", suggestion: str | None = None
     ) -> UserError:
@@ -258,7 +266,7 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
         accepted = f"at most {_MOST_THREADS} threads"
         raise scope.error(f"the block has {math.prod(block)} threads", (*one.path, "block"), accepted=accepted)
     arguments = tuple(
-        (word, kind.replace("T", scope.dtype))
+        (word, scope.typed(kind))
         for name, kind in one.arguments
         for word in scope.words(name, (*one.path, "arguments", name))
     )

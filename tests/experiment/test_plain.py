@@ -182,3 +182,37 @@ def test_places_are_those_of_the_file(read):
     message = refused(read, GOOD.replace("n: int32}", "n: int23}"))
     assert "add.yaml:5" in message
     assert Path(message.split(":")[0]).name == "add.yaml"
+
+
+TYPED = """source: typed.cu
+kernel: scale<{T}>
+problem: {n: 1000}
+emulate: {n: 100}
+arguments: {y: "out {T}[n]", x: "{T}[n]", n: int32}
+parameters: {T: [float, float64]}
+grid: ceil_div(n, 64)
+block: 64
+reference: {y: 2 * x}
+archs: [sm_90]
+"""
+
+
+def test_element_types_follow_a_parameter(read, tmp_path):
+    (tmp_path / "typed.cu").write_text("template <typename U> __global__ void scale(U *y, const U *x, int n) {}")
+    experiment = read(TYPED + "baseline: {T: float32}\n")
+    assert experiment.baseline == {"T": "float"}
+    planned = plan(experiment, expand(experiment).points, toolchains(experiment), ["sm_90"])
+    assert [one.request.kernels for one in planned] == [("scale<float>",), ("scale<double>",)]
+    kinds = [dict(one.launches.steps[0].arguments)["y"] for one in planned]
+    assert kinds == ["float32*", "float64*"]
+    refused(read, TYPED.replace("float64]", "flaot64]"), "add.yaml:6: no type", "did you mean 'float64'?")
+
+
+def test_a_value_that_does_not_suit_a_parameters_type_is_found_before_anything_is_built(read, tmp_path):
+    (tmp_path / "typed.cu").write_text("template <typename U> __global__ void scale(U *y, U a, int n) {}")
+    text = TYPED.replace('x: "{T}[n]"', 'a: "{T} = 1.5"').replace("2 * x", "a").replace("float64]", "int]")
+    experiment = read(text)
+    with pytest.raises(UserError, match="a is no integer") as caught:
+        plan(experiment, expand(experiment).points, toolchains(experiment), ["sm_90"])
+    assert "add.yaml:5" in str(caught.value)
+    assert "T=int" in str(caught.value)

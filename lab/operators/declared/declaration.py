@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from lab.base.elements import CUDA_NAMES, element_named
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.declared import arrays
@@ -103,6 +104,31 @@ class Declaration:
             raise UserError(
                 "not a declared operator", key="operator", found=reference[:200], accepted=accepted
             ) from error
+
+    @cached_property
+    def type_parameters(self) -> tuple[str, ...]:
+        """Return the parameters, or fields of the problem, that element types follow."""
+        return tuple(dict.fromkeys(one.type_parameter for one in self.arguments if one.type_parameter))
+
+    def typed(self, values: Mapping[str, object]) -> Declaration:
+        """Return the declaration with element types in place of the names that they follow.
+
+        Args:
+            values: The problem, and the parameters that are mentioned.
+
+        Raises:
+            UserError: A value is no type, or contents do not suit it.
+        """
+        types = {}
+        for name in self.type_parameters:
+            types[name] = element_named(str(values.get(name)))
+            if types[name] is None:
+                accepted = f"a type: {', '.join(CUDA_NAMES.values())}, or NumPy's name of one"
+                raise UserError("unknown type", key=f"problem.{name}", found=values.get(name), accepted=accepted)
+        arguments = tuple(
+            one.typed(str(types[one.type_parameter])) if one.type_parameter else one for one in self.arguments
+        )
+        return replace(self, arguments=arguments)
 
     @cached_property
     def passed(self) -> tuple[Argument, ...]:
@@ -230,6 +256,8 @@ class _Checking:
     def _argument(self, one: Argument, scalars: Collection[str]) -> None:
         key = ("constants" if one.name in self._kept else "arguments", one.name)
         known = self._problem | self._parameters
+        if one.type_parameter and one.type_parameter not in known:
+            self._unknown(one.type_parameter, one.dtype, known, *key)
         if one.name in known and one.is_array:
             kind = "field of the problem" if one.name in self._problem else "parameter"
             self._mistake(f"the array {one.name} and a {kind} have the same name", *key, accepted="different names")
@@ -395,6 +423,7 @@ def _tolerance(given: object) -> Tolerance | None:
 
 
 def _names(declaration: Declaration) -> Iterator[str]:
+    yield from declaration.type_parameters
     for one in declaration.arguments:
         if one.fill is not None and one.fill.kind is FillKind.FILE:
             yield from names_in_path(one.fill.operands[0])

@@ -164,3 +164,19 @@ def test_constant_memory_is_declared_like_arguments(tmp_path):
 )
 def test_mistakes_in_constant_memory(constants, key, message, tmp_path):
     assert mistakes(tmp_path, constants=constants) == [(key, message)]
+
+
+def test_element_types_follow_parameters(tmp_path):
+    arguments = {"y": "out {T}[n]", "x": "{T}[n]", "a": "float32 = 2"}
+    first = made(tmp_path, arguments=arguments, parameters=("T", "bs"), reference={"y": "a * x"})
+    assert Declaration.restored(first.reference) == first
+    assert (first.type_parameters, first.parameters) == (("T",), ("T",))
+    typed = first.typed({"n": 3, "T": "double"})
+    assert [one.dtype for one in typed.arguments] == ["float64", "float64", "float32"]
+    assert typed.type_parameters == ()
+    with pytest.raises(UserError, match="unknown type"):
+        first.typed({"n": 3, "T": "dbl"})
+    assert mistakes(tmp_path, arguments=arguments, parameters=("U",)) == [
+        ("arguments.y", "unknown name 'T'"),
+        ("arguments.x", "unknown name 'T'"),
+    ]

@@ -154,3 +154,14 @@ def test_contents_as_other_libraries_write_them_get_a_suggestion(text, suggestio
     with pytest.raises(UserError) as caught:
         parse("a", text)
     assert caught.value.suggestion == suggestion
+
+
+def test_an_element_type_may_follow_a_parameter():
+    one = parse("a", "inout { T }[n] uniform 0 1")
+    assert (one.type_parameter, str(one)) == ("T", "inout {T}[n] uniform 0 1")
+    assert parse("a", str(one)) == one
+    assert one.typed("float64") == parse("a", "inout float64[n] uniform 0 1")
+    assert parse("a", "{T}[n]").typed("int32") == parse("a", "int32[n]")  # with the default of its type
+    assert parse("s", "{T} = 2").typed("float16") == parse("s", "float16 = 2")
+    with pytest.raises(UserError, match="int32 has no normal numbers"):
+        parse("a", "{T}[n] normal").typed("int32")
