@@ -176,12 +176,6 @@ FILES = {
             "reference: {u: u + 2, v: u + 1}\n"
         ),
     ),
-    "cluster": (
-        CLUSTER,
-        ONE.replace("ceil_div(n, BLOCK)", "n // BLOCK").replace("200", "256")
-        + 'arguments: {out: "out float32[n]", in: "float32[n]"}\n'
-        'reference: {out: "reshape(flip(reshape(in, [n // BLOCK // 2, 2, BLOCK]), 1), [n])"}\n',
-    ),
 }
 
 
