@@ -120,8 +120,8 @@ class MemoryCount:
         ideal_wavefronts: Shared memory: passes that the same bytes would need without bank conflicts.
         updates: Atomics: updates that wait for each other. In global memory, over the sectors of a request, the most
             that one element of the sector gets; in shared memory, over the requests, the most that one bank gets.
-        chunks: Atomics in global memory: distinct pieces of `CHUNK_BYTES` that they touch, which the slices of L2
-            share; those of several instructions add up.
+        chunks: Atomics in global memory: distinct pieces of `lab.hardware.memory.CHUNK_BYTES` that they touch, which
+            the slices of L2 share; of several instructions, the most that one of them touches.
     """
 
     requests: int = 0
@@ -155,7 +155,7 @@ class MemoryCount:
             self.bytes_used + other.bytes_used,
             self.ideal_wavefronts + other.ideal_wavefronts,
             self.updates + other.updates,
-            self.chunks + other.chunks,
+            max(self.chunks, other.chunks),
         )
 
 

@@ -59,7 +59,7 @@ def test_a_loop_over_the_grid_grows_with_the_work(one):
 
 
 def test_blocks_that_the_small_problem_fills_in_part_execute_more_at_the_real_size(one):
-    """Of two variants, one has half as many blocks at the real size for as many at the small one: they were half full."""
+    """Of two variants with as many blocks at the small size, one has half as many at the real one."""
     whole = one("whole", executed=counted(1000), looped=counted(0))
     part = one("part", executed=counted(1000), looped=counted(0), real=(2048, 1, 1))
     assert slots(part, whole) == pytest.approx(slots(whole, part))
