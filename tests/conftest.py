@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ import pytest
 
 from lab.measured.timing import Merit
 from lab.predict.bounds import Bound
+from lab.report.charts import png
+from lab.report.charts.definition import Picture
 from lab.store.database import Store
 
 ROOT = Path(__file__).parents[1]
@@ -45,12 +49,35 @@ def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
     return load
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds are cached for one test session, by all of its processes together, and never among the user's."""
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of one test session, for all of its processes together."""
     base = tmp_path_factory.getbasetemp()
-    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    monkeypatch.setenv("LAB_CACHE_DIR", str(session / "cache"))
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds are cached for one test session, by all of its processes together, and never among the user's."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(shared_folder / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _pictures_drawn_once(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report's PNGs, which take most of its time, are drawn once a session for all reports that show the same."""
+    drawn, kept = png.draw, shared_folder / "pictures"
+
+    def draw(picture: Picture, folder: Path) -> Path:
+        if not os.access(shared_folder, os.W_OK, effective_ids=True):  # `read_only` has changed who this process is
+            return drawn(picture, folder)
+        shown = kept / f"{hashlib.sha256(repr(picture).encode()).hexdigest()}.png"
+        if not shown.is_file():
+            kept.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=kept) as place:
+                drawn(picture, Path(place)).replace(shown)
+        return shutil.copyfile(shown, folder / picture.file)
+
+    monkeypatch.setattr(png, "draw", draw)
 
 
 @pytest.fixture

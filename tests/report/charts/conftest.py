@@ -17,6 +17,11 @@ TIMES = ((1.0, 2.0), (1.0, 0.5), (3.0, 0.5))
 """Milliseconds of the kernels `a` and `b` at each size."""
 
 
+@pytest.fixture(autouse=True)
+def _pictures_drawn_once() -> None:
+    """Nothing: these tests look at how pictures are drawn."""
+
+
 @pytest.fixture
 def analysed(make: Callable[[str], Store]) -> Callable[[str], Analysis]:
     """The analysis of one of the written runs."""
