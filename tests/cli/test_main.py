@@ -40,7 +40,7 @@ def here(*arguments, cwd):
         patch.setattr(sys, "argv", ["lab", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main.main()
-    return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 SMALL = """question: Does unrolling show?
@@ -74,22 +74,22 @@ def test_run_prints_rows_and_writes_the_report(folder):
     assert {line.split()[1] for line in table} == {row["variant"] for row in rows}
     assert (folder / "reports" / "small" / "previous" / "index.html").is_file()
     assert "against the last run, " in again.stderr
-    listed = json.loads(lab("inspect", "small.yaml", "--json", cwd=folder).stdout)
+    listed = json.loads(here("inspect", "small.yaml", "--json", cwd=folder).stdout)
     assert [one["variant"] for one in listed] == [row["variant"] for row in rows]
-    again = lab("report", "reports/small", cwd=folder)
+    again = here("report", "reports/small", cwd=folder)
     assert again.returncode == 0
     assert "index.html" in again.stdout
 
 
 def test_inspect_lists_and_shows_variants(folder):
-    listed = lab("inspect", "small.yaml", cwd=folder)
+    listed = here("inspect", "small.yaml", cwd=folder)
     assert listed.returncode == 0, listed.stderr
     variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
     shown = lab("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
     assert shown.returncode == 0, shown.stderr
     for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
         assert part in shown.stdout
-    unknown = lab("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
+    unknown = here("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
     assert unknown.returncode == 2
     assert variant in unknown.stderr
 

@@ -339,8 +339,13 @@ def test_a_declaration_that_variants_share_is_read_once(monkeypatch):
     class Declared(Strict):
         grid: list[int]
 
-    read = []
-    monkeypatch.setattr(identity, "facts", lambda value, of=identity.facts: read.append(value) or of(value))
+    read, facts = [], identity.facts
+
+    def noted(value):
+        read.append(value)
+        return facts(value)
+
+    monkeypatch.setattr(identity, "facts", noted)
     shared, equal, other = Declared(grid=[1]), Declared(grid=[1]), Declared(grid=[2])
     assert fingerprint([shared] * 9) == fingerprint([shared] * 8 + [equal]) != fingerprint([shared] * 8 + [other])
     assert len(read) == 3
