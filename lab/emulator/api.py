@@ -19,14 +19,12 @@ from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Program, align_of, size_of
+from lab.emulator.program import Program, align_of, program_of, size_of
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
-from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
-from lab.isa.ptx.module import read_ptx
 
 BATCH_THREADS = 8192
 """Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
@@ -77,8 +75,7 @@ def launch(
         ReaderError: text that is not PTX.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    module = read_ptx(ptx) if isinstance(ptx, str) else ptx
-    program = Program(module, kernel)
+    program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
     _check_block(shape_block)
     space = AddressSpace()
@@ -123,9 +120,7 @@ def _run(plan: LaunchState) -> int:
 
 def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
     return tuple(
-        LoopCounts(loop.label, loop.depth, summary(lines, loop.numbers.__contains__))
-        for function in program.functions
-        for loop in kernel_mix("ptx", function).loops
+        LoopCounts(loop.label, loop.depth, summary(lines, loop.numbers.__contains__)) for loop in program.loops
     )
 
 

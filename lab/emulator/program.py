@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import networkx as nx
 
@@ -13,7 +13,9 @@ from lab.emulator import operands
 from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.opcodes import DTYPES
+from lab.isa.mix import LoopMix, kernel_mix
 from lab.isa.model import Function, Instruction, Module, Variable
+from lab.isa.ptx.module import read_ptx
 
 IGNORED_CALLS = ("vprintf",)
 ASSERTION = "__assertfail"  # what a failed assert() calls
@@ -195,6 +197,11 @@ class Program:
         return targets
 
     @cached_property
+    def loops(self) -> tuple[LoopMix, ...]:
+        """The natural loops of every function."""
+        return tuple(loop for function in self.functions for loop in kernel_mix("ptx", function).loops)
+
+    @cached_property
     def has_mbarriers(self) -> bool:
         """Whether the program uses mbarriers, which bulk copies need too."""
         return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
@@ -214,6 +221,23 @@ class Program:
                 continue
             width = min([width, *(DTYPES[part].itemsize for part in parts if part in DTYPES and part != "pred")])
         return width
+
+
+@lru_cache(maxsize=4)
+def program_of(text: str, kernel: str) -> Program:
+    """Return the program of one kernel of a PTX text; the last ones are kept, since a text is launched repeatedly.
+
+    Raises:
+        ReaderError: The text is not PTX.
+        UserError: no kernel has that name.
+        UnsupportedInstruction: recursion, or an indirect call.
+    """
+    return Program(_module_of(text), kernel)
+
+
+@lru_cache(maxsize=1)
+def _module_of(text: str) -> Module:
+    return read_ptx(text)
 
 
 def callee(instruction: Instruction) -> str | None:

@@ -18,8 +18,6 @@ from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.hardware.tensormaps import find
-from lab.isa.model import Module
-from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
@@ -137,10 +135,9 @@ def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> 
 
 def _executed(ptx: str, launches: Launches, memory: _Memory) -> list[Emulation]:
     """Execute launches in order, until one has findings: what follows would only repeat the fault."""
-    module = read_ptx(ptx)
     done: list[Emulation] = []
     for step in launches.steps:
-        done.append(_launch(module, step, memory))
+        done.append(_launch(ptx, step, memory))
         if done[-1].findings:
             break
     return done
@@ -205,9 +202,9 @@ def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
     return EmulationRecord(task.problem, _steps(task, []), failure=reason)
 
 
-def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:
+def _launch(ptx: str, step: Launch, memory: _Memory) -> Emulation:
     return launch(
-        module,
+        ptx,
         step.entry,
         step.grid,
         step.block,
