@@ -114,11 +114,20 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     console.print(f"{len(outcome.records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    for note in dict.fromkeys((*outcome.run.notes, *_not_executed(outcome.records))):
+    said = (*outcome.run.notes, *_not_launched(outcome.records), *_not_executed(outcome.records))
+    for note in dict.fromkeys(said):
         console.print(Text(f"warning: {note}", style="yellow"))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
     if following := _next_command(outcome):
         console.print(Text(f"next: {following}"), soft_wrap=True)
+
+
+def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
+    """Say which variants the GPU of the predictions cannot launch, once for each reason."""
+    predicted = [one.prediction for one in records if one.prediction]
+    reasons = Counter((one.gpu, one.limited_by) for one in predicted if one.blocks_per_sm == 0)
+    total = len(records)
+    return [f"{count} of {total} variants cannot be launched on {gpu}: {why}" for (gpu, why), count in reasons.items()]
 
 
 def _not_executed(records: Sequence[VariantRecord]) -> list[str]:

@@ -167,6 +167,16 @@ def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
     assert f"warning: 2 of {len(records)} variants were not executed on the CPU: PTX line 9: unknown opcode" in text
 
 
+def test_an_outcome_says_what_the_gpu_cannot_launch(console, make):
+    store = make("no_gpu")
+    one, *others = store.records()
+    why = "300000 bytes of shared memory per block; at most 232448 on sm_90"
+    too_large = replace(one, prediction=replace(one.prediction, blocks_per_sm=0, occupancy=0.0, limited_by=why))
+    print_outcome(console, RunOutcome(store.folder, store.run(), (too_large, *others), (), False))
+    warned = " ".join(printed(console).split())
+    assert f"warning: 1 of {1 + len(others)} variants cannot be launched on {one.prediction.gpu}: {why}" in warned
+
+
 def test_changes_against_the_last_run_are_counted_and_the_largest_named(console, make):
     store = make("sweep")
     records = store.records()
