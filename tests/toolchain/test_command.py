@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from lab.base.errors import CompileError, MissingToolError
 from lab.toolchain.command import run_tool
 
-WORDS = {"name": "mytool", "shown": "mytool x", "install": "pip install mytool"}
+WORDS: Any = {"name": "mytool", "shown": "mytool x", "install": "pip install mytool"}
 
 
 def test_what_a_tool_prints_and_how_it_ends(tmp_path):
