@@ -68,7 +68,7 @@ LIBRARIES: tuple[str, ...] = (
     "networkx",
     "pydantic",
 )
-LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "pebble", "_pytest.assertion.rewrite")
+LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "_pytest.assertion.rewrite")
 
 COPIED = ("lab", "tests", "benchmarks", "kernel_src", "experiments", "libraries", "docs", "reports")
 LEAST_TEXT = 8

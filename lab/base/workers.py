@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-from pebble import ProcessPool
-
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
 
@@ -64,30 +62,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def pool(jobs: int, memory_of: int | None = None) -> ProcessPool:
-    """Start a pool of `jobs` workers, each with its share of the memory. Call `end` to stop it.
-
-    Args:
-        jobs: How many workers.
-        memory_of: Among how many workers the memory is shared, where it is not `jobs`.
-    """
-    limits = [share_of_memory(memory_of or jobs), dict(os.environ)]
-    return ProcessPool(max_workers=jobs, context=context(), initializer=begin, initargs=limits)
-
-
-def end(working: ProcessPool, *, finished: bool) -> None:
-    """Stop a pool's workers and wait for them.
-
-    Args:
-        working: The pool.
-        finished: Whether all work is done; if not, work in progress is aborted.
-    """
-    if finished:
-        working.close()
-    working.stop()
-    working.join()
-
-
 def share_of_memory(workers: int) -> int:
     """Return the bytes that each worker may take: twice its part of the memory, since few need all of it at once."""
     return max(_LEAST_BYTES, 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(1, workers))
@@ -106,7 +80,7 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
-    # a pool that stops a worker after its time leaves the worker's children running; a process group ends as a whole
+    # a compiler that is run as a command must end with the worker that runs it; a process group ends as a whole
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()
