@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.files import scratch
 from lab.isa.sass.lines import LineTable
 from lab.toolchain import locate
 from lab.toolchain.base import Disassembly, first_error
@@ -140,8 +140,8 @@ def _decoded(text: bytes) -> str:
 
 
 def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="lab-nvdisasm-") as folder:
-        image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input, so it cannot be a pipe
+    with scratch("lab-nvdisasm-") as folder:
+        image = folder / "lab.cubin"  # nvdisasm seeks in its input, so it cannot be a pipe
         image.write_bytes(cubin)
         command = " ".join(["nvdisasm", *options, image.name])
         try:

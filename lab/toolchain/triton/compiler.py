@@ -13,13 +13,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.files import scratch
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, is_version
@@ -77,8 +77,8 @@ class Triton:
         started = time.perf_counter()
         source = restored(request)
         command = f"triton.compile({source.file}:{source.function}, {request.arch}, num_warps={source.num_warps})"
-        with tempfile.TemporaryDirectory(prefix="lab-triton-") as name:
-            folder = Path(name).resolve()
+        with scratch("lab-triton-") as empty:
+            folder = empty.resolve()
             made, log = _answer(self.python, source, request.arch, folder, command)
         if made["scratch"]:
             message = f"{source.function} needs {made['scratch']} bytes of global scratch; lab gives none"
