@@ -28,7 +28,7 @@ from pathlib import Path
 from lab.base.errors import CompileError, MissingToolError
 from lab.base.files import scratch
 from lab.toolchain import locate
-from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
+from lab.toolchain.base import Build, CompileRequest, can_target, check_not_killed, first_error, is_version
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
@@ -206,6 +206,7 @@ def _run(arguments: list[str], command: str, folder: Path) -> str:
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"nvcc did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
     log = run.stdout + run.stderr
+    check_not_killed("nvcc", run.returncode, log)
     if run.returncode != 0:
         raise _refusal(log, command)
     return log

@@ -17,7 +17,7 @@ from lab.base.errors import CompileError, MissingToolError, ReaderError, did_you
 from lab.base.files import scratch
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain import locate, nvjitlink
-from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
+from lab.toolchain.base import Build, CompileRequest, can_target, check_not_killed, first_error, is_version
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.options import PTX, TO_PTXAS, accepted
 from lab.toolchain.symbols import plain_name
@@ -175,5 +175,6 @@ def _with_ptxas(ptxas: Path, request: CompileRequest, options: Sequence[str], co
             raise MissingToolError(f"cannot run ptxas ({error}); install an assembler: {INSTALL}") from error
         except subprocess.TimeoutExpired as error:
             raise CompileError(f"ptxas did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
+        check_not_killed("ptxas", run.returncode)
         log = (run.stdout + run.stderr).replace("lab.ptx", request.name)
         return (folder / "lab.cubin").read_bytes() if run.returncode == 0 else b"", log

@@ -53,7 +53,7 @@ class Disk:
         sqlite3.connect = self._connected  # type: ignore[assignment]  # SQLite opens its files by itself
 
     def _connected(self, *given: Any, **named: Any) -> sqlite3.Connection:
-        made = self._connect(*given, **named)
+        made: sqlite3.Connection = self._connect(*given, **named)
         made.set_trace_callback(lambda _: self._moment())
         return made
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import played
@@ -78,9 +79,9 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_later(folder, recovers, first)
     (folder / "mine.cu.j2").write_text(TEMPLATE)
     (folder / "small.yaml").write_text(EXPERIMENT)
 
-    def go(name, **options):
-        services = all_played()
-        return run(folder / "small.yaml", RunOptions(output=folder / name, jobs=1, **options), None, services)
+    def go(name, resume=None):
+        options = RunOptions(output=folder / name, jobs=1, resume=resume)
+        return run(folder / "small.yaml", options, None, all_played())
 
     def content(outcome):
         return replace(outcome.run, started="", command=""), outcome.records
@@ -89,7 +90,7 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_later(folder, recovers, first)
     failures = 0
     for moment in moments(first, 21):
         name = f"at {moment}"
-        ended = on_a_full_disk(lambda name=name: go(name), folder, moment, recovers=recovers)
+        ended = on_a_full_disk(partial(go, name), folder, moment, recovers=recovers)
         assert not ended.error or in_words(ended), ended
         assert not list((folder / name).rglob(".*"))
         begun = (folder / name / "run.sqlite").is_file()
@@ -105,8 +106,8 @@ def test_a_tuning_run_on_a_full_disk_says_so_and_goes_on_later(folder, monkeypat
     (folder / "small.yaml").write_text(TUNING)
     services = TuningServices(prepare=lambda: None, executor=InProcess)
 
-    def go(name, **options):
-        options = TuningOptions(output=folder / name, measure=False, jobs=1, **options)
+    def go(name, resume=None):
+        options = TuningOptions(output=folder / name, measure=False, jobs=1, resume=resume)
         return tune(folder / "small.yaml", options, played.Watched(), services)
 
     def content(outcome):
@@ -122,7 +123,7 @@ def test_a_tuning_run_on_a_full_disk_says_so_and_goes_on_later(folder, monkeypat
     failures = 0
     for moment in moments(12, 25):
         name = f"at {moment}"
-        ended = on_a_full_disk(lambda name=name: go(name), folder, moment)
+        ended = on_a_full_disk(partial(go, name), folder, moment)
         assert not ended.error or in_words(ended) or "OSError" in ended.error, ended
         assert str(folder / name) in ended.text or not ended.error, ended
         begun = (folder / name / "tuning.sqlite").is_file()
