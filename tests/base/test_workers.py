@@ -109,3 +109,18 @@ def test_a_process_that_is_started_has_this_ones_path(tmp_path):
     assert told.returncode == 0, told.stderr
     assert str(tmp_path) not in told.stdout
     assert dict(os.environ) == before
+
+
+def test_a_limit_of_the_machines_own_is_not_raised():
+    lower = MEGABYTE * 900
+    program = (
+        "import resource, sys\nfrom lab.base import workers\n"
+        f"resource.setrlimit(resource.RLIMIT_DATA, ({lower}, {lower}))\n"
+        "workers.begin(int(sys.argv[1]), {})\nprint(*resource.getrlimit(resource.RLIMIT_DATA))"
+    )
+    with workers.handed_down():
+        for asked, given in ((LIMIT, lower), (lower - MEGABYTE, lower - MEGABYTE)):
+            told = subprocess.run(
+                [sys.executable, "-c", program, str(asked)], capture_output=True, text=True, check=False
+            )
+            assert told.stdout.split() == [str(given), str(lower)], told.stderr
