@@ -80,6 +80,9 @@ class Executor(Protocol):
 _BEGUN = b""
 """What a worker sends when it has taken a piece of work, which its answer follows."""
 
+_STARTS, _PAUSE_S = 5, 0.1
+"""How often a worker is started before its work counts as lost, and the seconds between two attempts."""
+
 _PATIENCE_S = 2.0
 """How long a worker that should be ending may take before it is killed."""
 
@@ -232,8 +235,8 @@ class ProcessExecutor:
                 work = self._waiting.popleft()
             try:
                 free = free or self._started()
-            except (OSError, EOFError) as error:  # no more processes, or their server is gone
-                reason = WorkerLostError(f"no worker process could be started: {error}", killed=False)
+            except (OSError, EOFError) as error:
+                reason = WorkerLostError(f"no worker process could be started: {error}", killed=True)
                 work.promised.set_exception(reason)
                 continue
             free.work = work
@@ -241,9 +244,22 @@ class ProcessExecutor:
                 free.pipe.send_bytes(work.message)
 
     def _started(self) -> _Worker:
-        pipe, theirs = self._context.Pipe()
+        """Start a worker.
+
+        Raises:
+            OSError, EOFError: There is no more room for processes, or their server ends again and again.
+        """
+        for _ in range(_STARTS - 1):
+            with contextlib.suppress(OSError, EOFError):  # the server was killed, which shows a moment later
+                return self._start()
+            time.sleep(_PAUSE_S)
+        return self._start()
+
+    def _start(self) -> _Worker:
+        context = workers.context()  # starts the server again if it has ended
+        pipe, theirs = context.Pipe()
         with theirs:  # only the worker holds its end then, so that its death closes the pipe
-            process = self._context.Process(  # type: ignore[attr-defined]  # each kind of context has its own
+            process = context.Process(  # type: ignore[attr-defined]  # each kind of context has its own
                 target=_serve, args=(theirs, *self._begin), name="lab-worker"
             )
             try:
@@ -291,13 +307,19 @@ class ProcessExecutor:
             work.promised.set_exception(error)
 
     def _lost(self, worker: _Worker) -> None:
-        """Say how a worker ended, whose work is lost."""
+        """Say how a worker ended, whose work is lost.
+
+        Where the server of processes was killed, nobody tells how its children end: they seem to have ended, but are
+        there, and their work is lost with them.
+        """
         worker.process.join(_PATIENCE_S)
         code, work = worker.process.exitcode, worker.work
+        orphaned = code is not None and _exists(_id(worker.process))
         worker.work = None
         self._kill(worker)
         if work is not None:
-            work.promised.set_exception(WorkerLostError(_ending(code), killed=code == -signal.SIGKILL))
+            ending = "the server of worker processes was killed" if orphaned else _ending(code)
+            work.promised.set_exception(WorkerLostError(ending, killed=orphaned or code == -signal.SIGKILL))
 
     def _dismiss(self, worker: _Worker, end: Exception) -> None:
         """End a worker: one that waits hears that its pipe is closed, one that works is killed."""
@@ -334,6 +356,14 @@ def _id(process: BaseProcess) -> int:
     if not process.pid:
         raise ValueError("the process was not started")
     return process.pid
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _stopped() -> WorkerLostError:

@@ -21,6 +21,7 @@ _LEAST_BYTES = 4 << 30
 
 
 _IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
+_HANDING_DOWN = threading.RLock()
 
 
 def context() -> BaseContext:
@@ -39,7 +40,15 @@ def context() -> BaseContext:
 
 @contextlib.contextmanager
 def handed_down() -> Iterator[None]:
-    """Within this context, a Python process that is started imports from this process's path and nowhere else."""
+    """Within this context, a Python process that is started imports from this process's path and nowhere else.
+
+    One thread at a time is in it.
+    """
+    with _HANDING_DOWN:
+        yield from _handed_down()
+
+
+def _handed_down() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
     os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:

@@ -148,6 +148,22 @@ def test_several_work_at_a_time_and_no_more_than_there_are():
     assert isinstance(working.submit(double, 1, timeout_s=60).exception(), WorkerLostError)
 
 
+def parent():
+    return os.getppid()
+
+
+def test_the_server_of_processes_may_be_killed(executor):
+    server = executor.submit(parent, timeout_s=60).result()
+    begun = executor.submit(hang, timeout_s=600)
+    waiting = executor.submit(parent, timeout_s=60)
+    assert server != os.getpid()
+    os.kill(server, signal.SIGKILL)
+    error = begun.exception(timeout=60)
+    assert isinstance(error, WorkerLostError)
+    assert (str(error), error.killed) == ("the server of worker processes was killed", True)
+    assert waiting.result(timeout=60) not in {server, os.getpid()}
+
+
 def test_leaving_in_order_waits_for_what_was_handed_in():
     with ProcessExecutor(1) as working:
         futures = [working.submit(double, number, timeout_s=60) for number in range(3)]
@@ -155,8 +171,9 @@ def test_leaving_in_order_waits_for_what_was_handed_in():
 
 
 def test_a_worker_that_cannot_be_started_costs_its_work(monkeypatch):
+    monkeypatch.setattr("lab.base.executor._PAUSE_S", 0)
     with ProcessExecutor(1) as working:
-        monkeypatch.setattr(working, "_started", lambda: (_ for _ in ()).throw(OSError(11, "no more processes")))
+        monkeypatch.setattr(working, "_start", lambda: (_ for _ in ()).throw(OSError(11, "no more processes")))
         error = working.submit(double, 1, timeout_s=60).exception(timeout=60)
     assert "no worker process could be started: [Errno 11] no more processes" in str(error)
 
