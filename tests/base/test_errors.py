@@ -70,7 +70,7 @@ def test_a_long_value_is_quoted_in_part(found):
 
 
 def test_a_value_of_300_characters_is_quoted_whole() -> None:
-    assert f"found: '{'x' * 298}'" in str(UserError("wrong", found="x" * 298))
+    assert str(UserError("wrong", found="x" * 298)) == f"wrong\n  found: '{'x' * 298}'"
     assert f"found: '{'x' * 299}… (301 characters)" in str(UserError("wrong", found="x" * 299))
 
 
