@@ -20,6 +20,7 @@ NAME_MAP = "__nv_name_map"
 
 _LONGEST = 1000
 _EXPRESSION = re.compile(r"[\w\s:<>,()*&+\-/%!|^~.'=?]+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]", re.ASCII)
 _VARIABLE = "lab_symbol_of_kernel_"
 _ENTRY = re.compile(
     r"^[ \t]*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+[\w$]+\s*(?:\([^()]*\))?[^{};]*;[ \t]*\n", re.MULTILINE
@@ -50,12 +51,20 @@ def check_expressions(request: CompileRequest, command: str) -> None:
             raise CompileError(f"{message}, such as ns::add<float, 128>", "", command)
 
 
+def from_global_scope(expression: str) -> str:
+    """Return an expression whose name is looked up among the file's own names first.
+
+    Without that, `using namespace std;` makes kernels ambiguous that are called `copy`, `fill` or `reduce`.
+    """
+    return f"::{expression}" if _NAME.match(expression) else expression
+
+
 def with_references(request: CompileRequest) -> str:
     """Return a request's source with the variables appended that name its kernels."""
     if not request.kernels:
         return request.source
     lines = [
-        f"__device__ const void *{_VARIABLE}{number} = (const void *)({expression});"
+        f"__device__ const void *{_VARIABLE}{number} = (const void *)({from_global_scope(expression)});"
         for number, expression in enumerate(request.kernels)
     ]
     return "\n".join([request.source, f'#line 1 "{NAME_MAP}"', *lines, ""])

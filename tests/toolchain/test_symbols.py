@@ -54,6 +54,19 @@ def test_names_of_all_kinds_have_symbols(compiler):
     assert re.findall(r'\.file\s+\d+\s+"(.*)"', made.ptx) == ["/k.cu"]
 
 
+@pytest.mark.parametrize("kernel", ["fill", "reduce<int>"])
+def test_names_of_the_users_own_come_before_those_that_a_namespace_brings(compiler, kernel):
+    source = """namespace std {
+template <typename T> __device__ void fill(T, T, int);
+template <typename T> __device__ T reduce(T, T);
+}
+using namespace std;
+__global__ void fill(float *x) { *x = 1; }
+template <typename T> __global__ void reduce(T *x) { *x = 1; }
+"""
+    assert compiler.compile(request_for(kernel, source=source)).symbols[kernel]
+
+
 def test_machine_code_is_that_of_a_source_with_explicit_instantiation(compiler):
     explicit = SOURCE + "template __global__ void ns::add<float, 128>(float *, const float *, int);\n"
     listed = compiler.compile(request_for("ns::add<float, 128>"))
@@ -138,7 +151,7 @@ def test_the_cache_keeps_symbols_and_tells_kernels_apart(tmp_path):
 def test_references_follow_the_source():
     text = with_references(request_for("a<1>", "b", source="int x;"))
     assert text.startswith('int x;\n#line 1 "__nv_name_map"\n')
-    assert "= (const void *)(a<1>);" in text
+    assert "= (const void *)(::a<1>);" in text
 
 
 def test_symbols_are_taken_out_of_ptx():

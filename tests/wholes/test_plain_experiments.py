@@ -17,8 +17,8 @@ from lab.stages.emulate import emulate
 from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "plain"
-FILES = sorted(FOLDER.glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "experiments"
+FILES = sorted([*FOLDER.glob("plain/*.yaml"), *FOLDER.glob("micro/*.yaml")])
 
 
 def compiler_of(experiment):

@@ -20,6 +20,7 @@ from lab.operators.declared import arrays
 from lab.operators.declared.files import files_of, is_file, names_in_path
 from lab.operators.declared.functions import CONSTANTS
 from lab.operators.declared.metrics import TIME, Metric
+from lab.operators.declared.signatures import signature_in
 from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all
 from lab.operators.declared.tolerance import Tolerance
 
@@ -43,7 +44,7 @@ class Declaration:
         function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
         tolerances: From outputs to the user's own tolerances.
         metrics: Declared figures, the first of which says what throughput is.
-        parameters: Parameters of variants that its expressions mention.
+        parameters: Parameters of variants that its expressions mention, or that its function asks for.
         folder: Where relative paths start from; empty where it names no file.
         files: Every file that it names, with the SHA-256 of its contents.
     """
@@ -180,7 +181,7 @@ class _Checking:
             self._tolerances(tolerance, read, unread),
             self._metrics(metrics, read, unread),
         )
-        mentioned = tuple(sorted((made.needed - self._problem) & self._parameters))
+        mentioned = tuple(sorted(((made.needed | self._function(function, read)) - self._problem) & self._parameters))
         files = tuple(sorted(self._files.items()))
         folder = str(self._folder.resolve()) if files else ""
         return replace(made, parameters=mentioned, files=files, folder=folder)
@@ -275,6 +276,24 @@ class _Checking:
                 wanted = f"an expression for each output: {', '.join(outputs)}"
                 self._mistake(f"no reference for {name}", "reference", accepted=wanted)
         return tuple(found), ""
+
+    def _function(self, function: str, read: tuple[Argument, ...]) -> frozenset[str]:
+        """Check what a reference function asks for, and return it."""
+        path, _, name = function.rpartition(":")
+        asked = signature_in(self._folder / path, name) if path in self._files else None
+        if asked is None:
+            return frozenset()
+        known = self._problem | self._parameters | {one.name for one in read}
+        for wanted in asked.required:
+            if wanted not in known:
+                self._mistake(
+                    f"line {asked.line} of {path}: {name} asks for {wanted!r}, which is not known",
+                    "reference",
+                    found=function,
+                    accepted=f"arguments, fields of the problem and parameters: {', '.join(sorted(known))}",
+                    suggestion=did_you_mean(wanted, known),
+                )
+        return frozenset(asked.names)
 
     def _of_inputs(self, text: str, read: tuple[Argument, ...], unread: frozenset[str], output: str) -> None:
         """Check an expression that may read what holds something before the launch."""

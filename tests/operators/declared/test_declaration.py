@@ -141,3 +141,16 @@ def test_an_array_with_the_name_of_a_number_is_refused(tmp_path):
 def test_a_text_that_is_no_declaration_is_refused(text):
     with pytest.raises(UserError):
         Declaration.restored(text)
+
+
+def test_a_reference_function_gets_the_parameters_that_it_asks_for(tmp_path):
+    (tmp_path / "ref.py").write_text("def add(a, b, pad, step=1): ...\n")
+    found = made(tmp_path, reference="./ref.py:add", parameters=("pad", "step", "other"))
+    assert found.parameters == ("pad", "step")
+
+
+def test_a_reference_function_that_asks_for_something_unknown_is_a_mistake(tmp_path):
+    (tmp_path / "ref.py").write_text("\n\ndef add(a, b, widht, other=1): ...\n")
+    [(key, message)] = mistakes(tmp_path, reference="./ref.py:add", parameters=("width",))
+    assert key == "reference"
+    assert message == "line 3 of ./ref.py: add asks for 'widht', which is not known"
