@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ def launch(
     check: bool = True,
     count: bool = True,
     max_steps: int | None = None,
+    constants: Mapping[str, NDArray[Any]] | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -66,6 +67,7 @@ def launch(
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
         max_steps: Step budget; None for `DEFAULT_MAX_STEPS`.
+        constants: What variables in constant memory hold, by their symbols.
 
     Returns:
         Counts, findings and steps.
@@ -93,7 +95,7 @@ def launch(
         shape_block,
         shared,
         dynamic_shared_bytes,
-        _module_variables(program, space),
+        _module_variables(program, space, constants or {}),
         counters,
         findings,
         check,
@@ -301,7 +303,7 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
         raise UserError(f"argument {index} is out of range", key=key, found=value, accepted=accepted) from None
 
 
-def _module_variables(program: Program, space: AddressSpace) -> dict[str, int]:
+def _module_variables(program: Program, space: AddressSpace, constants: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """Allocate and initialise module-scope variables; return their addresses."""
     addresses: dict[str, int] = {}
     pending: list[tuple[Variable, Region]] = []
@@ -316,6 +318,19 @@ def _module_variables(program: Program, space: AddressSpace) -> dict[str, int]:
             region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
                 _initial(variable, text, addresses), np.uint8
             )
+    known = {variable.name: (variable, region) for variable, region in pending if variable.space == "const"}
+    for symbol, array in constants.items():
+        if symbol not in known:
+            raise UserError("no such variable in constant memory", key=f"constants.{symbol}", accepted=list(known))
+        variable, region = known[symbol]
+        if array.nbytes > size_of(variable):
+            raise UserError(
+                f"the variable {symbol} in constant memory has {size_of(variable)} bytes",
+                key=f"constants.{symbol}",
+                found=f"{array.nbytes} bytes",
+                accepted=f"at most {size_of(variable)} bytes",
+            )
+        region.data[: array.nbytes] = _bytes(np.ascontiguousarray(array))
     return addresses
 
 

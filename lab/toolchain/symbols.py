@@ -8,8 +8,10 @@ resolve the overload, and names the symbol in the PTX, from which the variables 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from lab.base.errors import CompileError, did_you_mean
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
@@ -27,6 +29,10 @@ _ENTRY = re.compile(
 )
 _INITIALISED = re.compile(
     rf"^[ \t]*(?:\.(?:visible|weak)\s+)*\.global\s[^\n;]*\b{_VARIABLE}(\d+)\s*=\s*(?:generic\()?([\w$]+)\)?;[ \t]*\n",
+    re.MULTILINE,
+)
+_CONSTANT = re.compile(
+    r"^[ \t]*(?:\.(?:visible|weak)\s+)*\.const\s+(?:\.align\s+\d+\s+)?\.[busf](\d+)\s+([\w$]+)((?:\[\d+\])*)\s*[;=]",
     re.MULTILINE,
 )
 _GLOBL = re.compile(rf"^[ \t]*//[ \t]*\.globl[ \t]+\w*{_VARIABLE}\w*[ \t]*\n", re.MULTILINE)
@@ -145,7 +151,30 @@ def plain_name(symbol: str) -> str:
         names.append(symbol[length.end() : position])
         if not match[1]:
             break
-    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
+    return "::".join(name for name in names if not name.startswith(("_GLOBAL__N", "_INTERNAL_"))) or symbol
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantVariable:
+    """A variable in constant memory.
+
+    Attributes:
+        symbol: In the machine code.
+        bytes: Its size.
+    """
+
+    symbol: str
+    bytes: int
+
+
+def constant_variables(ptx: str) -> dict[str, ConstantVariable]:
+    """Return the variables of a module in constant memory, by their names in C++ without namespaces."""
+    found = {}
+    for width, symbol, extents in _CONSTANT.findall(ptx):
+        elements = math.prod(int(extent) for extent in re.findall(r"\d+", extents))
+        name = plain_name(symbol).rpartition("::")[2]
+        found[name] = ConstantVariable(symbol, elements * int(width) // 8)
+    return found
 
 
 def _base(expression: str) -> str:

@@ -81,3 +81,7 @@ def test_several_mistakes_stand_in_the_order_of_their_lines_those_without_one_fi
     assert str(together([third, first, file])) == "f: in all\nf:1: in 1\nf:3: in 3"
     assert str(together([third, first, nowhere])) == "nowhere\nf:1: in 1\nf:3: in 3"
     assert together([first, first]) is first
+
+
+def test_a_name_in_other_capitals_is_close():
+    assert did_you_mean("N", ["m", "n"]) == "did you mean 'n'?"

@@ -254,3 +254,10 @@ def test_whole_numbers_are_computed_as_in_python(expression, m, n):
 
 def test_the_parts_are_those_of_the_parser():
     assert parts_of("a + 1", at=Location("f"), key="k") == parse("a + 1")
+
+
+def test_types_have_sizes():
+    assert evaluate("3 * sizeof(T)", {"T": "double"}, at=AT, key="k") == 24
+    assert evaluate("sizeof('float16') + sizeof('unsigned char')", {}, at=AT, key="k") == 3
+    with pytest.raises(UserError, match="'flaot' is no element type"):
+        evaluate("sizeof('flaot')", {}, at=AT, key="k")

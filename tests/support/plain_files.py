@@ -25,6 +25,24 @@ __global__ void smooth(float *out, const float *in, int n) {
   if (i < n) out[i] = weights[0] * in[i] + weights[1] * in[i + 1] + weights[2] * in[i + 2];
 }
 """
+FILTER = """
+namespace filters { static __constant__ float taps[4]; __constant__ float scale; }
+__global__ void smooth(float *out, const float *in, int n) {
+  int i = blockIdx.x * BLOCK + threadIdx.x;
+  float sum = 0;
+  for (int k = 0; k < 3; ++k) if (i < n) sum += filters::taps[k] * in[i + k];
+  if (i < n) out[i] = filters::scale * sum;
+}
+"""
+STEP = """
+typedef float *__restrict__ target;
+typedef const float *__restrict__ given;
+__global__ void step(target b, given a, int n) {
+  int i = blockIdx.x * BLOCK + threadIdx.x;
+  auto next = [=] __host__ __device__ (float x) { return x + 1; };
+  if (i < n) b[i] = next(a[i]);
+}
+"""
 DYNAMIC = """
 #include "common.h"
 __global__ void block_sums(float *out, const float *in, uint32_t n) {
@@ -138,6 +156,25 @@ FILES = {
         ONE.replace("ceil_div(n, BLOCK)", "n // BLOCK").replace("200", "256")
         + 'arguments: {out: "out float32[n]", in: "float32[n]"}\n'
         'reference: {out: "reshape(flip(reshape(in, [n // BLOCK // 2, 2, BLOCK]), 1), [n])"}\n',
+    ),
+    "constant memory": (
+        FILTER,
+        "smooth<<<1, 1>>>(p, p, 1);",
+        ONE + 'arguments: {out: "out float32[n]", in: "float32[n + 2]", n: int32}\n'
+        'constants: {taps: "float32[3] uniform 0 1", scale: float32 = 0.5}\n'
+        "reference: {out: \"scale * correlate(in, taps, 'valid')\"}\n",
+    ),
+    "buffers exchanged": (
+        STEP,
+        "step<<<1, 1>>>(p, p, 1);",
+        (
+            "parameters: {BLOCK: [32, 64]}\nproblem: {n: 4096}\nemulate: {n: 200}\n"
+            'arguments: {u: "inout float32[n]", v: "out float32[n]", n: int32}\n'
+            "launches:\n"
+            '  - {kernel: step, grid: "ceil_div(n, BLOCK)", block: BLOCK, arguments: [v, u, n]}\n'
+            '  - {kernel: step, grid: "ceil_div(n, BLOCK)", block: BLOCK, arguments: [u, v, n]}\n'
+            "reference: {u: u + 2, v: u + 1}\n"
+        ),
     ),
 }
 

@@ -9,8 +9,8 @@ from lab.base.errors import CompileError
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, cache_key
-from lab.toolchain.select import build, find_toolchains
-from lab.toolchain.symbols import missing, plain_name, take_symbols, unresolved, with_references
+from lab.toolchain.select import build, find_toolchains, toolchain
+from lab.toolchain.symbols import constant_variables, missing, plain_name, take_symbols, unresolved, with_references
 
 SOURCES = Path(__file__).parents[1] / "support" / "cuda"
 SOURCE = """namespace ns {
@@ -202,3 +202,21 @@ def test_names_of_symbols(symbol, name):
 def test_symbols_that_are_no_mangled_names():
     for symbol in ("add", "_Z", "_ZN", "_Z99x", "", "_Zxyz"):
         assert plain_name(symbol) in (symbol, "x")
+
+
+def test_variables_in_constant_memory_have_names_and_sizes():
+    source = """
+    namespace ours { static __constant__ float taps[5][3]; namespace { __constant__ double hidden; } }
+    struct Pair { float a; int b; };
+    __constant__ Pair pair;
+    __constant__ short table[3] = {1, 2, 3};
+    __device__ float other[4];
+    __global__ void k(float *o, int i) {
+        o[i] = ours::taps[i][i] + ours::hidden + pair.a + table[i] + other[i] + sinf(o[i]);
+    }
+    """
+    made = build(toolchain("nvrtc"), CompileRequest(source, "k.cu", "sm_90", kernels=("k",)), use_cache=False).build
+    found = {name: one.bytes for name, one in constant_variables(made.ptx).items() if not name.startswith("__")}
+    assert found == {"taps": 60, "hidden": 8, "pair": 8, "table": 6}
+    assert set(made.symbols) == {"k", *found}
+    assert all(f" {made.symbols[name]}" in made.ptx for name in found)

@@ -18,7 +18,7 @@ from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-FILES = sorted([*FOLDER.glob("plain/*.yaml"), *FOLDER.glob("micro/*.yaml")])
+FILES = sorted(file for name in ("plain", "others", "micro") for file in (FOLDER / name).glob("*.yaml"))
 
 
 def compiler_of(experiment):

@@ -27,6 +27,7 @@ def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
         context = FlowContext(experiment, None, emulate=True)
         variant = flow.inspect(context, planned, outcome, None)
         assert flow.argument_mistake(context, variant, outcome) is None
+        assert flow.constant_mistake(context, variant, outcome) is None
         record = emulate(flow.emulation_task(context, variant), variant.ptx)
         assert (record.fault, record.unsupported) == ("", "")
         assert record.verification is not None
