@@ -329,6 +329,16 @@ def test_a_full_disk_at_the_start_is_a_message(folder):
     assert done.stderr.strip().startswith("error: ")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
+def test_output_that_cannot_be_written_has_its_exit_code(tmp_path):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [sys.executable, "-m", "lab", "schema"]
+        said = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        silent = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=full, check=False)
+    assert (said.returncode, silent.returncode) == (3, 3)
+    assert said.stderr == "error: No space left on device\n"
+
+
 def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(tmp_path, monkeypatch):
     with make_store(tmp_path / "done", "ladder") as store:
         folder = store.folder

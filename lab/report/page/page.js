@@ -93,6 +93,7 @@
     const spec = id === "speedup" ? useReference(drawn.spec) : drawn.spec;
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
+      ast: true, // expressions are interpreted: the page's policy forbids to compile them
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
       config: config(id, element.clientWidth), defaultStyle: false, tooltip: { disableDefaultStyle: true },
     });
