@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.arrays import Bytes
+from lab.emulator.batch import padded_threads
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
 from lab.emulator.machine import LaunchState, StepBudgetSpent, run_batches
 from lab.emulator.memory import tensormaps
+from lab.emulator.memory.cells import Cells
+from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
 from lab.emulator.memory.shadow import Shadow
+from lab.emulator.memory.writable import written_names
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, size_of
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
@@ -86,6 +90,13 @@ def launch(
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
     counters = Counters(program) if count else None
+    symbols = _module_variables(program, space)
+    cluster = cluster_blocks(program, shape_grid)
+    clocks = None
+    if check:
+        total = shape_grid[0] * shape_grid[1] * shape_grid[2]
+        clocks = LaunchClocks(total, padded_threads(shape_block), cluster, narrow=program.has_narrow_order)
+        _watch_written(program, space, buffers.names | {name: space.at(start) for name, start in symbols.items()})
     plan = LaunchState(
         program,
         space,
@@ -93,13 +104,13 @@ def launch(
         shape_block,
         shared,
         dynamic_shared_bytes,
-        _module_variables(program, space),
+        symbols,
         counters,
         findings,
-        check,
+        clocks,
         DEFAULT_MAX_STEPS if max_steps is None else max_steps,
         {},
-        cluster_blocks(program, shape_grid),
+        cluster,
     )
     steps = _run(plan)
     buffers.copy_back()
@@ -117,6 +128,21 @@ def _run(plan: LaunchState) -> int:
             return run_batches(plan, BATCH_THREADS)
         except StepBudgetSpent:
             return plan.max_steps
+
+
+def _watch_written(program: Program, space: AddressSpace, names: dict[str, Region | None]) -> None:
+    """Watch the buffers for races that a kernel may write: what it only reads has none.
+
+    Args:
+        program: The kernel.
+        space: All buffers.
+        names: What parameters and module variables name.
+    """
+    written = written_names(program)
+    chosen = space.regions.values() if written is None else [names.get(name) for name in written]
+    for region in chosen:
+        if region is not None and region.space == "global" and region.cells is None:
+            region.cells = Cells(region.stride, 1, program.global_granule)
 
 
 def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
@@ -160,6 +186,7 @@ class _Arguments:
             )
         self._space, self._check = space, check
         self._buffers: list[tuple[Buffer, Region, str]] = []
+        self.names: dict[str, Region | None] = {}  # parameters that are pointers, and what they point to
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
         for i, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
             place = program.places[0, parameter.name]
@@ -199,7 +226,9 @@ class _Arguments:
                 found=f"array of {array.dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
             )
-        return self._base(index, parameter, buffer).to_bytes(8, "little")
+        base = self._base(index, parameter, buffer)
+        self.names[parameter.name] = self._space.at(base)
+        return base.to_bytes(8, "little")
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         size = size_of(parameter)

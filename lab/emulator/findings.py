@@ -16,9 +16,9 @@ class OtherSide:
     """The other access of a race.
 
     Attributes:
-        kind: `read` or `write`.
+        kind: `read`, `write` or `atomic`.
         position: Index of its instruction, or -1 where it is the same instruction.
-        thread: The batch's index of its thread.
+        thread: Its thread, numbered through the launch.
     """
 
     kind: str
@@ -44,6 +44,8 @@ class Findings:
         address: int | None = None,
         other: OtherSide | None = None,
         count: int | None = None,
+        variable: str = "",
+        remedy: str = "",
     ) -> None:
         """Note a fault, or add to the count of the same one.
 
@@ -56,6 +58,8 @@ class Findings:
             address: The address that the first of them used.
             other: The other side of a race.
             count: Occurrences; None for the number of threads, or 1 without threads.
+            variable: The variable and the element that the first of them touched.
+            remedy: What would put it right.
         """
         number = count if count is not None else (len(threads) if threads is not None else 1)
         key = (kind, -1 if position is None else position, "" if position is not None else detail)
@@ -77,12 +81,22 @@ class Findings:
             detail,
             None if other is None or batch is None else self._access(other, batch, instruction),
             number,
+            variable,
+            remedy,
         )
 
     def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
         there = self._program.code[other.position][1] if other.position >= 0 else None
         line = there.line if there else (instruction.line if instruction else 0)
-        return Access(other.kind, line, batch.where(other.thread)[1], there.source if there else None)
+        source = there.source if there else (instruction.source if instruction else None)
+        block, thread = batch.whereabouts(other.thread)
+        return Access(other.kind, line, thread, source, block)
+
+    def line(self, position: int) -> str:
+        """Return where an instruction stands, in words: its PTX line, and its source line where that is known."""
+        instruction = self._program.code[position][1]
+        source = instruction.source
+        return f"PTX line {instruction.line}" + (f" ({source.file}:{source.line})" if source else "")
 
     def all(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of first occurrence."""
@@ -101,6 +115,10 @@ class BatchFindings:
     findings: Findings
     batch: Batch
 
+    def line(self, position: int) -> str:
+        """Return where an instruction stands, in words."""
+        return self.findings.line(position)
+
     def add(
         self,
         kind: FindingKind,
@@ -110,6 +128,18 @@ class BatchFindings:
         *,
         address: int | None = None,
         other: OtherSide | None = None,
+        variable: str = "",
+        remedy: str = "",
     ) -> None:
         """Note a fault of some threads of the batch, (count,) indices. Arguments as in `Findings.add`."""
-        self.findings.add(kind, position, detail, batch=self.batch, threads=threads, address=address, other=other)
+        self.findings.add(
+            kind,
+            position,
+            detail,
+            batch=self.batch,
+            threads=threads,
+            address=address,
+            other=other,
+            variable=variable,
+            remedy=remedy,
+        )

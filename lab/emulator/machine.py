@@ -21,6 +21,7 @@ from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.pool import Location, Pool, Stack
 from lab.emulator.program import ASSERTION, IGNORED_CALLS, Program, callee
@@ -53,7 +54,7 @@ class LaunchState:
         symbols: Addresses of module variables.
         counters: Tallies, or None.
         findings: Faults.
-        check: Watch for races and uninitialised reads.
+        clocks: What orders accesses; None where races and uninitialised reads are not watched for.
         max_steps: Step budget.
         notes: What was left out, in order.
         cluster: Blocks of a cluster, consecutive along x.
@@ -69,7 +70,7 @@ class LaunchState:
     symbols: dict[str, int]
     counters: Counters | None
     findings: Findings
-    check: bool
+    clocks: LaunchClocks | None
     max_steps: int
     notes: dict[str, None]
     cluster: int = 1
@@ -111,7 +112,7 @@ class Interpreter:
             shared_bytes=launch.shared_bytes,
             counters=launch.counters,
             notes=launch.notes,
-            check=launch.check,
+            clocks=launch.clocks,
         )
         self._calls = Calls(program, memory.frame)
         self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)

@@ -12,6 +12,7 @@ from lab.emulator import floats
 from lab.emulator.arrays import Indices
 from lab.emulator.binding import SINK
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.order import order_of
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.floating import add_sub
 from lab.emulator.operations.spaces import take_space
@@ -69,6 +70,7 @@ _TYPES = {
 @system("atom", "red")
 def atomic(site: Site, op: Opcode) -> Run:
     """Build atom and red. Single-precision sums in global memory flush subnormals (PTX ISA, atom)."""
+    order = order_of(op.parts, update=True, returns=op.family == "atom")
     for word in _ORDERS:
         op.flag(word)
     space = take_space(op)
@@ -92,11 +94,14 @@ def atomic(site: Site, op: Opcode) -> Run:
         old = np.zeros(lanes.count, dtype)
         for reach in memory.reach(position, space, addresses, width, lanes, verb="atomic"):
             memory.count(position, reach, width, "atomic")
-            memory.watch.atomic(position, reach, width, reads=reads_memory)
+            memory.watch.atomic(position, reach, width, order, reads=reads_memory)
             mine = [reach.part.select(value) for value in values]
             flush = t == "f32" and reach.region.space == "global"
             data = reach.region.view(width).view(dtype)
-            old[reach.part.rows] = _in_order(data, reach.places // width, mine, update, flush=flush)
+            before = _in_order(data, reach.places // width, mine, update, flush=flush)
+            old[reach.part.rows] = before
+            wrote = before == mine[0] if name == "cas" else True
+            memory.watch.synchronise(reach, order, reads=True, wrote=wrote)
         write(lanes, old)
 
     return run

@@ -201,8 +201,9 @@ def elect(site: Site, op: Opcode) -> Run:
 
 
 @system("bar", "barrier")
-def warp_barrier(_site: Site, op: Opcode) -> Run:
-    """Build bar.warp.sync: the lanes have met before it runs."""
+def warp_barrier(site: Site, op: Opcode) -> Run:
+    """Build bar.warp.sync: the lanes have met before it runs; it orders what they did."""
     if op.parts != ["warp", "sync"]:
         raise UnknownForm("this form of barrier")
-    return lambda _lanes: None
+    read, watch = site.operands.source(site.texts[0], "u32"), site.memory.watch
+    return lambda lanes: watch.order_warps(lanes.indices(), lanes.fill(read(lanes)))

@@ -95,7 +95,7 @@ class ClusterBarrier:
         whole = np.flatnonzero((missing == 0) & (some > 0))
         if len(whole):
             blocks = np.arange(self._batch.blocks) // self._batch.cluster
-            self._watch.order_blocks(np.flatnonzero(np.isin(blocks, whole)))
+            self._watch.order_clusters(np.flatnonzero(np.isin(blocks, whole)))
             done = np.isin(self._cluster_of, whole) & self._arrived
             self._complete |= done
             self._arrived &= ~done
