@@ -15,7 +15,7 @@ from lab.emulator.batch import padded_threads
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
-from lab.emulator.machine import LaunchState, StepBudgetSpent, run_batches
+from lab.emulator.machine import LaunchState, StepBudgetSpent
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import LaunchClocks
@@ -25,6 +25,7 @@ from lab.emulator.memory.writable import written_names
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, size_of
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.schedule import run_batches
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
@@ -38,7 +39,7 @@ temporaries of an operation stay in a core's second-level cache. Larger batches 
 NumPy's overhead for each call more often. A batch of this size takes about 4 MiB for a kernel of 128 registers."""
 
 DEFAULT_MAX_STEPS = 20_000_000
-"""Steps before a launch counts as endless: minutes of work."""
+"""Steps without a change of memory before a launch counts as endless: minutes of work."""
 
 _MOST_THREADS = 1024
 _LIMITS = (1024, 1024, 64)
@@ -55,6 +56,7 @@ def launch(
     check: bool = True,
     count: bool = True,
     max_steps: int | None = None,
+    schedule: int | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -69,7 +71,9 @@ def launch(
         dynamic_shared_bytes: Dynamic shared memory of a block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
-        max_steps: Step budget; None for `DEFAULT_MAX_STEPS`.
+        max_steps: Steps in which no memory changes before the launch is given up; None for `DEFAULT_MAX_STEPS`.
+        schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
+            races gives the same results in every order, but for the rounding of atomic sums.
 
     Returns:
         Counts, findings and steps.
@@ -111,6 +115,7 @@ def launch(
         DEFAULT_MAX_STEPS if max_steps is None else max_steps,
         {},
         cluster,
+        dice=None if schedule is None else np.random.default_rng(schedule),
     )
     steps = _run(plan)
     buffers.copy_back()

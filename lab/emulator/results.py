@@ -23,6 +23,7 @@ FindingKind = Literal[
     "barrier-divergence",
     "warp-divergence",
     "never-written",
+    "deadlock",
     "endless-loop",
     "trap",
 ]

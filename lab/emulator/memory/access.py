@@ -27,6 +27,7 @@ from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
 from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.program import Program
+from lab.emulator.progress import MemoryProgress
 from lab.emulator.tally import Counters
 from lab.hardware.memory import Copy
 
@@ -39,6 +40,7 @@ class MemoryUnit:
         shared: Shared memory, a row for each block.
         frame: Parameters of device functions, a row for each thread.
         watch: Checks for races and initialisation.
+        progress: Where changes of memory are counted.
         groups: (threads,) cp.async groups that each thread has committed.
     """
 
@@ -53,6 +55,7 @@ class MemoryUnit:
         counters: Counters | None,
         notes: dict[str, None],
         clocks: LaunchClocks | None,
+        progress: MemoryProgress,
     ) -> None:
         """Allocate the batch's memories and put their windows in place.
 
@@ -65,7 +68,9 @@ class MemoryUnit:
             counters: Tallies of traffic, or None.
             notes: Where it is noted what was not checked, or is worth a look.
             clocks: What orders the launch's threads; None: nothing is watched for races and uninitialised reads.
+            progress: Where changes of memory are counted.
         """
+        self.progress = progress
         self.space, self._batch, self._counters = space, batch, counters
         own = np.arange(batch.threads, dtype=np.int64)
         self.shared = Region("shared memory", "shared", SHARED_WINDOW, shared_bytes, row_count=batch.blocks)
@@ -206,6 +211,12 @@ class MemoryUnit:
                 self.count(position, part, whole, "store")
             groups = None if group is None else part.part.select(group)
             self.watch.store(position, part, mine, order, group=groups)
+            if self.progress.exact:
+                held = part.region.load(part.places, width, len(mine))
+                changed = any((old.view(new.dtype) != new).any() for old, new in zip(held, mine, strict=True))
+                self.progress.changes += int(changed)
+            else:
+                self.progress.changes += 1
             part.region.store(part.places, width, mine)
 
     # --- traffic ----------------------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ class LaunchClocks:
         padded: Threads of a block, filled up to whole warps.
         cluster: Blocks of a cluster.
         know: (threads of the launch,) `KnownTimes` or None; None as a whole until some thread learns something.
+        changed: A memory and a byte in it to the thread and the instruction of the latest strong write by few threads.
     """
 
     def __init__(self, blocks: int, padded: int, cluster: int = 1, *, narrow: bool = False) -> None:
@@ -110,6 +111,7 @@ class LaunchClocks:
         self.fence_limit: Stamps | None = None
         self.released: dict[object, dict[int, _Released]] = {}
         self.phases: dict[Place, dict[int, KnownTimes | None]] = {}
+        self.changed: dict[tuple[object, int], tuple[int, int]] = {}
         self._memo: dict[tuple[int, int], tuple[KnownTimes, KnownTimes, KnownTimes]] = {}
 
     def tick(self) -> np.int64:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
 from lab.emulator.memory.cells import WRITTEN, AccessSlot, Cells, Pair
 from lab.emulator.memory.clocks import FIRST, LEVEL_SHIFT, THREAD, BatchClocks, Stamps
-from lab.emulator.memory.order import APART, SAME_BLOCK, SAME_WARP, TOGETHER, VOLATILE, WIDE, Order
+from lab.emulator.memory.order import APART, CLUSTER, CTA, SAME_BLOCK, SAME_WARP, TOGETHER, VOLATILE, WIDE, Order
 from lab.emulator.results import FindingKind
 
 _LEVELS = 7
@@ -137,6 +137,8 @@ class Races:
             cells.write.stamps[flat] = np.maximum(held, WRITTEN)
             self._remember(cells.updating(), side)
             self._note_width(side)
+            if side.order.level in (CTA, CLUSTER):  # threads of several blocks may be in this very instruction
+                found += self._against_pair(cells.updating(), side, "atomic", same=_never)
         else:
             cells.write.stamps[side.cells] = self._clocks.stamps(side.who, side.order)[:, None]
             cells.write.at[side.cells] = side.position

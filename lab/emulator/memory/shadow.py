@@ -97,9 +97,9 @@ class SharedShadow:
         """
         side = CheckedAccess(self.cells.covered(offsets, width), threads, order, instruction)
         found = self._unwritten(side.cells)
-        late = self._unwaited(side) if self._any_pending else []
-        raced = self.races.read(side)
-        found += late or raced  # a copy that nobody waited for explains the race with it
+        found += self.races.read(side)
+        if self._any_pending:
+            found += self._unwaited(side)
         if self.bulk is not None:
             found += self._beside_bulk(self.bulk, side.cells.reshape(-1), side.who, "read of")
         return found

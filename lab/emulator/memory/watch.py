@@ -19,6 +19,9 @@ from lab.emulator.memory.races import CheckedAccess, Conflict, Races
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
 
+_FEW = 64
+"""Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
+
 
 class AccessWatch:
     """The shadows of a batch's memories; what they find becomes findings.
@@ -51,6 +54,7 @@ class AccessWatch:
         self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
         self.shadow, self.clocks = shadow, clocks
         self._races: dict[Region, Races] = {}
+        self._strong: dict[int, Reach] = {}
 
     @property
     def bulk(self) -> AsyncShadow | None:
@@ -76,6 +80,8 @@ class AccessWatch:
             order: How strong it is.
         """
         region = reach.region
+        if order.strong:
+            self._strong[position] = reach
         if region is self._shared:
             if self.shadow is not None:
                 found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
@@ -89,7 +95,7 @@ class AccessWatch:
                 side = CheckedAccess(races.cells.covered(reach.places, width), reach.lanes.indices(), order, position)
                 self._report(position, region, reach.lanes, reach.offsets, races.read(side))
         if order.strong:
-            self.synchronise(reach, order, reads=True, wrote=False)
+            self.synchronise(position, reach, order, reads=True, wrote=False)
 
     def store(
         self,
@@ -139,7 +145,7 @@ class AccessWatch:
         if alike and not found:
             self._notes[f"{self._findings.line(position)}: several threads write one value to {region.name}"] = None
         if order.strong:
-            self.synchronise(reach, order, reads=False, wrote=True)
+            self.synchronise(position, reach, order, reads=False, wrote=True)
 
     def atomic(self, position: int, reach: Reach, width: int, order: Order, *, reads: bool) -> None:
         """Check an atomic access of `width` bytes for each thread, which races with ordinary ones only.
@@ -152,6 +158,7 @@ class AccessWatch:
             reads: What memory holds before decides the result.
         """
         region, threads = reach.region, reach.lanes.indices()
+        self._strong[position] = reach
         if region is self._shared:
             if self.shadow is None:
                 return
@@ -169,13 +176,43 @@ class AccessWatch:
             found, _ = races.write(side, never_same, update=True)
             self._report(position, region, reach.lanes, reach.offsets, found)
 
-    def synchronise(self, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
+    def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
         """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""
         region, clocks = reach.region, self.clocks
         if clocks is None or region.space not in ("shared", "global"):
             return
+        if wrote is not False and reach.lanes.count <= _FEW:
+            at = np.flatnonzero(np.broadcast_to(wrote, reach.places.shape))
+            for place, thread in zip(reach.places[at].tolist(), reach.lanes.indices()[at].tolist(), strict=True):
+                clocks.launch.changed[region, place] = (thread + clocks.base, position)
         shared = region is self._shared and not clocks.apart
         clocks.synchronise(region, reach.places, reach.lanes.indices(), order, shared=shared, reads=reads, wrote=wrote)
+
+    def polled(self, position: int, threads: Indices) -> tuple[int, str, int, OtherSide | None] | None:
+        """Return what threads polled last with an instruction, and who else wrote there last.
+
+        Args:
+            position: Index of a volatile or atomic read.
+            threads: (count,) the batch's indices of the threads.
+
+        Returns:
+            One of the threads, the name of the memory, the address, and the other side; None where the threads polled
+            nothing.
+        """
+        reach = self._strong.get(position)
+        if reach is None:
+            return None
+        at = np.flatnonzero(np.isin(reach.lanes.indices(), threads))
+        if not len(at):
+            return None
+        place, offset, region = int(reach.places[at[0]]), int(reach.offsets[at[0]]), reach.region
+        base = region.base if region.space == "global" else 0
+        changed = None if self.clocks is None else self.clocks.launch.changed.get((region, place))
+        other = None
+        thread = int(reach.lanes.indices()[at[0]])
+        if changed is not None and changed[0] - self._batch.first_thread != thread:
+            other = OtherSide("write", changed[1], changed[0])
+        return thread, f"{region.name}, offset {offset}", base + offset, other
 
     # --- barriers ---------------------------------------------------------------------------------------------
 

@@ -98,10 +98,13 @@ def atomic(site: Site, op: Opcode) -> Run:
             mine = [reach.part.select(value) for value in values]
             flush = t == "f32" and reach.region.space == "global"
             data = reach.region.view(width).view(dtype)
-            before = _in_order(data, reach.places // width, mine, update, flush=flush)
+            index = reach.places // width
+            unchanged = data[index].tobytes()
+            before = _in_order(data, index, mine, update, flush=flush)
+            memory.progress.changes += int(data[index].tobytes() != unchanged)
             old[reach.part.rows] = before
             wrote = before == mine[0] if name == "cas" else True
-            memory.watch.synchronise(reach, order, reads=True, wrote=wrote)
+            memory.watch.synchronise(position, reach, order, reads=True, wrote=wrote)
         write(lanes, old)
 
     return run

@@ -211,6 +211,11 @@ class Barriers:
         write = self._storage.at(arrival.position).target(arrival.form.result, "u32" if kind == "popc" else "pred")
         write(arrival.lanes, np.full(arrival.lanes.count, total))
 
+    def waiting(self) -> list[tuple[int, Lanes]]:
+        """Return the instruction and the threads of each wait."""
+        arrivals = [arrival for barrier in self._open.values() for arrival in barrier.arrivals if arrival.form.waits]
+        return [(arrival.position, arrival.lanes) for arrival in arrivals]
+
     def abandon(self) -> None:
         """End the threads that wait, without a finding: another finding says why they would wait forever."""
         for barrier in self._open.values():

@@ -108,6 +108,10 @@ class ClusterBarrier:
             if rest.count:
                 self._waiting.append((position, after, rest))
 
+    def waiting(self) -> list[tuple[int, Lanes]]:
+        """Return the instruction and the threads of each wait."""
+        return [(position, lanes) for position, _, lanes in self._waiting]
+
     def abandon(self) -> None:
         """End the threads that wait, without a finding."""
         for _, _, lanes in self._waiting:

@@ -371,17 +371,33 @@ class Mbarriers:
         """
         if not self._waiting:
             return False
-        polling = [wait for wait in self._waiting if wait.polls]
-        if polling and self._polled_at != self._changes:
-            self._polled_at = self._changes
-            self._waiting = [wait for wait in self._waiting if not wait.polls]
-            for wait in polling:
-                self._go_on(wait, wait.named.threads, done=False)
+        if self.let_polls_go():
             return True
         for wait in self._waiting:
             self._give_up(wait)
         self._waiting = []
         return True
+
+    def let_polls_go(self) -> bool:
+        """Let polling threads go on without success, once for each change; return whether some did."""
+        polling = [wait for wait in self._waiting if wait.polls]
+        if not polling or self._polled_at == self._changes:
+            return False
+        self._polled_at = self._changes
+        self._waiting = [wait for wait in self._waiting if not wait.polls]
+        for wait in polling:
+            self._go_on(wait, wait.named.threads, done=False)
+        return True
+
+    def waiting(self) -> list[tuple[int, Lanes]]:
+        """Return the instruction and the threads of each wait."""
+        return [(wait.position, Lanes(self._batch.threads, wait.named.threads)) for wait in self._waiting]
+
+    def abandon(self) -> None:
+        """End the threads that wait, without a finding: another finding says why they would wait forever."""
+        for wait in self._waiting:
+            self._pool.end(wait.named.threads)
+        self._waiting = []
 
     def _give_up(self, wait: _Wait) -> None:
         """End the threads of a wait that never ends, with a finding that says what is missing."""

@@ -11,6 +11,7 @@ from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.memory.peers import peer_address
 from lab.emulator.program import Program
+from lab.emulator.progress import MemoryProgress
 from lab.emulator.tally import Counters
 from lab.hardware.memory import Copy
 from lab.isa.ptx.module import read_ptx
@@ -36,6 +37,7 @@ class Unit:
             counters=self.counters,
             notes=self.notes,
             clocks=None,
+            progress=MemoryProgress(),
             **options,
         )
 

@@ -128,6 +128,12 @@ def test_the_reader_that_is_far_away_is_remembered(readers):
         assert bool(word.write(5)) == (max(readers) >= 64)
 
 
+def test_blocks_that_update_at_once_with_too_narrow_a_scope():
+    assert Word().write(0, 1, 40, order=BLOCK_ATOMIC, update=True) == []
+    assert Word().write(0, 64, order=ATOMIC, update=True) == []
+    assert Word().write(0, 64, order=BLOCK_ATOMIC, update=True)
+
+
 def test_lanes_of_one_store():
     word = Word()
     side = CheckedAccess(np.array([[0], [1], [1], [2]]), np.arange(4), PLAIN, 1)
