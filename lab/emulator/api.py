@@ -41,6 +41,7 @@ NumPy's overhead for each call more often. A batch of this size takes about 4 Mi
 DEFAULT_MAX_STEPS = 20_000_000
 """Steps without a change of memory before a launch counts as endless: minutes of work."""
 
+_WORKSPACE_BYTES = 64
 _MOST_THREADS = 1024
 _LIMITS = (1024, 1024, 64)
 
@@ -115,6 +116,7 @@ def launch(
         DEFAULT_MAX_STEPS if max_steps is None else max_steps,
         {},
         cluster,
+        workspace=_grid_workspace(space) if program.has_grid_sync else 0,
         dice=None if schedule is None else np.random.default_rng(schedule),
     )
     steps = _run(plan)
@@ -133,6 +135,13 @@ def _run(plan: LaunchState) -> int:
             return run_batches(plan, BATCH_THREADS)
         except StepBudgetSpent:
             return plan.max_steps
+
+
+def _grid_workspace(space: AddressSpace) -> int:
+    """Allocate what a cooperative launch gives a grid to meet: its size, and a barrier that begins with zeros."""
+    region = space.allocate("grid workspace", "global", _WORKSPACE_BYTES)
+    region.data[:4] = np.frombuffer(np.uint32(_WORKSPACE_BYTES).tobytes(), np.uint8)
+    return region.base
 
 
 def _watch_written(program: Program, space: AddressSpace, names: dict[str, Region | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from lab.emulator.arrays import Indices
@@ -9,6 +10,8 @@ from lab.emulator.batch import Batch
 from lab.emulator.program import Program, text_of
 from lab.emulator.results import Access, Finding, FindingKind
 from lab.isa.model import Instruction
+
+_LOCAL_NAME = re.compile(r".*E(\d+)(\D.*)$")  # the part after the function that holds it: _ZZ1kPjE4tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,28 @@ class Findings:
         block, thread = batch.whereabouts(other.thread)
         return Access(other.kind, line, thread, source, block)
 
+    def element(self, space: str, region: str, offset: int, width: int) -> str:
+        """Name the variable and the element at an offset.
+
+        Args:
+            space: `shared`, `local` or `global`.
+            region: The region's name, which is that of a buffer.
+            offset: Bytes from the start of the space as a thread sees it, or of the buffer.
+            width: Bytes of an element.
+        """
+        if space == "global":
+            return f"{region}[{offset // width}], elements of {width} bytes"
+        for (_, name), place in self._program.places.items():
+            if (
+                place.space == space
+                and place.offset <= offset
+                and (offset < place.offset + place.size or not place.size)
+            ):
+                short, size = source_name(name), place.size // width
+                extent = f"{short}[{size}]" if place.size else f"dynamic {short}[]"
+                return f"{short}[{(offset - place.offset) // width}] of {extent}, elements of {width} bytes"
+        return ""
+
     def line(self, position: int) -> str:
         """Return where an instruction stands, in words: its PTX line, and its source line where that is known."""
         instruction = self._program.code[position][1]
@@ -101,6 +126,12 @@ class Findings:
     def all(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of first occurrence."""
         return tuple(self._found.values())
+
+
+def source_name(name: str) -> str:
+    """Return the name that a variable of a function has in its source, from its mangled one."""
+    found = _LOCAL_NAME.search(name)
+    return found[2][: int(found[1])] if name.startswith("_ZZ") and found else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +145,10 @@ class BatchFindings:
 
     findings: Findings
     batch: Batch
+
+    def element(self, space: str, region: str, offset: int, width: int) -> str:
+        """Name the variable and the element at an offset. Arguments as in `Findings.element`."""
+        return self.findings.element(space, region, offset, width)
 
     def line(self, position: int) -> str:
         """Return where an instruction stands, in words."""

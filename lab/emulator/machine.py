@@ -63,6 +63,7 @@ class LaunchState:
         notes: What was left out, in order.
         cluster: Blocks of a cluster, consecutive along x.
         progress: Changes of memory so far.
+        workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
         dice: What chooses who runs; None for the order of the program.
     """
 
@@ -80,6 +81,7 @@ class LaunchState:
     notes: dict[str, None]
     cluster: int = 1
     progress: MemoryProgress = field(default_factory=MemoryProgress)
+    workspace: int = 0
     dice: np.random.Generator | None = None
 
 
@@ -111,7 +113,7 @@ class Interpreter:
             program,
             batch,
             RegisterFile(program, batch.threads),
-            special_registers(batch, launch.shared_bytes, launch.dynamic_bytes),
+            special_registers(batch, launch.shared_bytes, launch.dynamic_bytes, launch.workspace),
             launch.symbols,
             clock,
         )

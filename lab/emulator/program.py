@@ -200,6 +200,11 @@ class Program:
         return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
 
     @cached_property
+    def has_grid_sync(self) -> bool:
+        """Whether the whole grid may meet: cooperative groups find their memory for that in %envreg1 and %envreg2."""
+        return any("%envreg2" in instruction.operands for _, instruction in self.code)
+
+    @cached_property
     def has_narrow_order(self) -> bool:
         """Whether some fence or atomic orders the threads of one block alone."""
         return any(

@@ -87,3 +87,25 @@ def test_batches_that_wait_for_later_ones():
     emulation = launch(compiling.compile_text(HEAD + source), "k", 24, 1024, [state])
     assert emulation.clean
     assert state.all()
+
+
+def test_a_grid_that_meets_through_its_workspace():
+    source = """k(unsigned* a, unsigned* b) {
+        unsigned high, low, at = blockIdx.x * 32 + threadIdx.x;
+        asm volatile("mov.u32 %0, %%envreg1;" : "=r"(high));
+        asm volatile("mov.u32 %0, %%envreg2;" : "=r"(low));
+        unsigned* bar = (unsigned*)((unsigned long long)high << 32 | low) + 1;
+        a[at] = at;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            atomicAdd(bar, 1u);
+            while (*(volatile unsigned*)bar < gridDim.x) {}
+            __threadfence();
+        }
+        __syncthreads();
+        b[at] = a[gridDim.x * 32 - 1 - at];
+    }"""
+    out = np.zeros(128, np.uint32)
+    assert launch(compiling.compile_text(HEAD + source), "k", 4, 32, [np.zeros(128, np.uint32), out]).clean
+    np.testing.assert_array_equal(out, 127 - np.arange(128))

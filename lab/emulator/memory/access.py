@@ -140,7 +140,7 @@ class MemoryUnit:
         for part in self.reach(position, space, addresses, whole, lanes, verb="load"):
             if counted:
                 self.count(position, part, whole, "load")
-            self.watch.load(position, part, whole, order)
+            self.watch.load(position, part, whole, order, element=width)
             values = part.region.load(part.places, width, vector)
             if part.part.whole:
                 return values
@@ -176,7 +176,7 @@ class MemoryUnit:
         places = offsets + rows * self.shared.stride
         reach = Reach(self.shared, Lanes(len(addresses)), lanes, offsets, places)
         self.count(position, reach, whole, "load")
-        self.watch.load(position, reach, whole, order)
+        self.watch.load(position, reach, whole, order, element=width)
         return self.shared.load(places, width, vector)
 
     # --- stores -----------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class AccessWatch:
 
     # --- accesses ---------------------------------------------------------------------------------------------
 
-    def load(self, position: int, reach: Reach, width: int, order: Order = PLAIN) -> None:
+    def load(self, position: int, reach: Reach, width: int, order: Order = PLAIN, *, element: int = 0) -> None:
         """Check a load of `width` bytes for each thread.
 
         Args:
@@ -78,6 +78,7 @@ class AccessWatch:
             reach: Where it falls.
             width: Bytes of the access.
             order: How strong it is.
+            element: Bytes of an element, for findings; 0 for the whole width.
         """
         region = reach.region
         if order.strong:
@@ -85,15 +86,15 @@ class AccessWatch:
         if region is self._shared:
             if self.shadow is not None:
                 found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
-                self._report(position, region, reach.lanes, reach.offsets, found)
+                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         else:
             if region.shadow is not None:
                 found = region.shadow.read(reach.places, width)
-                self._report(position, region, reach.lanes, reach.offsets, found)
+                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
             races = self._races_in(region)
             if races is not None:
                 side = CheckedAccess(races.cells.covered(reach.places, width), reach.lanes.indices(), order, position)
-                self._report(position, region, reach.lanes, reach.offsets, races.read(side))
+                self._report(position, region, reach.lanes, reach.offsets, races.read(side), width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
 
@@ -141,7 +142,7 @@ class AccessWatch:
             found, alike = races.write(side, same)
             clash, equal = races.collisions(side, reach.places, contiguous)
             found, alike = found + ([clash] if clash is not None else []), alike or equal
-        self._report(position, region, reach.lanes, reach.offsets, found)
+        self._report(position, region, reach.lanes, reach.offsets, found, width=width)
         if alike and not found:
             self._notes[f"{self._findings.line(position)}: several threads write one value to {region.name}"] = None
         if order.strong:
@@ -164,7 +165,7 @@ class AccessWatch:
                 return
             found = self.shadow.unwritten(reach.places, width) if reads else []
             more, _ = self.shadow.write(reach.places, width, threads, position, never_same, order=order, update=True)
-            self._report(position, region, reach.lanes, reach.offsets, found + more)
+            self._report(position, region, reach.lanes, reach.offsets, found + more, width=width)
             return
         if region.shadow is not None:
             found = region.shadow.read(reach.places, width) if reads else []
@@ -174,7 +175,7 @@ class AccessWatch:
         if races is not None:
             side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
             found, _ = races.write(side, never_same, update=True)
-            self._report(position, region, reach.lanes, reach.offsets, found)
+            self._report(position, region, reach.lanes, reach.offsets, found, width=width)
 
     def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
         """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""
@@ -280,7 +281,10 @@ class AccessWatch:
         who: Lanes | Indices,
         offsets: Addresses,
         conflicts: Iterable[Conflict],
+        *,
+        width: int = 4,
     ) -> None:
+        """Make findings of conflicts; `width` is that of an element."""
         for conflict in conflicts:
             threads = who.indices() if isinstance(who, Lanes) else who
             which = np.unique(conflict.which)
@@ -294,6 +298,7 @@ class AccessWatch:
                 threads[order],
                 address=placed + int(offsets[first]),
                 other=_other_side(conflict),
+                variable=self._findings.element(region.space, region.name, int(offsets[first]), width),
                 remedy=conflict.remedy,
             )
 
