@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,8 +21,8 @@ from lab.emulator.memory import tensormaps
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
+from lab.emulator.memory.provenance import Provenance
 from lab.emulator.memory.shadow import Shadow
-from lab.emulator.memory.writable import written_names
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, size_of
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
@@ -44,6 +45,9 @@ DEFAULT_MAX_STEPS = 20_000_000
 _WORKSPACE_BYTES = 64
 _MOST_THREADS = 1024
 _LIMITS = (1024, 1024, 64)
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)
+MAX_SHARED_BYTES = 227 * 1024
+"""Shared memory of a block on the largest of today's GPUs."""
 
 
 def launch(
@@ -87,21 +91,32 @@ def launch(
     module = read_ptx(ptx) if isinstance(ptx, str) else ptx
     program = Program(module, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
-    _check_block(shape_block)
+    _check_geometry(program, shape_grid, shape_block)
     space = AddressSpace()
     findings = Findings(program)
     buffers = _Arguments(program, space, args, check=check)
     shared = program.static_shared_bytes
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
+    if shared > MAX_SHARED_BYTES:
+        raise UserError(
+            "the block has too much shared memory",
+            key="dynamic_shared_bytes" if dynamic_shared_bytes else None,
+            found=f"{shared} bytes",
+            accepted=f"at most {MAX_SHARED_BYTES} bytes, static and dynamic together",
+        )
     counters = Counters(program) if count else None
     symbols = _module_variables(program, space)
     cluster = cluster_blocks(program, shape_grid)
-    clocks = None
+    clocks, extents = None, {}
     if check:
         total = shape_grid[0] * shape_grid[1] * shape_grid[2]
         clocks = LaunchClocks(total, padded_threads(shape_block), cluster, narrow=program.has_narrow_order)
-        _watch_written(program, space, buffers.names | {name: space.at(start) for name, start in symbols.items()})
+        provenance = Provenance(program)
+        extents = provenance.shared_places() if len(program.shared_variables) > 1 else {}
+        _watch_written(
+            program, provenance, space, buffers.names | {name: space.at(start) for name, start in symbols.items()}
+        )
     plan = LaunchState(
         program,
         space,
@@ -116,6 +131,7 @@ def launch(
         DEFAULT_MAX_STEPS if max_steps is None else max_steps,
         {},
         cluster,
+        extents=extents,
         workspace=_grid_workspace(space) if program.has_grid_sync else 0,
         dice=None if schedule is None else np.random.default_rng(schedule),
     )
@@ -144,15 +160,18 @@ def _grid_workspace(space: AddressSpace) -> int:
     return region.base
 
 
-def _watch_written(program: Program, space: AddressSpace, names: dict[str, Region | None]) -> None:
+def _watch_written(
+    program: Program, provenance: Provenance, space: AddressSpace, names: dict[str, Region | None]
+) -> None:
     """Watch the buffers for races that a kernel may write: what it only reads has none.
 
     Args:
         program: The kernel.
+        provenance: Where its addresses come from.
         space: All buffers.
         names: What parameters and module variables name.
     """
-    written = written_names(program)
+    written = provenance.written_names()
     chosen = space.regions.values() if written is None else [names.get(name) for name in written]
     for region in chosen:
         if region is not None and region.space == "global" and region.cells is None:
@@ -175,7 +194,15 @@ def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _check_block(block: tuple[int, int, int]) -> None:
+def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    """Check what a launch may ask for.
+
+    Raises:
+        UserError: a launch that the driver would refuse.
+    """
+    if any(n > most for n, most in zip(grid, _GRID_LIMITS, strict=True)):
+        accepted = "at most {:,} blocks along x, {:,} along y and z".format(*_GRID_LIMITS)
+        raise UserError("the grid is too large", key="grid", found=grid, accepted=accepted)
     total = block[0] * block[1] * block[2]
     if total > _MOST_THREADS or any(n > most for n, most in zip(block, _LIMITS, strict=True)):
         raise UserError(
@@ -183,6 +210,14 @@ def _check_block(block: tuple[int, int, int]) -> None:
             key="block",
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
+        )
+    bounds = program.kernel.directives.get("maxntid")
+    if bounds and total > math.prod(bounds):
+        raise UserError(
+            "the block is larger than the kernel's __launch_bounds__",
+            key="block",
+            found=f"{block}, {total} threads",
+            accepted=f"at most {math.prod(bounds)} threads",
         )
 
 

@@ -8,7 +8,7 @@ rest until the others have had their turn.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,8 +25,9 @@ from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
+from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.pool import Location, Pool, Stack
-from lab.emulator.program import ASSERTION, IGNORED_CALLS, Program, callee
+from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee
 from lab.emulator.progress import MemoryProgress
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
@@ -63,6 +64,7 @@ class LaunchState:
         notes: What was left out, in order.
         cluster: Blocks of a cluster, consecutive along x.
         progress: Changes of memory so far.
+        extents: Position of an instruction to the shared variable that its address derives from.
         workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
         dice: What chooses who runs; None for the order of the program.
     """
@@ -81,6 +83,7 @@ class LaunchState:
     notes: dict[str, None]
     cluster: int = 1
     progress: MemoryProgress = field(default_factory=MemoryProgress)
+    extents: Mapping[int, Place] = field(default_factory=dict)
     workspace: int = 0
     dice: np.random.Generator | None = None
 
@@ -127,6 +130,7 @@ class Interpreter:
             notes=launch.notes,
             clocks=launch.clocks,
             progress=launch.progress,
+            extents=launch.extents,
         )
         self._watch = memory.watch
         self._calls = Calls(program, memory.frame)
@@ -378,9 +382,18 @@ class Interpreter:
                 self._calls.return_results(call, lanes)
             self._pool.arrive((stack[:-1], back), lanes)
             return
+        if self._watch.shadow is not None:
+            self._copies_are_over(self._watch.shadow, lanes)
         self._pool.end(lanes.rows)
         self._barriers.threads_left()
         self._clusters.release()
+
+    def _copies_are_over(self, shadow: SharedShadow, lanes: Lanes) -> None:
+        """Note the copies that threads asked for and leave without waiting for."""
+        threads, positions = shadow.in_flight(lanes.indices())
+        for position in np.unique(positions).tolist():
+            detail = "these threads end before they have waited for this copy into shared memory"
+            self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
         _, instruction = self._program.code[position]
@@ -407,3 +420,8 @@ class Interpreter:
         for i, label in enumerate(labels):
             target = self._program.block_at[self._program.offsets[number] + function.labels[label]]
             self._pool.arrive((stack, target), lanes.take(np.flatnonzero(index == i)))
+        beyond = lanes.take(np.flatnonzero(index >= len(labels)))
+        if beyond.count:
+            detail = f"a branch to entry {int(index.max())} of a table of {len(labels)}"
+            self._findings.add("out-of-bounds", position, detail, beyond.indices())
+            self._leave((), beyond)

@@ -199,6 +199,11 @@ class Program:
         """Whether the program uses mbarriers, which bulk copies need too."""
         return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
 
+    @property
+    def shared_variables(self) -> list[Place]:
+        """Where the variables in shared memory lie, the dynamic ones included."""
+        return [place for place in self.places.values() if place.space == "shared"]
+
     @cached_property
     def has_grid_sync(self) -> bool:
         """Whether the whole grid may meet: cooperative groups find their memory for that in %envreg1 and %envreg2."""

@@ -468,3 +468,14 @@ def test_library_functions():
     single = np.exp(x) + np.sin(x) * np.log(x) + x**1.7 + np.tanh(x) + [erf(v) for v in x]
     np.testing.assert_allclose(out[32:64], single, rtol=2e-6)
     assert emulation.clean
+
+
+def test_a_branch_beyond_its_table():
+    body = """.reg .b32 %r; mov.u32 %r, %tid.x;
+    T: .branchtargets A, B;
+    brx.idx %r, T;
+    A: ret; B: ret; }"""
+    emulation = launch(HEADER + ".visible .entry k() {" + body, "k", 1, 4, [])
+    (finding,) = emulation.findings
+    assert (finding.kind, finding.count, finding.thread) == ("out-of-bounds", 2, (2, 0, 0))
+    assert finding.detail == "a branch to entry 3 of a table of 2"

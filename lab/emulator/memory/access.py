@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from lab.emulator.memory.peers import peer_rows
 from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
 from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.memory.watch import AccessWatch
-from lab.emulator.program import Program
+from lab.emulator.program import Place, Program
 from lab.emulator.progress import MemoryProgress
 from lab.emulator.tally import Counters
 from lab.hardware.memory import Copy
@@ -56,6 +56,7 @@ class MemoryUnit:
         notes: dict[str, None],
         clocks: LaunchClocks | None,
         progress: MemoryProgress,
+        extents: Mapping[int, Place],
     ) -> None:
         """Allocate the batch's memories and put their windows in place.
 
@@ -69,6 +70,7 @@ class MemoryUnit:
             notes: Where it is noted what was not checked, or is worth a look.
             clocks: What orders the launch's threads; None: nothing is watched for races and uninitialised reads.
             progress: Where changes of memory are counted.
+            extents: Position of an instruction to the shared variable that its address derives from.
         """
         self.progress = progress
         self.space, self._batch, self._counters = space, batch, counters
@@ -88,6 +90,7 @@ class MemoryUnit:
             )
         self.watch = AccessWatch(batch, self.shared, shadow, mine, findings, notes=notes)
         self._checker = AddressChecker(space, self.shared, local, self.frame, findings)
+        self._checker.extents = extents
         self._findings = findings
         self.groups = np.zeros(batch.threads, np.int32)
 

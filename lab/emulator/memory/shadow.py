@@ -268,6 +268,21 @@ class SharedShadow:
         """Note that threads have waited for their cp.async groups up to some number, one each."""
         self.completed[rows] = np.maximum(self.completed[rows], groups)
 
+    def in_flight(self, threads: Indices) -> tuple[Indices, Indices]:
+        """Return who asked for copies that (count,) threads have not waited for, and the copies' instructions.
+
+        Both are (cells,) of the cells that await a copy; what is in flight for a thread is told once.
+        """
+        if not self._any_pending:
+            return threads[:0], threads[:0]
+        waits = np.flatnonzero(self._pending)
+        by = self._pending_by[waits]
+        late = np.isin(by, threads) & (self._pending[waits] > self.completed[by])
+        cells = waits[late]
+        positions = self.cells.write.at[cells].astype(np.int64)
+        self._pending[cells] = 0
+        return by[late].astype(np.int64), positions
+
     def order_blocks(self, rows: Indices | slice, threads: Mask | slice) -> None:
         """Share what the threads of whole blocks know of copies: they have passed a barrier.
 

@@ -38,6 +38,7 @@ class Unit:
             notes=self.notes,
             clocks=None,
             progress=MemoryProgress(),
+            extents={},
             **options,
         )
 

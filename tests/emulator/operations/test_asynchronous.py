@@ -77,3 +77,10 @@ def test_another_thread_also_needs_a_barrier():
 def test_unknown_forms(instruction):
     with pytest.raises(UnsupportedInstruction):
         run(instruction)
+
+
+def test_a_thread_that_ends_with_copies_in_flight():
+    copy = "cp.async.ca.shared.global [%r1], [%rd1], 16; cp.async.commit_group;"
+    kinds = [finding.kind for finding in run(copy + "exit;")[0].findings]
+    assert kinds == ["async-not-waited"]
+    assert run(copy + "cp.async.wait_group 0; exit;")[0].clean
