@@ -16,7 +16,7 @@ from lab.emulator.pool import Location
 from lab.emulator.program import Program
 from lab.emulator.progress import MemoryProgress
 
-POLLS_BEFORE_REST = 16
+POLLS_BEFORE_REST = 8
 """Rounds of a polling loop without a change of memory."""
 
 ROUNDS_BEFORE_LOOK = 1024

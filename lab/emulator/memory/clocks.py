@@ -472,36 +472,47 @@ class BatchClocks:
             return
         if table is None:
             table = launch.released[memory] = {}
-        if order.release and writes.any():
+        if not writes.any():
+            for place in np.unique(places).tolist():
+                if place in table:
+                    self._acquire(table[place], who[places == place], order, shared=shared)
+            return
+        if order.release:
             launch.tick()
         for place, thread, writing in zip(places.tolist(), who.tolist(), writes.tolist(), strict=True):
-            held = table.get(place)
-            if reads and held is not None:
-                self._acquire(held, thread, order, shared=shared)
+            held = table.get(place) if reads else None
+            if held is not None:
+                self._acquire(held, np.array([thread]), order, shared=shared)
             if writing:
-                made = self._release(thread, order, shared=shared)
-                if reads and held is not None:  # an update goes on with the release that it read from
-                    held.wide = launch.join(held.wide, made.wide)
-                    for block, one in made.own.items():
-                        held.own[block] = launch.join(held.own.get(block), one)
-                elif made.wide is not None or made.own:
-                    table[place] = made
-                else:
-                    table.pop(place, None)
+                self._leave(table, place, held, self._release(thread, order, shared=shared))
 
-    def _acquire(self, held: _Released, thread: int, order: Order, *, shared: bool) -> None:
-        launch, ident = self.launch, thread + self.base
-        own = held.wide if shared else self._own(held, ident)
-        learnt = own if order.level == CTA else launch.join(held.wide, own)
-        if order.acquire:
-            if learnt is not None:
-                launch.learn(ident, launch.join(launch.known_by(ident), learnt))
-        elif learnt is not None:
-            wide, narrow = launch.pending.get(ident, (None, None))
-            launch.pending[ident] = (launch.join(wide, learnt), launch.join(narrow, own))
+    def _leave(self, table: dict[int, _Released], place: int, held: _Released | None, made: _Released) -> None:
+        """Note what a strong write releases at a place; `held` is what it goes on with, if it is an update."""
+        if held is not None:
+            held.wide = self.launch.join(held.wide, made.wide)
+            for block, one in made.own.items():
+                held.own[block] = self.launch.join(held.own.get(block), one)
+        elif made.wide is not None or made.own:
+            table[place] = made
+        else:
+            table.pop(place, None)
 
-    def _own(self, held: _Released, ident: int) -> KnownTimes | None:
-        return held.own.get(ident // self.launch.padded)
+    def _acquire(self, held: _Released, who: Indices, order: Order, *, shared: bool) -> None:
+        """Let (count,) threads read what was released at a place: they learn it now, or at their next fence."""
+        launch = self.launch
+        blocks = (who + self.base) // launch.padded
+        for block in np.unique(blocks).tolist():
+            own = held.wide if shared else held.own.get(block)
+            learnt = own if order.level == CTA else launch.join(held.wide, own)
+            if learnt is None:
+                continue
+            mine = who[blocks == block]
+            if order.acquire:
+                self._teach(mine, learnt)
+                continue
+            for ident in (mine + self.base).tolist():
+                wide, narrow = launch.pending.get(ident, (None, None))
+                launch.pending[ident] = (launch.join(wide, learnt), launch.join(narrow, own))
 
     def _release(self, thread: int, order: Order, *, shared: bool) -> _Released:
         """Return what a strong write of a thread releases: all before it, or all before the latest fence."""

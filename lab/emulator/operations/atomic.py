@@ -100,7 +100,10 @@ def atomic(site: Site, op: Opcode) -> Run:
             data = reach.region.view(width).view(dtype)
             index = reach.places // width
             unchanged = data[index].tobytes()
-            before = _in_order(data, index, mine, update, flush=flush)
+            if name == "cas":
+                before = compare_and_swap(data, index, mine[0], mine[1])
+            else:
+                before = _in_order(data, index, mine, update, flush=flush)
             memory.progress.changes += int(data[index].tobytes() != unchanged)
             old[reach.part.rows] = before
             wrote = before == mine[0] if name == "cas" else True
@@ -108,6 +111,38 @@ def atomic(site: Site, op: Opcode) -> Run:
         write(lanes, old)
 
     return run
+
+
+def compare_and_swap(memory: NDArray[Any], index: Indices, compare: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Swap one thread after another; return what each thread found, (count,).
+
+    Many threads that try to take one lock take a step for each that succeeds, not for each that tries.
+
+    Args:
+        memory: The region's data in the instruction's type; changed in place.
+        index: (count,) element that each thread updates.
+        compare: (count,) what each thread expects.
+        new: (count,) what it writes where it finds that.
+    """
+    found = memory[index]
+    order = np.argsort(index, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], index[order][1:] != index[order][:-1]]))
+    alone = np.diff(np.append(starts, len(order))) == 1
+    once = order[starts[alone]]
+    memory[index[once]] = np.where(found[once] == compare[once], new[once], found[once])
+    for start, stop in zip(starts[~alone].tolist(), np.append(starts[1:], len(order))[~alone].tolist(), strict=True):
+        threads = order[start:stop]
+        value = found[threads[0]]
+        while len(threads):
+            hits = np.flatnonzero(compare[threads] == value)
+            if not len(hits):
+                found[threads] = value
+                break
+            found[threads[: hits[0] + 1]] = value
+            value = new[threads[hits[0]]]
+            threads = threads[hits[0] + 1 :]
+        memory[index[order[start]]] = value
+    return found
 
 
 def _in_order(
