@@ -243,18 +243,29 @@ class Races:
         if pieces > 1:
             mine = np.repeat(mine, pieces)
         old = first.stamps[flat]
-        open_ = self._open(old, side.who, pieces) & ((old & THREAD) != (mine & THREAD))
-        displaced = np.flatnonzero(open_)
+        recent = self._open(old, side.who, pieces)
+        if not recent.any():  # nor is the second slot's: of several threads at one place keep the last and the first
+            first.stamps[flat], first.at[flat] = mine, side.position
+            second.stamps[flat[::-1]], second.at[flat] = mine[::-1], side.position
+            return
+        displaced = np.flatnonzero(recent)
+        if len(displaced):
+            displaced = displaced[(old[displaced] ^ mine[displaced]) & THREAD != 0]
         earlier = first.at[flat[displaced]]
         first.stamps[flat] = mine
         first.at[flat] = side.position
-        lost = np.flatnonzero(first.stamps[flat] != mine)
-        if len(lost):  # several threads at one place: the last one stays; of the others, the first one
+        beaten = first.stamps[flat] != mine
+        if beaten.any():
+            lost = np.flatnonzero(
+                beaten
+            )  # several threads at one place: the last one stays; of the others, the first one
             lost = lost[::-1]
             cell = flat[lost]
-            stale = ~self._open(second.stamps[cell], side.who, pieces, at=lost)
-            second.stamps[cell[stale]] = mine[lost[stale]]
-            second.at[cell[stale]] = side.position
+            kept = self._open(second.stamps[cell], side.who, pieces, at=lost)
+            if kept.any():
+                cell, lost = cell[~kept], lost[~kept]
+            second.stamps[cell] = mine[lost]
+            second.at[cell] = side.position
         if len(displaced):
             cell, gone = flat[displaced], old[displaced]
             newest, there = first.stamps[cell], second.stamps[cell]
