@@ -311,11 +311,14 @@ def _print_finding(console: Console, found: Finding) -> None:
     place = f"block {found.block} thread {found.thread} " if found.block else ""
     at = f"PTX line {found.line}{_source(found.source)}"
     console.print(Text(f"{found.kind}: {at}: {place}{found.detail} {found.text}", style="red"), soft_wrap=True)
+    if found.variable:
+        console.print(Text(f"    at {found.variable}", style="red"), soft_wrap=True)
     if side := found.other:
         where = f"PTX line {side.line}{_source(side.source)}" if side.line else "no instruction"
-        console.print(
-            Text(f"    other side: {side.kind} by thread {side.thread}, {where}", style="red"), soft_wrap=True
-        )
+        whose = f"thread {side.thread}" + (f" of block {side.block}" if side.block else "")
+        console.print(Text(f"    other side: {side.kind} by {whose}, {where}", style="red"), soft_wrap=True)
+    if found.remedy:
+        console.print(Text(f"    {found.remedy}", style="red"), soft_wrap=True)
 
 
 def _source(place: SourceLocation | None) -> str:

@@ -15,6 +15,7 @@ FindingKind = Literal[
     "misaligned",
     "uninitialised-read",
     "shared-race",
+    "global-race",
     "async-not-waited",
     "missing-proxy-fence",
     "mbarrier-misuse",
@@ -22,6 +23,7 @@ FindingKind = Literal[
     "barrier-divergence",
     "warp-divergence",
     "never-written",
+    "deadlock",
     "endless-loop",
     "trap",
 ]
@@ -66,16 +68,18 @@ class Access:
     """One side of a race.
 
     Attributes:
-        kind: `read` or `write`.
+        kind: `read`, `write` or `atomic`.
         line: PTX line.
         thread: Thread index (x, y, z).
         source: Source line where the PTX carries one.
+        block: Block index (x, y, z); None where it was not recorded.
     """
 
     kind: str
     line: int
     thread: tuple[int, int, int]
     source: SourceLocation | None = None
+    block: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Finding:
         detail: One sentence.
         other: The other side of a race.
         count: Threads (or elements) seen with this fault on this line.
+        variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
+        remedy: What would put it right; empty where that is not known.
     """
 
     kind: FindingKind
@@ -106,6 +112,8 @@ class Finding:
     detail: str
     other: Access | None = None
     count: int = 1
+    variable: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -509,7 +509,7 @@
         make("strong", {}, found.kind), " at ", ptx(found.line), ...source(found.source), `: ${found.detail}`,
         found.text ? make("code", {}, found.text) : null,
         make("span", { class: "meta" }, found.facts.map((fact) => fact.join(" ")).join(" · ")),
-        found.other ? make("span", { class: "meta" }, `other side: ${found.other.kind} by thread ${found.other.thread} at `, ptx(found.other.line), ...source(found.other.source)) : null));
+        found.other ? make("span", { class: "meta" }, `other side: ${found.other.kind} by thread ${found.other.thread}${found.other.block ? ` of block ${found.other.block}` : ""} at `, ptx(found.other.line), ...source(found.other.source)) : null));
     const rest = items.slice(AT_ONCE);
     return make("div", { class: "findings" }, make("h3", {}, `${findings.length} finding${findings.length > 1 ? "s" : ""} `, make("span", { class: "chip emulated" }, "emulated")),
       make("ol", {}, ...items.slice(0, AT_ONCE)),
