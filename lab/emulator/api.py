@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.arrays import Bytes
+from lab.emulator.compiled.decoding import NotCompiled
+from lab.emulator.compiled.execution import Geometry, execute
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
@@ -20,13 +22,14 @@ from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, size_of
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.results import Buffer, Emulation, Engine, LineCount, LoopCounts, TensorMapArgument
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
 from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
 from lab.isa.ptx.module import read_ptx
+from lab.toolchain.cache import default_folder
 
 BATCH_THREADS = 8192
 """Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
@@ -51,6 +54,8 @@ def launch(
     check: bool = True,
     count: bool = True,
     max_steps: int | None = None,
+    engine: Engine = "interpreted",
+    threads: int | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -66,6 +71,9 @@ def launch(
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
         max_steps: Step budget; None for `DEFAULT_MAX_STEPS`.
+        engine: `compiled` runs the launch as machine code where that gives the same result: without checks, with
+            instructions that it knows, and if nothing is found. Otherwise the interpreter runs it.
+        threads: Cores that the compiled engine uses; None for all.
 
     Returns:
         Counts, findings and steps.
@@ -85,7 +93,17 @@ def launch(
     shared = program.static_shared_bytes
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
+    symbols = _module_variables(program, space)
+    why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
     counters = Counters(program) if count else None
+    steps = 0
+    if engine != "interpreted" and not why_not:
+        geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
+        try:
+            steps = execute(program, space, symbols, geometry, counters, threads=threads, folder=default_folder())
+        except NotCompiled as reason:
+            why_not = str(reason)
+    used: Engine = "interpreted" if engine == "interpreted" or why_not else "compiled"
     plan = LaunchState(
         program,
         space,
@@ -93,7 +111,7 @@ def launch(
         shape_block,
         shared,
         dynamic_shared_bytes,
-        _module_variables(program, space),
+        symbols,
         counters,
         findings,
         check,
@@ -101,14 +119,34 @@ def launch(
         {},
         cluster_blocks(program, shape_grid),
     )
-    steps = _run(plan)
+    if used == "interpreted":
+        steps = _run(plan)
     buffers.copy_back()
     buffers.find_unwritten(findings)
     lines = counters.lines() if counters else ()
     loops = _loops(program, lines) if counters else ()
     return Emulation(
-        kernel, summary(lines) if counters else None, loops, lines, findings.all(), steps, tuple(plan.notes)
+        kernel,
+        summary(lines) if counters else None,
+        loops,
+        lines,
+        findings.all(),
+        steps,
+        tuple(plan.notes),
+        used,
+        why_not,
     )
+
+
+def _cannot_compile(program: Program, *, check: bool, max_steps: int | None) -> str:
+    """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
+    if check:
+        return "races and uninitialised reads are checked"
+    if max_steps is not None:
+        return "the steps are limited"
+    if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
+        return "clusters of blocks"
+    return ""
 
 
 def _run(plan: LaunchState) -> int:

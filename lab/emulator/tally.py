@@ -104,6 +104,15 @@ class Counters:
         self._add(position, "shared.copy", found[:_FIELDS])
         self._add(position, "global.copy", found[_FIELDS:])
 
+    def add_visits(self, block: int, warps: int, threads: int) -> None:
+        """Add visits of a block of the program that were counted elsewhere."""
+        self._block_warps[block] += warps
+        self._block_threads[block] += threads
+
+    def add_traffic(self, position: int, key: str, count: MemoryCount) -> None:
+        """Add traffic of an instruction that was counted elsewhere; `key` as in `memory`."""
+        self._add(position, key, astuple(count))
+
     def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount) -> None:
         """Note one bulk copy: what it wrote to shared memory and read from global memory."""
         for key, count in (("shared.copy", shared), ("global.copy", fetched)):
