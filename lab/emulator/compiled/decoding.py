@@ -21,7 +21,7 @@ from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.program import Program, text_of
 from lab.emulator.registers import RegisterFile
-from lab.emulator.special import StepClock, special_registers
+from lab.emulator.special import CLOCKS, StepClock, special_registers
 from lab.isa.model import Instruction
 
 MODULES = (integer_forms, float_forms, conversion_forms)
@@ -171,6 +171,8 @@ class Decoder:
         Raises:
             NotCompiled: it is neither.
         """
+        if text in CLOCKS:
+            raise self._refused(position, f"operand {text}")
         try:
             array, _ = self.binder(position).array(text, t)
         except (UnknownForm, UnsupportedInstruction) as error:
