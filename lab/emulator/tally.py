@@ -14,6 +14,7 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
 from lab.hardware.memory import (
+    LARGEST_COPY,
     Copy,
     copy_sectors,
     copy_wavefronts,
@@ -92,10 +93,12 @@ class Counters:
             copy: Flat: one element for each thread of the batch.
             lanes: The threads that take part.
         """
+        matter = copy.active if copy.width == LARGEST_COPY else copy.fetched  # sources that its cost depends on
         shape = np.concatenate(
             [
                 (copy.targets - _line_of(copy.targets[copy.active]))[copy.active],
-                np.where(copy.fetched, copy.sources - _line_of(copy.sources[copy.fetched]), -1)[copy.active],
+                np.where(matter, copy.sources - _line_of(copy.sources[matter]), -1)[copy.active],
+                copy.fetched[copy.active],
             ]
         )
         found = self._known(position, "shared.copy", lanes, shape)
