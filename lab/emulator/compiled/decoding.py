@@ -86,6 +86,23 @@ class MemoryAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """One cp.async: its bytes are copied at once.
+
+    Attributes:
+        target: Address operand in shared memory.
+        source: Address operand in global memory.
+        size: Bytes of a lane's copy.
+        read: Operand with the bytes to read, the others being zeros; None for all of them.
+    """
+
+    target: str
+    source: str
+    size: int
+    read: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class WarpOperation:
     """A shuffle, vote or `activemask`.
 
@@ -107,7 +124,7 @@ class Nothing:
     """An instruction that changes no value."""
 
 
-Decoded = Operation | MemoryAccess | WarpOperation | Nothing
+Decoded = Operation | MemoryAccess | AsyncCopy | WarpOperation | Nothing
 
 
 class Decoder:
@@ -224,6 +241,8 @@ class Decoder:
                 return self._access(position, instruction, op)
             if op.family in ("atom", "red"):
                 return self._atomic(instruction, op)
+            if op.family == "cp":
+                return _copy(instruction, op)
             if op.family in ("shfl", "vote", "activemask"):
                 return _of_warp(instruction, op)
             if op.family in _NOTHING or instruction.opcode in ("bar.warp.sync", "barrier.warp.sync"):
@@ -330,6 +349,8 @@ class Decoder:
         if isinstance(decoded, MemoryAccess):
             sources = () if decoded.kind == "load" else decoded.registers
             return self.names_in((*guard, decoded.address, *sources))
+        if isinstance(decoded, AsyncCopy):
+            return self.names_in((*guard, decoded.target, decoded.source, decoded.read or ""))
         if isinstance(decoded, WarpOperation):
             return self.names_in((*guard, *decoded.ins, decoded.members))
         return self.names_in(guard)
@@ -399,6 +420,25 @@ class Decoder:
             return True
         value = operands.literal(source)
         return isinstance(value, operands.FloatBits) and value.value == value.value
+
+
+def _copy(instruction: Instruction, op: Opcode) -> Decoded:
+    """Decode cp.async and its groups, which change nothing where copies are done at once."""
+    op.one_of(("async",))
+    if op.flag("commit_group") or op.flag("wait_all") or op.flag("wait_group"):
+        op.finish()
+        return Nothing()
+    op.one_of(("ca", "cg"))
+    op.one_of(("shared", "shared::cta"))
+    op.one_of(("global",))
+    for hint in ("L2::64B", "L2::128B", "L2::256B"):
+        op.flag(hint)
+    op.finish()
+    target, source, size, *read = instruction.operands
+    bytes_ = operands.literal(size)
+    if len(read) > 1 or (read and read[0].lstrip("!").startswith("%p")) or bytes_ not in (4, 8, 16):
+        raise UnknownForm("operands")
+    return AsyncCopy(target, source, int(size, 0), read[0] if read else None)
 
 
 def _of_warp(instruction: Instruction, op: Opcode) -> WarpOperation:

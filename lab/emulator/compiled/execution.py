@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from lab.emulator.arrays import Bytes
 from lab.emulator.batch import Index3, make_batch, padded_threads
-from lab.emulator.compiled import accesses, layout, patterns
+from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import LANES
 from lab.emulator.compiled.kernel_code import KernelCode, kernel_code
 from lab.emulator.compiled.native import native
+from lab.emulator.compiled.warp_code import COPY
 from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
 from lab.emulator.program import Program
@@ -166,6 +167,7 @@ class _Worker:
             "exists": exists.ctypes.data,
             "states": states.ctypes.data,
             "callback": ctypes.cast(_CALLBACK, ctypes.c_void_p).value,
+            "copied": ctypes.cast(copies.CALLBACK, ctypes.c_void_p).value,
             "stop": self.stop.ctypes.data,
             "fuel": ROUNDS,
             "warps": warps,
@@ -226,8 +228,15 @@ def _collect(program: Program, code: KernelCode, workers: list[_Worker], counter
     for position, value in zip(code.guarded, counts[first:].tolist(), strict=False):
         counters.guarded[position] += value
     for site, count in zip(code.sites, _traffic(code, workers), strict=True):
-        if count.requests:
+        if site.key not in ("", COPY) and count.requests:
             counters.add_traffic(site.position, site.key, count)
+    for number, site in enumerate(code.sites):
+        if site.key == COPY:
+            place = slice(number * accesses.SITE_BYTES, (number + 1) * accesses.SITE_BYTES)
+            both = copies.traffic(np.concatenate([worker.sites[place] for worker in workers]), site.width)
+            if both[0].requests:
+                for key, count in zip(("shared.copy", "global.copy"), both, strict=True):
+                    counters.add_traffic(site.position, key, count)
     return steps
 
 
@@ -247,7 +256,7 @@ def _traffic(code: KernelCode, workers: list[_Worker]) -> list[MemoryCount]:
     waves = total(patterns.TOTAL_WAVES, narrow[..., patterns.WAVES // 4])
     ideal = total(patterns.TOTAL_IDEAL, narrow[..., patterns.IDEAL // 4])
     requests, used = total(patterns.TOTAL_REQUESTS, 1), total(patterns.TOTAL_LANES, lanes)
-    for i, site in enumerate(code.sites):
+    for i, site in enumerate(code.sites):  # those of copies mean something else, and are not used
         cost, least = int(waves[i]), int(ideal[i])
         shared = site.key.startswith("shared")
         found.append(

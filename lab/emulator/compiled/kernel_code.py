@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.emulator.compiled import accesses, layout, patterns
+from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import Decoder
 from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import BITS_VECTOR, LANES, splat, vector, words
@@ -57,7 +57,9 @@ def kernel_code(program: Program, symbols: dict[str, int], *, count: bool) -> Ke
         patterns.missed(count=count),
     ]
     for kind, space, bits, elements, update in warp.needs:
-        if kind == "load":
+        if kind == "copied":
+            parts.append(copies.COPIED)
+        elif kind == "load":
             parts.append(accesses.load(space, bits, elements))
         elif kind == "store":
             parts.append(accesses.store(space, bits, elements))

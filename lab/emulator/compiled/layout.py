@@ -4,8 +4,8 @@ from __future__ import annotations
 
 FIELDS = (
     "params", "table", "segments", "shared", "shared_bytes", "local", "counts", "sites", "tids", "exists", "states",
-    "callback", "stop", "fuel", "warps", "dynamic_bytes", "ntid_x", "ntid_y", "ntid_z", "nctaid_x", "nctaid_y",
-    "nctaid_z", "ctaid_x", "ctaid_y", "ctaid_z",
+    "callback", "copied", "stop", "fuel", "warps", "dynamic_bytes", "ntid_x", "ntid_y", "ntid_z", "nctaid_x",
+    "nctaid_y", "nctaid_z", "ctaid_x", "ctaid_y", "ctaid_z",
 )  # fmt: skip
 """The context is one i64 for each of these: pointers, sizes, and the place of the block that runs."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lab.emulator.binding import SINK
 from lab.emulator.compiled import accesses, layout
-from lab.emulator.compiled.decoding import Decoder, MemoryAccess, NotCompiled, Operation, WarpOperation
+from lab.emulator.compiled.decoding import AsyncCopy, Decoder, MemoryAccess, NotCompiled, Operation, WarpOperation
 from lab.emulator.compiled.float_forms import canonical
 from lab.emulator.compiled.ir import (
     BITS_VECTOR,
@@ -38,13 +38,17 @@ _LONGEST_UNIT = 64
 _STATE_ALIGNMENT = 256
 
 
+COPY = "copy"
+"""The key of a site that counts what a cp.async costs on both its sides."""
+
+
 @dataclass(frozen=True, slots=True)
 class CountedSite:
     """Where the traffic of an instruction is kept.
 
     Attributes:
         position: Index of the instruction.
-        key: A key of `ExecutedCounts.memory`.
+        key: A key of `ExecutedCounts.memory`; `COPY` for both sides of a cp.async; empty where nothing is counted.
         width: Bytes of a lane's access.
     """
 
@@ -62,12 +66,14 @@ class _Transfer:
         access: What it is.
         lanes: The lanes that take part, an i32.
         values: What is stored, as integers; empty for a load.
+        counted: Its traffic counts by itself.
     """
 
     position: int
     access: MemoryAccess
     lanes: str
     values: Sequence[str]
+    counted: bool = True
 
 
 class WarpCode:
@@ -142,7 +148,7 @@ class WarpCode:
         code.do("%others = alloca i32, align 4")
         code.do("%next = alloca i32, align 4")
         code.do("%fuel = alloca i64, align 8")
-        for name in ("params", "table", "shared", "local", "counts", "sites", "tids", "callback"):
+        for name in ("params", "table", "shared", "local", "counts", "sites", "tids", "callback", "copied"):
             code.do(f"%{name}_at = getelementptr i8, ptr %context, i64 {layout.CONTEXT[name]}")
             code.do(f"%{name} = load ptr, ptr %{name}_at, align 8")
         for name in ("segments", "shared_bytes"):
@@ -437,6 +443,8 @@ class WarpCode:
             self._operate(position, decoded, guard)
         elif isinstance(decoded, MemoryAccess):
             self._access(position, decoded, guard)
+        elif isinstance(decoded, AsyncCopy):
+            self._copy(position, decoded, guard)
         elif isinstance(decoded, WarpOperation):
             if guard is not None and is_gate(self._program.code[position][1]):
                 raise NotCompiled("a guarded exchange between lanes")
@@ -490,6 +498,49 @@ class WarpCode:
         address, given = self._address(position, access)
         with self._where(guard) as lanes:
             self._move(_Transfer(position, access, lanes, values), address, given)
+
+    def _copy(self, position: int, copy: AsyncCopy, guard: str | None) -> None:
+        """Copy from global to shared memory; lanes that read no bytes write zeros."""
+        code = self._code
+        t, count = {4: ("b32", 1), 8: ("b64", 1), 16: ("b32", 4)}[copy.size]
+        load = MemoryAccess("load", "global", copy.source, (SINK,) * count, t)
+        store = MemoryAccess("store", "shared", copy.target, (SINK,) * count, t)
+        source, source_bits = self._address(position, load)
+        target, target_bits = self._address(position, store)
+        if source_bits != _ADDRESS_BITS:
+            source = code.op(f"zext {_V} {source} to {_W}")
+        wanted = None if copy.read is None else self._read(position, copy.read, "u32")
+        with self._where(guard) as lanes:
+            if target_bits == _ADDRESS_BITS:
+                target = self._narrowed(target, lanes, splat(0, 64))
+            fetched = lanes
+            if wanted is not None:
+                some = code.op(f"icmp ne {_V} {wanted}, zeroinitializer")
+                short = code.op(f"icmp ult {_V} {wanted}, {splat(copy.size, 32)}")
+                self._refuse_if(lanes, code.op(f"and {BITS_VECTOR} {some}, {short}"))
+                fetched = code.op(f"and i32 {code.bits(some)}, {lanes}")
+            read, after = code.fresh("read"), code.fresh("copied")
+            code.do(f"br i1 {code.op(f'icmp eq i32 {fetched}, 0')}, label %{after}, label %{read}")
+            code.label(read)
+            self._call(_Transfer(position, load, fetched, (), counted=False), "global", source)
+            code.do(f"br label %{after}")
+            code.label(after)
+            mask, ty = code.mask(fetched), vector(t)
+            values = [
+                code.select(mask, ty, value, "zeroinitializer") for value in self._loaded(load, bits_of(t), count)
+            ]
+            self._call(_Transfer(position, store, lanes, values, counted=False), "shared", target)
+            if self._count:
+                site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
+                self.sites.append(CountedSite(position, COPY, copy.size))
+                self.needs["copied", "", 0, 0, ""] = None
+                status = code.op(
+                    f"call i32 @copied(ptr {site}, {_V} {target}, {_W} {source}, i32 {lanes}, i32 {fetched}, "
+                    f"i32 {copy.size}, ptr %copied)"
+                )
+                counted = code.fresh("counted")
+                code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{counted}, label %fault")
+                code.label(counted)
 
     def _load_parameter(self, position: int, access: MemoryAccess, guard: str | None) -> None:
         code, t = self._code, access.t
@@ -569,7 +620,8 @@ class WarpCode:
             update = "u" + update
         self.needs[access.kind, space, bits, count, update] = None
         site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
-        self.sites.append(CountedSite(transfer.position, f"{space}.{access.kind}", total // 8))
+        key = f"{space}.{access.kind}" if transfer.counted else ""
+        self.sites.append(CountedSite(transfer.position, key, total // 8))
         where = "ptr %shared, i64 %shared_bytes" if space == "shared" else "ptr %table, i64 %segments"
         name = accesses.name_of(access.kind, space, bits, count, update)
         type_ = _V if space == "shared" else _W
