@@ -225,7 +225,7 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
         device: 0.
         platform: Ignored.
         smem_args: ``{"size": bytes}`` of dynamic shared memory.
-        cmem_args: Not supported.
+        cmem_args: What variables in constant memory hold: arrays and NumPy's numbers by name.
         texmem_args: Not supported.
         compiler: Ignored.
         compiler_options: Options, such as ``["--use_fast_math"]``.
@@ -263,7 +263,7 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
     from lab.api.kernel_tuner.tune import tune as tune_settings
     from lab.runs.pipeline import RunOptions
 
-    refused = {"verify": verify, "texmem_args": texmem_args, "cmem_args": cmem_args, "defines": defines}
+    refused = {"verify": verify, "texmem_args": texmem_args, "defines": defines}
     ignored = {
         "verbose": verbose,
         "log": log,
@@ -285,6 +285,7 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
         lang,
         device,
         smem_args,
+        cmem_args,
         compiler_options,
         block_size_names,
         quiet,

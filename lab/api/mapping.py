@@ -189,6 +189,11 @@ def _arguments(reading: _Reading, kernels: Sequence[SourceKernel]) -> None:
     reading.data["arguments"] = {
         str(name): _argument(reading, str(name), value, sizes, types.get(str(name))) for name, value in given.items()
     }
+    constants = reading.given.get("constants")
+    if isinstance(constants, Mapping):
+        reading.data["constants"] = {
+            str(name): _argument(reading, str(name), value, sizes, None) for name, value in constants.items()
+        }
 
 
 def _sizes(problem: object) -> dict[str, set[int]]:
@@ -305,7 +310,8 @@ def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
             parts = list(leading(name, array, cases))
         for case, part in parts:
             save(reading.folder, _named(path, case), part)
-        reading.data["arguments"][name] += f" {path}"
+        place = "arguments" if name in reading.data["arguments"] else "constants"
+        reading.data[place][name] += f" {path}"
     reference = reading.given.get("reference")
     if _is_computed(reference):
         filled = _loaded(reading)

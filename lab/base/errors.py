@@ -166,5 +166,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     Returns:
         ``did you mean 'x'?``, or None where no name is close.
     """
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    close = [name for name in names if name.lower() == word.lower()]
+    close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None

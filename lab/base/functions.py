@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from lab.base.elements import CUDA_NAMES, ELEMENT_BYTES, element_named
 from lab.base.facts import MOST_PARTS, MOST_TEXT, FactValue, Number, OperandError, Text, Value
 
 Listed = Sequence[Value]
@@ -28,6 +29,13 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 def _ceil_div(numerator: Number, denominator: Number) -> Number:
     return -(-numerator // denominator)
+
+
+def _sizeof(name: Text) -> Number:
+    found = element_named(name)
+    if found is None:
+        raise OperandError(f"{name!r} is no element type", accepted=", ".join(CUDA_NAMES.values()))
+    return ELEMENT_BYTES[found]
 
 
 def _error(message: Text) -> NoReturn:
@@ -172,6 +180,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "abs": _abs,
     "ceil": _ceil,
     "ceil_div": _ceil_div,
+    "sizeof": _sizeof,
     "error": _error,
     "float": _float,
     "floor": _floor,

@@ -7,7 +7,7 @@ The grammar, from what binds least to what binds most::
     both         inverse ("and" inverse)*
     inverse      "not" inverse | comparison
     comparison   binary (("==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not" "in") binary)*
-    binary       operands with ^, then &, then << >>, then + -, then ~, then * / // % between them
+    binary       operands with ^, then &, then << >>, then + -, then ~, then * / // % @ between them
     piped        signed ("|" name ["(" arguments ")"])*
     signed       ("-" | "+") signed | power
     power        postfix ["**" signed]
@@ -15,7 +15,8 @@ The grammar, from what binds least to what binds most::
     atom         number | text | name | "true" | "false" | "none" | "(" … ")" | "[" … "]" | "{" key ":" value … "}"
 
 This is Python's grammar of expressions, less what a bench does not need, with two additions that templates have as
-well: `a ~ b` joins texts, and `value | name` calls a function with the value as its first argument.
+well: `a ~ b` joins texts, and `value | name` calls a function with the value as its first argument. `a @ b` is
+`matmul(a, b)`.
 
 Length and nesting are bounded, so that no text takes long to read or to evaluate.
 """
@@ -64,7 +65,7 @@ _TOKEN = re.compile(
         |(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?)
     |(?P<text>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
     |(?P<word>[^\W\d]\w*)
-    |(?P<sign>\*\*|//|<<|>>|==|!=|<=|>=|[-+*/%~^&|<>()\[\]{}.,:=])
+    |(?P<sign>\*\*|//|<<|>>|==|!=|<=|>=|[-+*/%@~^&|<>()\[\]{}.,:=])
     |(?P<other>\S)
     )""",
     re.VERBOSE,
@@ -96,6 +97,7 @@ _LEVELS: dict[str, int] = {
     "/": 6,
     "//": 6,
     "%": 6,
+    "@": 6,
 }
 """How strongly an operator binds."""
 
@@ -273,7 +275,11 @@ class _Reader:
         left = self._piped()
         while self.next.kind == "sign" and (level := _LEVELS.get(self.next.text, 0)) >= least:
             token = self.take()
-            left = Binary(token.text, left, self._binary(level + 1), token.column)
+            right = self._binary(level + 1)
+            if token.text == "@":
+                left = Application(NameOf("matmul", token.column), (left, right), (), token.column)
+            else:
+                left = Binary(token.text, left, right, token.column)
         return left
 
     def _piped(self) -> Part:

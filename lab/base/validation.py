@@ -14,6 +14,9 @@ from lab.base.yamlfile import Document, Key, dotted
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_SHORT = 40
+"""Characters of a value that an error repeats as it should have been."""
+
 _NOUNS: dict[object, str] = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -45,9 +48,18 @@ def _mistakes(error: ValidationError, model: type[BaseModel], data: object) -> d
     for detail in error.errors():
         path = _in_data(tuple(detail["loc"]), data)
         kept = missing if detail["type"] == "missing" else found
-        kept.setdefault(path, _described(detail, tuple(detail["loc"]), model))
+        one = _described(detail, tuple(detail["loc"]), model)
+        kept[path] = _either(kept[path], one) if path in kept else one
     meant = {(*path[:-1], str(one.suggestion).split("'")[1]) for path, one in found.items() if one.suggestion}
     return {**found, **{path: one for path, one in missing.items() if path not in meant}}
+
+
+def _either(first: UserError, other: UserError) -> UserError:
+    """Join what the alternatives of a union accept; what is not said in a few words is left to the first."""
+    texts = [one.accepted for one in (first, other)]
+    if not all(isinstance(text, str) for text in texts) or texts[1] in str(texts[0]).split(" or "):
+        return first
+    return UserError(first.message, key=first.key, found=first.found, accepted=f"{texts[0]} or {texts[1]}")
 
 
 def _in_data(location: Key, data: object) -> Key:
@@ -103,11 +115,20 @@ def _wanted(detail: ErrorDetails) -> str | None:
         "int_from_float": _NOUNS[int],
         "float_type": _NOUNS[float],
         "string_type": _NOUNS[str],
+        "list_type": "a list, in brackets" + _in_brackets(detail["input"]),
+        "dict_type": "a mapping from names to values, such as {name: value}",
         "bool_type": _NOUNS[bool],
+        "too_long": f"a list of at most {bounds.get('max_length')}",
         "greater_than_equal": f"at least {bounds.get('ge')}",
         "less_than_equal": f"at most {bounds.get('le')}",
     }
     return texts.get(detail["type"])
+
+
+def _in_brackets(value: object) -> str:
+    """Show a value that should have been a list as one."""
+    is_short = isinstance(value, str | int | float) and len(str(value)) <= _SHORT
+    return f": [{value}]" if is_short else ""
 
 
 def _accepted(field: FieldInfo) -> list[str] | str | None:

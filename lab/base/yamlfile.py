@@ -68,7 +68,7 @@ def read_text(file: Path, most_bytes: int = MOST_BYTES, what: str = "the file") 
         UserError: The file cannot be read, is not UTF-8, is too large, or is not a regular file.
     """
     try:
-        text = read_regular(file, most_bytes, what).decode("utf-8")
+        text = read_regular(file, most_bytes, what).decode("utf-8-sig")  # editors on Windows write a mark
     except UnicodeDecodeError as error:
         raise UserError(f"{what} is not UTF-8 text: {error}", at=Location(file)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python reads text

@@ -27,6 +27,8 @@ from lab.toolchain.nvcc import INSTALL as INSTALL_NVCC
 from lab.toolchain.nvcc import INSTALL_HOST
 from lab.toolchain.nvrtc.compiler import INSTALL as INSTALL_NVRTC
 from lab.toolchain.nvrtc.compiler import find_nvrtcs
+from lab.toolchain.ptx import INSTALL as INSTALL_ASSEMBLER
+from lab.toolchain.triton.compiler import PYTHON_VARIABLE
 
 _INSTALL_EXTRA = "python -m pip install -e '.[gpu]'"
 _INSTALL_CUBLAS = "python -m pip install nvidia-cublas"
@@ -135,6 +137,8 @@ class Probes:
         tool: Name of one of NVIDIA's tools to its path, or None.
         headers: Folder of CUDA's headers, or None.
         nvrtcs: Every NVRTC toolchain, the one that is used first.
+        nvjitlinks: Paths of nvJitLink's library, the one that is used first.
+        environment: Name of a variable of the environment to its value, or None.
         cache: The cache's folder.
     """
 
@@ -148,6 +152,8 @@ class Probes:
     tool: Callable[[str], Path | None] = locate.tool
     headers: Callable[[], Path | None] = locate.headers
     nvrtcs: Callable[[], Iterable[Any]] = find_nvrtcs
+    nvjitlinks: Callable[[], Iterable[Path]] = locate.nvjitlinks
+    environment: Callable[[str], str | None] = os.environ.get
     cache: Callable[[], Path] = default_folder
 
 
@@ -166,7 +172,10 @@ def examine(probes: Probes | None = None) -> tuple[Diagnosis, ...]:
         ("Python", _python),
         ("NVRTC", _nvrtc),
         ("CUDA headers", _headers),
+        ("CCCL", _cccl),
         ("nvdisasm", _nvdisasm),
+        ("nvJitLink", _nvjitlink),
+        ("Triton", _triton),
         ("nvcc", _nvcc),
         ("host compiler", _host_compiler),
         ("PyCUDA", _pycuda),
@@ -219,6 +228,44 @@ def _headers(probes: Probes) -> Diagnosis:
         detail,
         adds="kernels that include cuda_fp16.h, mma.h and the like, through NVRTC",
         install="python -m pip install nvidia-cuda-runtime",
+    )
+
+
+def _cccl(probes: Probes) -> Diagnosis:
+    folder, version = probes.headers(), probes.package("nvidia-cuda-cccl")
+    beside = next((one for one in ("cccl", "cub", "cuda/std") if folder is not None and (folder / one).is_dir()), None)
+    return _finding(
+        "CCCL",
+        version or (f"in {folder}" if beside else None),
+        adds="kernels that include cub/, thrust/, cuda/std/ or cooperative_groups.h, through NVRTC",
+        install="python -m pip install nvidia-cuda-cccl",
+    )
+
+
+def _nvjitlink(probes: Probes) -> Diagnosis:
+    found = next(iter(probes.nvjitlinks()), None)
+    version = next(
+        (v for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12") if (v := probes.package(name)) is not None), None
+    )
+    return _finding(
+        "nvJitLink",
+        None if found is None else f"{version}, {found}" if version else str(found),
+        adds="assembling the PTX that you bring (source: kernel.ptx), and that of Triton",
+        install=INSTALL_ASSEMBLER,
+    )
+
+
+def _triton(probes: Probes) -> Diagnosis:
+    version, other = probes.package("triton"), probes.environment(PYTHON_VARIABLE)
+    detail = f"of {other} ({PYTHON_VARIABLE})" if other else version
+    if other and probes.which(other) is None:
+        detail = None
+    return _finding(
+        "Triton",
+        detail,
+        adds="experiments on Triton functions, which it compiles without a GPU",
+        install="python -m pip install -e '.[triton]'",
+        missing=f"{PYTHON_VARIABLE} names {other}, which cannot be run" if other else "not found",
     )
 
 

@@ -349,7 +349,13 @@ def compare(
             show_default=False,
         ),
     ],
-    b: Annotated[str, typer.Argument(help="What to compare with the first.", show_default=False)],
+    b: Annotated[
+        str,
+        typer.Argument(help="What to compare with the first; or the id of a variant of that run.", show_default=False),
+    ],
+    c: Annotated[
+        str | None, typer.Argument(help="Behind an id, that of the variant to compare it with.", show_default=False)
+    ] = None,
     threshold: Annotated[float, typer.Option(min=0, help="Loss of throughput that counts as a regression.")] = 0.05,
     relative: Annotated[
         bool, typer.Option("--relative", help="Compare throughput relative to the baseline's.")
@@ -365,6 +371,8 @@ def compare(
     from lab.cli.tables import print_comparison
     from lab.runs.compare import compare_folders
 
+    if c is not None:  # RUN id1 id2
+        a, b = f"{a}#{b.removeprefix('#')}", f"{a}#{c.removeprefix('#')}"
     found = compare_folders(a, b, relative=relative)
     regressions = [change.variant_b for change in found.changes if change.regressed(threshold)]
     if as_json:

@@ -146,6 +146,10 @@ class TuneProgress(_Bars):
         self._built = self._bar.add_task("kernels built", total=None)
         self._sizes = self._bar.add_task(f"sizes {self._verb}", total=None)
 
+    def resumed(self, points: int) -> None:
+        """Print that an unfinished run goes on."""
+        self._console.print(f"resuming: {points} times are kept (--no-resume starts over)", highlight=False)
+
     def built(self, facts: KernelFacts) -> None:
         """Count a kernel; print why one could not be built."""
         self._bar.advance(self._built)

@@ -157,6 +157,8 @@ def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tupl
         console.print(f"{len(won) - _BEST_SHOWN} more kernels are fastest somewhere", highlight=False)
     if outcome.not_measured:
         console.print(Text(f"{outcome.not_measured} All times are predicted."))
+    if outcome.previous is not None:
+        console.print(Text(f"the last finished run: {outcome.previous}"))
     for folder in outcome.libraries:
         console.print(Text(f"library: {folder}"))
     for page in outcome.pages[:1]:

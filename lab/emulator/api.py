@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ def launch(
     max_steps: int | None = None,
     engine: Engine = "interpreted",
     threads: int | None = None,
+    constants: Mapping[str, NDArray[Any]] | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -74,6 +75,7 @@ def launch(
         engine: `compiled` runs the launch as machine code where that gives the same result: without checks, with
             instructions that it knows, and if nothing is found. Otherwise the interpreter runs it.
         threads: Cores that the compiled engine uses; None for all.
+        constants: What variables in constant memory hold, by their symbols.
 
     Returns:
         Counts, findings and steps.
@@ -93,7 +95,7 @@ def launch(
     shared = program.static_shared_bytes
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
-    symbols = _module_variables(program, space)
+    symbols = _module_variables(program, space, constants or {})
     why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
     counters = Counters(program) if count else None
     steps = 0
@@ -339,7 +341,7 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
         raise UserError(f"argument {index} is out of range", key=key, found=value, accepted=accepted) from None
 
 
-def _module_variables(program: Program, space: AddressSpace) -> dict[str, int]:
+def _module_variables(program: Program, space: AddressSpace, constants: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """Allocate and initialise module-scope variables; return their addresses."""
     addresses: dict[str, int] = {}
     pending: list[tuple[Variable, Region]] = []
@@ -354,6 +356,19 @@ def _module_variables(program: Program, space: AddressSpace) -> dict[str, int]:
             region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
                 _initial(variable, text, addresses), np.uint8
             )
+    known = {variable.name: (variable, region) for variable, region in pending if variable.space == "const"}
+    for symbol, array in constants.items():
+        if symbol not in known:
+            raise UserError("no such variable in constant memory", key=f"constants.{symbol}", accepted=list(known))
+        variable, region = known[symbol]
+        if array.nbytes > size_of(variable):
+            raise UserError(
+                f"the variable {symbol} in constant memory has {size_of(variable)} bytes",
+                key=f"constants.{symbol}",
+                found=f"{array.nbytes} bytes",
+                accepted=f"at most {size_of(variable)} bytes",
+            )
+        region.data[: array.nbytes] = _bytes(np.ascontiguousarray(array))
     return addresses
 
 

@@ -122,6 +122,10 @@ class MemoryCount:
         sectors: Global memory: 32-byte sectors touched, summed over requests; zero for shared memory.
         bytes_used: Bytes that the threads asked for.
         ideal_wavefronts: Shared memory: passes that the same bytes would need without bank conflicts.
+        updates: Atomics: updates that wait for each other. In global memory, over the sectors of a request, the most
+            that one element of the sector gets; in shared memory, over the requests, the most that one bank gets.
+        chunks: Atomics in global memory: distinct pieces of `CHUNK_BYTES` that they touch, which the slices of L2
+            share; those of several instructions add up.
     """
 
     requests: int = 0
@@ -129,6 +133,8 @@ class MemoryCount:
     sectors: int = 0
     bytes_used: int = 0
     ideal_wavefronts: int = 0
+    updates: int = 0
+    chunks: int = 0
 
     @property
     def bank_conflicts(self) -> int:
@@ -152,6 +158,8 @@ class MemoryCount:
             self.sectors + other.sectors,
             self.bytes_used + other.bytes_used,
             self.ideal_wavefronts + other.ideal_wavefronts,
+            self.updates + other.updates,
+            self.chunks + other.chunks,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
 from lab.hardware.memory import (
+    CHUNK_BYTES,
     LARGEST_COPY,
     Copy,
+    atomic_updates,
     copy_sectors,
     copy_wavefronts,
     global_sectors,
@@ -61,6 +63,7 @@ class Counters:
             (i for i, (_, instruction) in enumerate(program.code) if instruction.predicate), 0
         )
         self._traffic: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * _FIELDS)
+        self._chunks: defaultdict[int, set[int]] = defaultdict(set)
         self._patterns: defaultdict[tuple[int, str], list[_Pattern]] = defaultdict(list)
 
     def visit(self, block: int, lanes: Lanes) -> None:
@@ -84,6 +87,8 @@ class Counters:
             if found is None:
                 found = self._keep(position, key, _Pattern(lanes, shape, _traffic_of(key, addresses, width, lanes)))
             self._add(position, key, found)
+            if key == "global.atomic":
+                self._chunks[position].update(np.unique(addresses // CHUNK_BYTES).tolist())
 
     def copy(self, position: int, copy: Copy, lanes: Lanes) -> None:
         """Note one cp.async: both its sides are computed together.
@@ -141,7 +146,8 @@ class Counters:
         """Return the counts of every executed instruction, in listing order."""
         by_position: defaultdict[int, dict[str, MemoryCount]] = defaultdict(dict)
         for (at, key), tally in self._traffic.items():
-            by_position[at][key] = MemoryCount(*tally)
+            count = MemoryCount(*tally)
+            by_position[at][key] = replace(count, chunks=len(self._chunks[at])) if key == "global.atomic" else count
         found = []
         for block in self._program.blocks:
             if not self._block_warps[block.index]:
@@ -174,11 +180,20 @@ def _traffic_of(key: str, addresses: Addresses, width: int, lanes: Lanes) -> tup
     used = active.any(axis=1)
     by_warp, active = lanes.spread(addresses).reshape(-1, WARP_SIZE)[used], active[used]
     requests, used_bytes = len(by_warp), width * len(addresses)
+    updates = int(atomic_updates(by_warp, active, shared=key.startswith("shared")).sum()) if "atomic" in key else 0
     if key.startswith("shared"):
         loads = key == "shared.load"
         waves = int(shared_wavefronts(by_warp, width, active, loads=loads).sum())
-        return requests, waves, 0, used_bytes, int(ideal_wavefronts(by_warp, width, active, loads=loads).sum())
-    return requests, 0, int(global_sectors(by_warp, width, active).sum()), used_bytes, 0
+        return (
+            requests,
+            waves,
+            0,
+            used_bytes,
+            int(ideal_wavefronts(by_warp, width, active, loads=loads).sum()),
+            updates,
+            0,
+        )
+    return requests, 0, int(global_sectors(by_warp, width, active).sum()), used_bytes, 0, updates, 0
 
 
 def _copied(copy: Copy) -> tuple[int, ...]:
@@ -187,8 +202,8 @@ def _copied(copy: Copy) -> tuple[int, ...]:
     active, fetched = by_warp.active, by_warp.fetched
     waves = copy_wavefronts(by_warp)
     ideal = np.minimum(waves, ideal_wavefronts(by_warp.targets, copy.width, active, loads=False))
-    shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum()
-    read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0
+    shared = active.any(axis=1).sum(), waves.sum(), 0, copy.width * active.sum(), ideal.sum(), 0, 0
+    read = fetched.any(axis=1).sum(), 0, copy_sectors(by_warp).sum(), copy.width * fetched.sum(), 0, 0, 0
     return tuple(int(value) for value in (*shared, *read))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.base.errors import Location
+from lab.base import yamlfile
+from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.experiment.problems import ProblemCase
 from lab.experiment.schema import ProfileModel, SearchModel
@@ -84,6 +85,16 @@ class Experiment:
     emulate_at_most: int | None = None
     profile: ProfileModel | None = None
     baseline: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def at(self, *path: str | int) -> Location:
+        """Return where a key stands in the file; without the key, the file."""
+        try:
+            document = yamlfile.parse(self.text, self.file)
+        except UserError:  # the text of an experiment that was put together without a file
+            return Location(self.file)
+        return (
+            document.at(*path) if isinstance(document.data, dict) and path[0] in document.data else Location(self.file)
+        )
 
     @property
     def swept(self) -> tuple[str, ...]:

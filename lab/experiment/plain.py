@@ -7,10 +7,12 @@ else is as for any experiment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.base.elements import CUDA_NAMES, cuda_name
 from lab.base.errors import Location, ReaderError, UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
 from lab.base.yamlfile import Document, Key, dotted
@@ -18,6 +20,7 @@ from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
 from lab.experiment.schema import PlainFile, PlainLaunch
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
+from lab.isa.cuda.names import expected_macros, used_names
 from lab.isa.ptx.module import read_ptx
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument
@@ -25,6 +28,7 @@ from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.sequence import BRACES
+from lab.toolchain.includes import gather
 
 PTX = ".ptx"
 _SUFFIXES = (".cu", ".cuh", PTX)
@@ -53,7 +57,7 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     """
     reading = Reading(raw, document)
     axes = axes_of(reading)
-    known = {*axes, *reading.fields}
+    known = {*raw.parameters, *reading.fields}  # a parameter whose values are wrong is known by name
     text = None
     if raw.source.endswith(_SUFFIXES):
         text = reading.text(raw.source)
@@ -69,18 +73,23 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     if raw.source.endswith(PTX) and axes:
         reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
     _check_sizes(reading, known)
+    if text is not None and not raw.source.endswith(PTX):
+        _check_used(reading, text, axes)
     check_constraints(reading, known)
+    if declaration is not None:
+        axes = _types(reading, declaration, axes)
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
     template = PlainTemplate(
         Path(raw.source).name,
         reading.folder / raw.source,
-        _declares(raw, declaration.arguments, axes, entries),
+        _declares(raw, declaration.passed, axes, entries),
         document,
         (reading.folder.resolve(),),
         text or "",
         frozenset(_mentioned(entries)),
+        tuple((one.name, one.dtype) for one in declaration.arguments if one.name in declaration.constants),
     )
     return PlainKernel(KernelEntry(name, template, axes, reading.constraints), declaration, baseline)
 
@@ -157,6 +166,44 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
                 reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
+
+
+def _types(
+    reading: Reading, declaration: Declaration, axes: Mapping[str, tuple[Scalar, ...]]
+) -> dict[str, tuple[Scalar, ...]]:
+    """Give parameters that element types follow the words that the source understands."""
+    made = dict(axes)
+    for name in declaration.type_parameters:
+        words = {value: cuda_name(str(value)) for value in axes.get(name, ())}
+        for value, word in words.items():
+            if word is None:
+                accepted = f"{', '.join(CUDA_NAMES.values())}, or NumPy's name of one"
+                suggestion = did_you_mean(str(value), [*CUDA_NAMES, *CUDA_NAMES.values()])
+                reading.refuse("no type", ("parameters", name), found=value, accepted=accepted, suggestion=suggestion)
+        if name in axes:
+            made[name] = tuple(dict.fromkeys(word for word in words.values() if word is not None)) or axes[name]
+    return made
+
+
+def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ...]]) -> None:
+    """Refuse a swept parameter that nothing mentions: its variants would be the same."""
+    try:
+        _, included = gather(text, (reading.folder.resolve(),))
+    except UserError:  # reported where the source is prepared
+        return
+    used = frozenset[str]().union(*(used_names(one) for one in (text, *included.values())))
+    for key, value in reading.document.data.items():
+        if key not in ("question", "parameters", "baseline"):
+            used |= frozenset(re.findall(r"\w+", str(value)))
+    for name, values in axes.items():
+        if len(values) > 1 and name not in used:
+            known = [one.name for one in expected_macros(text)]
+            reading.refuse(
+                "nothing mentions this parameter, so that its variants are the same",
+                ("parameters", name),
+                accepted=f"a name that {reading.raw.source} or a key of this file mentions",
+                suggestion=did_you_mean(name, known or used),
+            )
 
 
 def _entries(

@@ -24,6 +24,9 @@ FULL = "full"
 """What `emulate` says to execute the problem itself on the CPU."""
 """Keys of a problem in a list that are not the operator's."""
 
+_OF_THE_FILE = ("arguments", "metrics", "reference")
+"""Keys of the file whose mistakes show only once there is a problem."""
+
 _MOST_PROBLEMS = 10_000
 _MOST_VALUES = 10_000
 """The most values of one range; more are a mistake."""
@@ -199,7 +202,11 @@ def _complete(
     try:
         made: Problem = computed.problem(fields)
     except UserError as error:
-        field = (error.key or "").removeprefix("problem").lstrip(".")
+        key = error.key or ""
+        own = tuple(key.split("."))
+        if len(own) > 1 and own[0] in _OF_THE_FILE:  # a mistake in what the file says of arguments or metrics
+            raise error.placed(document.at(*own), key) from error
+        field = key.removeprefix("problem").lstrip(".")
         path = (*place, field) if field else place
         raise error.placed(document.at(*path), yamlfile.dotted(path)) from error
     return made.titled(given.name) if given.name else made

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.base.elements import element_named
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
@@ -71,7 +72,7 @@ class Reading:
                 error.found = name if error.found is None else error.found
                 raise error.placed(self.document.at("source"), "source") from None
             try:
-                return content.decode()
+                return content.decode("utf-8-sig")  # editors on Windows begin a file with a mark
             except UnicodeDecodeError:
                 self.refuse("the source is not UTF-8 text", ("source",), found=name)
         return None
@@ -82,6 +83,7 @@ class Reading:
         declaration, refused = declare(
             name,
             arguments=self.document.data["arguments"],
+            constants=self.document.data.get("constants"),
             reference=raw.reference,
             tolerance=raw.tolerance,
             metrics=raw.metrics or None,
@@ -113,8 +115,16 @@ class Reading:
 
 
 def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
-    """Return the values of every parameter."""
-    axes: dict[str, tuple[Scalar, ...]] = {}
+    """Return the values of every parameter.
+
+    Raises:
+        UserError: The problem is no mapping.
+    """
+    problem, axes = reading.raw.problem, dict[str, tuple[Scalar, ...]]()
+    if not isinstance(problem, dict | list):  # without names for its values, nothing else can be judged
+        accepted = f"names and values: {{n: {problem}}}"
+        at = reading.document.at("problem")
+        raise UserError("not a mapping", at=at, key="problem", found=problem, accepted=accepted)
     for name, given in reading.raw.parameters.items():
         path: Key = ("parameters", name)
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -166,10 +176,12 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
             suggestion = did_you_mean(name, axes)
             path: Key = ("baseline", name)
             reading.refuse("no such parameter", path, found=name, accepted=list(axes), suggestion=suggestion)
-        elif value not in axes[name]:
-            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
-        else:
+        elif value in axes[name]:
             chosen[name] = value
+        elif same := [one for one in axes[name] if element_named(str(one)) == element_named(str(value)) is not None]:
+            chosen[name] = same[0]  # a type has several names
+        else:
+            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
     return chosen
 
 

@@ -205,6 +205,11 @@ class PlainFile(MeasuringFile):
         description="The kernel's arguments in its order. An array is `[out|inout] DTYPE[SHAPE] [normal | uniform LOW "
         "HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by = and an expression"
     )
+    constants: dict[str, str] = Field(
+        default_factory=dict,
+        description="What variables in constant memory (`__constant__ float filter[9]`) hold, in the same forms: "
+        "{filter: float32[9] normal}",
+    )
     parameters: dict[str, Swept] = Field(
         default_factory=dict,
         description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "

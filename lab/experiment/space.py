@@ -14,6 +14,7 @@ from lab.base.expressions import Scalar, evaluate
 from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.problems import ProblemCase, show
 from lab.templates.instance import Instance
+from lab.templates.plain.template import PlainTemplate
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps need `--max-variants`, so that one list too many does not cost a night."""
@@ -233,7 +234,7 @@ def _nothing_left(experiment: Experiment, i: int, kernel: KernelEntry, reasons: 
     return UserError(
         f"no combination of the parameters of kernel {kernel.name!r} is left",
         at=at,
-        key=f"kernels[{i}]",
+        key="constraints" if isinstance(kernel.template, PlainTemplate) else f"kernels[{i}]",
         found=f"{sum(reasons.values())} combinations, left out by: {blame}",
         accepted="at least one combination that every constraint and requirement allows",
     )

@@ -69,6 +69,11 @@ def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         _check_arguments(reading, function, declaration)
         _check_parameters(reading, function, axes)
     _check_launch(reading, axes)
+    if declaration is not None and declaration.type_parameters:
+        accepted = f"one of {', '.join(TYPES)}"
+        reading.refuse("a Triton function's types follow no parameter", ("arguments",), accepted=accepted)
+    if raw.constants:
+        reading.refuse("a Triton function has no constant memory", ("constants",), accepted="arguments, or parameters")
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None or function is None:
         raise together(reading.mistakes)
@@ -80,6 +85,7 @@ def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
         (reading.folder.resolve(),),
         text or "",
         frozenset(),
+        (),
         function.name,
         _signature(declaration),
         tuple(name for name in function.constexprs if name in axes),

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import UserError, did_you_mean
 from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.experiment.triton import divisible
 from lab.operators.declared.operator import Declared
+from lab.templates.front_matter import Template
 from lab.templates.instance import Instance, sources
 from lab.templates.launches import BuiltLaunch, Launches
 from lab.templates.plain.template import PlainTemplate
@@ -26,6 +28,7 @@ from lab.toolchain.includes import gather
 from lab.toolchain.select import toolchain
 
 SOURCE_NAME = "kernel.cu"
+_PLAIN_NAME = re.compile(r"\w[\w.+\-]{0,99}\.cuh?", re.ASCII)
 """Name of every variant's source in messages and line tables; a fixed one keeps builds equal everywhere."""
 
 
@@ -77,7 +80,10 @@ def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
         UserError: A name is unknown.
         MissingToolError: A toolchain is not on this machine.
     """
-    return tuple(dict.fromkeys(toolchain(name) for name in experiment.toolchains))
+    try:
+        return tuple(dict.fromkeys(toolchain(name) for name in experiment.toolchains))
+    except UserError as error:
+        raise error.placed(experiment.at("toolchains"), error.key) from None
 
 
 def plan(
@@ -103,17 +109,18 @@ def plan(
     """
     for tool in toolchains:
         for options in experiment.options:
-            check_options(options, tool.name, Location(experiment.file))
+            check_options(options, tool.name, experiment.at("options"))
         for arch in archs:
             if not tool.supports(arch):
                 raise UserError(
                     f"{tool.name} {tool.version} cannot target {arch}",
-                    at=Location(experiment.file),
+                    at=experiment.at("archs"),
                     key="archs",
                     found=arch,
                     accepted=tool.architectures or None,
                     suggestion=did_you_mean(arch, tool.architectures) or "name one of these, or another toolchain",
                 )
+    _check_values(experiment, points)
     planned: list[Planned] = []
     if not all(isinstance(point.kernel.template, PlainTemplate) for point in points):
         renderer().start()
@@ -130,7 +137,7 @@ def plan(
                 request = template.request(arch, point.parameters, _divisible(experiment, point))
             else:
                 source, files = rendered[_takes_device_code_alone(tool)][place]
-                request = CompileRequest(source, SOURCE_NAME, arch, options, files, _cpp_names(instance))
+                request = CompileRequest(source, _file_name(template), arch, options, files, _cpp_names(instance))
             label = [point.label] if point.label else []
             label += [title(tool)] if len(toolchains) > 1 else []
             label += [arch] if len(archs) > 1 else []
@@ -150,6 +157,27 @@ def plan(
     return tuple(planned)
 
 
+def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
+    """Check shapes, values and types that follow parameters, before anything is built.
+
+    Raises:
+        UserError: One does not come out right, with its place in the file.
+    """
+    computed = experiment.operator
+    if not isinstance(computed, Declared) or not computed.declaration.parameters:
+        return
+    for point in points:
+        for problem in (point.problem.values, point.problem.emulate):
+            if problem is None:
+                continue
+            try:
+                experiment.operator.for_parameters(problem, point.parameters)
+            except UserError as error:
+                key = error.key or "problem"
+                document = point.kernel.template.document
+                raise error.placed(document.at(*key.split(".")), f"{key} where {point.label}") from None
+
+
 def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:
     """Arguments of a Triton function that are multiples of 16 wherever this variant's machine code is launched.
 
@@ -164,6 +192,13 @@ def _cpp_names(instance: Instance) -> tuple[str, ...]:
     """Kernels that the compiler must look up as C++ names; templates with a front matter name symbols."""
     is_cuda = isinstance(instance.template, PlainTemplate) and not isinstance(instance.template, TritonTemplate)
     return instance.launches.entries if is_cuda else ()
+
+
+def _file_name(template: Template) -> str:
+    """What compilers call a source in messages and line tables: the user's own file where its name is a plain one."""
+    if isinstance(template, PlainTemplate) and _PLAIN_NAME.fullmatch(template.name):
+        return template.name
+    return SOURCE_NAME
 
 
 def _takes_device_code_alone(tool: Toolchain) -> bool:

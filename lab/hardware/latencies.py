@@ -16,6 +16,12 @@ launch
     Two latencies of global memory in it, 0.9 µs, are not part of the launch.
 L2's bytes a cycle
     Assumed: L2 sends two sectors a cycle to an SM, and takes about 6 TB/s of stores from 132 SMs.
+starts of blocks
+    experiments/micro/block_rate.yaml: a million blocks of up to 512 threads take 604.5 µs, whatever they hold. Of 1024
+    threads, of which an SM holds two blocks, they take 750 µs: 390 cycles from one block to the next in its place.
+atomics in L2
+    experiments/micro/atomics_global.yaml, 16.8 million integer additions: 12.28 ms on one counter; 0.162 ms on 65,536
+    that lie apart, as if 76 slices worked at the first rate.
 latencies, operands read, block barrier, branch, queue
     A coarse fit to the times of the 56 variants of gemm_unroll and gemm_ladder on an H200, made with an earlier form of
     the model and not repeated since.
@@ -45,6 +51,11 @@ class SmLatencies:
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch without the work of its blocks.
+        block_start_s: Seconds from the start of a block to that of the next, over the whole GPU.
+        block_latency: Time from the end of a block to the first instruction of the next one in its place, and from its
+            last instruction to its end.
+        atomic_update_s: Seconds that a slice of L2 takes for an update.
+        l2_slices: Slices of L2 that make updates at the same time.
         source: Sources of the figures in short; the module's docstring has them in full.
     """
 
@@ -61,6 +72,10 @@ class SmLatencies:
     store_bytes: float
     dram_share: float
     launch_s: float
+    block_start_s: float
+    block_latency: float
+    atomic_update_s: float
+    l2_slices: int
     source: str
 
 
@@ -79,6 +94,10 @@ _LATENCIES = {
         store_bytes=24,
         dram_share=0.867,
         launch_s=3.4e-6,
+        block_start_s=0.601e-9,
+        block_latency=350,
+        atomic_update_s=0.732e-9,
+        l2_slices=76,
         source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
     ),
 }

@@ -19,6 +19,9 @@ Lanes = NDArray[np.bool_]
 
 LARGEST_COPY = 16
 """Most bytes that one lane copies with cp.async (PTX ISA, `cp.async`)."""
+CHUNK_BYTES = 512
+"""Neighbouring bytes of global memory that one slice of L2 holds, as the rate of atomics on few counters shows
+(`experiments/micro/atomics_global.yaml` on an H200: 256, 1024 and 4096 bytes of counters keep 1, 2 and 8 slices busy)."""
 _FAR = np.int64(1) << 20
 """Exceeds every shared-memory address, so that two addresses fit into one number."""
 
@@ -201,6 +204,31 @@ def _busiest_bank(words: Integers, on: Lanes) -> Integers:
     counts = np.bincount(rows * BANKS + banks, minlength=len(words) * BANKS)
     result: Integers = counts.reshape(-1, BANKS).max(axis=1)
     return result
+
+
+def atomic_updates(addresses: Integers, active: Lanes, *, shared: bool) -> Integers:
+    """Return the updates of each warp's atomic request that wait for each other, (warps,), int64.
+
+    L2 makes the updates of different elements of a sector together, those of one element one after another; so a
+    request has as many steps as the busiest elements of its sectors get updates. Shared memory makes the updates of
+    different banks together. Source: `experiments/micro/atomics_*.yaml` on an H200.
+
+    Args:
+        addresses: Byte addresses, (warps, 32), int64.
+        active: Lanes that take part, (warps, 32), bool.
+        shared: Whether these are addresses of shared memory.
+    """
+    alike = addresses // BANK_BYTES % BANKS if shared else addresses
+    same = (alike[:, :, None] == alike[:, None, :]) & active[:, :, None] & active[:, None, :]
+    meeting = same.sum(axis=2)  # lanes that update what each lane updates, itself among them
+    if shared:
+        return np.asarray(meeting.max(axis=1, initial=0), np.int64)
+    sectors = addresses // SECTOR_BYTES
+    together = (sectors[:, :, None] == sectors[:, None, :]) & active[:, :, None] & active[:, None, :]
+    busiest = np.where(together, meeting[:, None, :], 0).max(axis=2)  # of each lane's sector
+    lanes = np.maximum(together.sum(axis=2), 1)
+    shares = np.where(active, busiest / lanes, 0.0)  # each sector's figure, spread over its lanes
+    return np.rint(shares.sum(axis=1)).astype(np.int64)
 
 
 def global_sectors(addresses: Integers, width: int, active: Lanes) -> Integers:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
 from lab.library.tree import SPLIT_AXES, VECTOR
-from lab.templates.front_matter import ELEMENT_BYTES
 
 _REAL = {"float32": "float", "float64": "double"}
 _C_TYPES = {**_REAL, "int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "uint64": "uint64_t"}

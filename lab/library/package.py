@@ -15,7 +15,7 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.library.grid import Loss
 from lab.library.tree import Logic
-from lab.templates.front_matter import ELEMENT_BYTES, TENSOR_MAP
+from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
 from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
 SCHEMA = 2
@@ -180,7 +180,7 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
         raise UserError("the kernel has no launches", key=f"{key}.launches")
     scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
     for name, element in scratch.items():
-        if not _NAME.fullmatch(name) or name in (*SIZES, *FACTORS, *POINTERS) or element not in ELEMENT_BYTES:
+        if not _NAME.fullmatch(name) or name in (*SIZES, *FACTORS, *POINTERS) or element not in ARGUMENT_TYPES:
             raise UserError("not a workspace buffer", key=f"{key}.workspace", found=f"{element} {name}")
     pointers = {**dict.fromkeys(POINTERS, dtype), **scratch}
     for launch in kernel.launches:

@@ -18,15 +18,17 @@ L1 and L2
     Sectors of 32 bytes over the bytes that an SM receives (64) and sends (24) in a cycle (`lab.hardware.latencies`):
     uncoalesced accesses are in it.
 atomics
-    Thread instructions, one a cycle and SM, as if all lanes met at one address: an assumption that no measurement
-    here confirms.
+    Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
+    (`busy_slices`); those of shared memory are wavefronts.
+starts of blocks
+    0.6 ns each, over the whole GPU.
 DRAM
     Least bytes of the problem, and once more the rest of each sector that a store fills only in part, over 0.867 of the
     bandwidth.
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: global loads in groups
-    as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), and 4 cycles for each
-    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826).
+    as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), 4 cycles for each
+    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826), and 350 for its start and end.
 
 docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
@@ -78,7 +80,8 @@ class LaunchWork:
         store_sectors: Sectors that global stores touch.
         partial_bytes: Bytes of those sectors that the same request did not fill.
         wavefronts: Passes through shared memory.
-        atomics: Thread instructions of class `atomic`.
+        updates: Updates of global memory by atomics that wait for each other (`MemoryCount.updates`).
+        chunks: Pieces of global memory that they touch (`MemoryCount.chunks`).
         loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
     """
@@ -93,7 +96,8 @@ class LaunchWork:
     store_sectors: float = 0.0
     partial_bytes: float = 0.0
     wavefronts: float = 0.0
-    atomics: float = 0.0
+    updates: float = 0.0
+    chunks: int = 1
     loads_together: float = 1.0
     double: float = 0.0
 
@@ -136,6 +140,9 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelS
     for launch in launches:
         for name, cycles in _cycles(gpu, launch).items():
             found[name] = found.get(name, 0.0) + cycles / clock
+        meeting = launch.updates * machine.atomic_update_s / busy_slices(launch.chunks, machine.l2_slices)
+        for name, seconds in (("atomics", meeting), ("starts of blocks", launch.blocks * machine.block_start_s)):
+            found[name] = found.get(name, 0.0) + seconds
     moved = bytes_moved + sum(launch.partial_bytes for launch in launches)
     if gpu.dram_gb_s:
         found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
@@ -143,6 +150,11 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelS
     norm = sum(seconds**ORDER for seconds in found.values()) ** (1 / ORDER)
     shown = dict(sorted(((n, s) for n, s in found.items() if s), key=lambda item: -item[1]))
     return KernelScore(started + norm, shown or {"launch": started}, started)
+
+
+def busy_slices(chunks: int, slices: int) -> float:
+    """Return how many slices of L2 hold at least one of some chunks, if each lies in a slice at random."""
+    return slices * (1 - (1 - 1 / slices) ** max(1, chunks))
 
 
 def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
@@ -170,7 +182,6 @@ def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
         "L1 and L2": share
         * SECTOR_BYTES
         * (work.load_sectors / machine.l2_bytes + work.store_sectors / machine.store_bytes),
-        "atomics": work.atomics * share,
     }
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
     chain = (
@@ -178,6 +189,7 @@ def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
         + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
         + work.by_class.get(C.SHUFFLE, 0.0) * each * SHUFFLE_CYCLES
         + work.instructions * each * DEPENDENT_CYCLES
+        + machine.block_latency
     )
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made

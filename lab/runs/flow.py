@@ -7,6 +7,7 @@ decide.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -36,7 +37,9 @@ from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch
 from lab.templates.plain.arguments import arguments_error, matching_kernel
+from lab.templates.plain.constants import constants_error
 from lab.templates.plain.template import PlainTemplate
+from lab.toolchain.symbols import constant_variables
 
 EMULATION_TIMEOUT_S = 300.0
 """An emulation that takes longer is stopped; the variant goes on without it, and its row says so."""
@@ -104,11 +107,19 @@ def inspect(
     """
     if isinstance(outcome, Built):
         planned = planned.built(BuiltLaunch.of(outcome.build))
+    elif isinstance(planned.point.kernel.template, PlainTemplate):
+        outcome = replace(outcome, reason=outcome.reason + _undefined(outcome.reason))
     record = records.inspected(context.experiment, planned, outcome, context.gpu, searched)
     model = records.estimate_task(context.experiment, planned, record, outcome, context.gpu)
     if isinstance(outcome, BuildFailure):
         return InspectedVariant(planned, record, "", b"", model)
     return InspectedVariant(planned, record, outcome.build.ptx, outcome.build.cubin, model)
+
+
+def _undefined(reason: str) -> str:
+    """Say what to do about a name that a plain source leaves to whoever compiles it."""
+    match = re.search(r'identifier "(\w+)" is undefined', reason)
+    return f"; if it is a macro, give it a value: parameters: {{{match[1]}: …}}" if match else ""
 
 
 def argument_mistake(
@@ -119,7 +130,8 @@ def argument_mistake(
     if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate):
         return None
     assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
-    declared = dict(computed.declaration.argument)
+    point = variant.planned.point
+    declared = dict(computed.typed({**point.problem.values, **point.parameters}).declaration.argument)
     if len(variant.planned.launches.steps) > 1:  # what one kernel writes, another may only read
         declared = {name: replace(one, direction=Direction.IN) for name, one in declared.items()}
     for given, step in zip(variant.planned.launches.steps, variant.planned.launched.steps, strict=True):
@@ -131,10 +143,28 @@ def argument_mistake(
             [declared[name] for name, _ in given.arguments],
             name=given.entry,
             at=template.document.at("arguments"),
+            by_name=template.declares.launches is None,
         )
         if mistake is not None:
             return mistake
     return None
+
+
+def constant_mistake(
+    context: FlowContext, variant: InspectedVariant, outcome: Built | BuildFailure
+) -> UserError | None:
+    """Compare what the file puts into constant memory with the variables that are there."""
+    template, computed, point = (
+        variant.planned.point.kernel.template,
+        context.experiment.operator,
+        variant.planned.point,
+    )
+    if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate) or not template.constant_memory:
+        return None
+    assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
+    problem = context.experiment.operator.for_parameters(point.problem.values, point.parameters)
+    sizes = computed.constant_bytes(computed.restored(problem))
+    return constants_error(template, constant_variables(outcome.build.ptx), sizes)
 
 
 def step_after_build(context: FlowContext, variant: InspectedVariant, *, spared: bool) -> NextStep:
@@ -195,8 +225,14 @@ def emulation_work(variant: InspectedVariant, task: EmulationTask) -> LaneTask:
     return LaneTask(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
 
 
-def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[EmulationRecord, Pace | None]:
-    """What an execution on the CPU found, or a record that says why there is nothing."""
+def emulation_outcome(
+    variant: InspectedVariant, task: EmulationTask, done: Future[Any]
+) -> tuple[EmulationRecord, Pace | None]:
+    """What an execution on the CPU found, or a record that says why there is nothing.
+
+    Raises:
+        UserError: What the file says of arguments or references does not come out right, whatever the variant.
+    """
     try:
         found: tuple[EmulationRecord, Pace | None] = done.result()
     except TimeoutError:
@@ -207,6 +243,9 @@ def emulation_outcome(task: EmulationTask, done: Future[Any]) -> tuple[Emulation
         why = f"the emulating process ended by itself: {error}"
     except OperatorFault as error:
         why = str(error)
+    except UserError as error:
+        document = variant.planned.point.kernel.template.document
+        raise error.placed(document.at(*(error.key or "").split(".")), error.key) from None
     except Exception as error:  # noqa: BLE001 - a mistake of our own, which costs this variant alone
         why = f"lab itself failed to execute this variant: {type(error).__name__}: {' '.join(str(error).split())}"
     else:

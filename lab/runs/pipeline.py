@@ -25,7 +25,6 @@ from lab.runs.baselines import BaselineWatch
 from lab.runs.counters import count
 from lab.runs.flow import FlowContext
 from lab.runs.observer import RunObserver, SilentObserver
-from lab.runs.previous import keep, kept
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.search import Pruner, leaders
@@ -35,6 +34,7 @@ from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
+from lab.store.previous import keep, kept
 from lab.store.resume import differing
 from lab.templates.launches import BuiltLaunch
 from lab.toolchain.base import Toolchain

@@ -111,8 +111,9 @@ class Sweep:
     def _built(self, planned: Planned, searched: int | None, outcome: Built | BuildFailure) -> None:
         self._recorder.observer.built(planned, outcome)
         variant = flow.inspect(self._context, planned, outcome, searched)
-        if mistake := flow.argument_mistake(self._context, variant, outcome):
-            raise mistake
+        for check in (flow.argument_mistake, flow.constant_mistake):
+            if mistake := check(self._context, variant, outcome):
+                raise mistake
         self._recorder.files(planned, provenance.files_of(planned, outcome, variant.record))
         self._gate.hold(planned.position, variant)
         self._release()
@@ -140,7 +141,7 @@ class Sweep:
         self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
     def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
-        self._line_up(flow.judge(variant, flow.emulation_outcome(task, done)))
+        self._line_up(flow.judge(variant, flow.emulation_outcome(variant, task, done)))
 
     def _line_up(self, variant: InspectedVariant) -> None:
         """Pass a variant on to the GPU, or finish it where the GPU cannot run it."""

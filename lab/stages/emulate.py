@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -21,9 +23,11 @@ from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
+from lab.operators.declared.foreign import ReferenceRaisedError
+from lab.operators.declared.judging import NOT_WRITTEN
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
 from lab.templates.front_matter import TENSOR_MAP
-from lab.templates.launches import NULL, Launch, Launches, Workspace
+from lab.templates.launches import NULL, Launch, Launches, Workspace, held
 
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
@@ -75,6 +79,10 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     """Execute a variant, compare its outputs with the reference, and keep counts and findings.
 
     Where the emulator cannot execute it, the record says why and has no counts.
+
+    Raises:
+        UserError: What an experiment file says of arguments or references does not come out right: no variant can be
+            judged.
     """
     computed = operator(task.operator)
     problem = computed.restored(task.problem)
@@ -89,8 +97,12 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     except UnsupportedInstruction as error:
         return unsupported(task, str(error))
     except LabError as error:
+        if isinstance(error, UserError) and not isinstance(error, ReferenceRaisedError) and _is_of_file(error):
+            raise
         return not_executed(task, " ".join(str(error).split()))
     largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
+    if largest > tolerance:
+        worst += _uncovered(task.launches, memory.outputs, worst)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
     findings = tuple(finding for one in done for finding in one.findings)
@@ -111,6 +123,22 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
     )
+
+
+def _is_of_file(error: UserError) -> bool:
+    """Whether a mistake stands in what a plain kernel's file says of its arguments and references."""
+    return (error.key or "").split(".")[0] == "reference" or bool(re.match(r"(arguments|constants)\.", error.key or ""))
+
+
+def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> str:
+    """Say that a launch has fewer threads than an output that was not written whole has elements."""
+    if NOT_WRITTEN not in worst or len(launches.steps) != 1:
+        return ""
+    threads = math.prod(launches.steps[0].grid) * math.prod(launches.steps[0].block)
+    elements = max((array.size for array in outputs.values()), default=0)
+    if threads >= elements:
+        return ""
+    return f"; the launch has {threads} threads for {elements} elements: does the grid cover them?"
 
 
 def _executed(ptx: str, launches: Launches, memory: _Memory, *, whole: bool = False) -> list[Emulation]:
@@ -210,6 +238,7 @@ def _launch(module: Module, step: Launch, memory: _Memory, *, whole: bool) -> Em
         dynamic_shared_bytes=step.dynamic_shared_bytes,
         check=not whole,
         engine="compiled" if whole else "interpreted",
+        constants=memory.constants,
     )
 
 
@@ -261,7 +290,7 @@ class _Memory:
     """The device's memory across launches: inputs, copies of the outputs, and the workspace."""
 
     def __init__(self, inputs: Inputs, launches: Launches) -> None:
-        self._inputs, self._tensor_maps = inputs, launches.tensor_maps
+        self._inputs, self._tensor_maps, self._constants = inputs, launches.tensor_maps, launches.constants
         workspace: tuple[Workspace, ...] = launches.workspace
         self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
         self._workspace: dict[str, Array] = {}
@@ -270,6 +299,11 @@ class _Memory:
             dtype = np.dtype(STORED_AS.get(wanted.dtype, wanted.dtype))
             poison = np.full(wanted.bytes, 0 if wanted.zero else 0xFF, np.uint8)
             self._workspace[wanted.name] = poison.view(dtype)
+
+    @property
+    def constants(self) -> Mapping[str, Array]:
+        """What constant memory holds, by the symbols of its variables."""
+        return {one.symbol: held(self._inputs, one) for one in self._constants}
 
     def argument(self, name: str, kind: str) -> object:
         """The value that the emulator takes for one argument.

@@ -207,6 +207,19 @@ class Journal:
         text = self._noted_text(key)
         return None if text is None else json.loads(text)
 
+    def copy_into(self, folder: Path) -> None:
+        """Copy the file, with all that is committed, into another directory.
+
+        Raises:
+            StoreError: It cannot be written there.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(connect(folder / self.form.name)) as other:
+                self._db.backup(other)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{folder / self.form.name} cannot be written: {error}") from error
+
     @contextlib.contextmanager
     def unchanging(self) -> Iterator[None]:
         """Within this context all reads see the file at one moment, even while another process writes to it.

@@ -1,9 +1,15 @@
 """The score of a variant (`lab.predict.score`) from its record: counts of a small problem, scaled to the real one.
 
-What is executed outside of loops grows with the number of blocks. What is executed in loops grows with the blocks, too,
-and with the work that each block has, by a factor that all compared variants share: the least ``work ratio / block
-ratio`` among them. Where the blocks grow by less than a quarter of that, as in a loop over the grid, it grows with the
-work itself. The work is the problem's operations where throughput counts these, else its least bytes.
+Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
+executed in loops also with the work that each block has, by a factor that all compared variants share: the least
+``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the small problem fills them only in
+part.
+
+Where throughput counts bytes, threads beyond the data do nothing. Then what is executed in loops grows with the work,
+and what is executed outside of loops by as much less as the factor above says.
+
+Where the blocks grow by less than a quarter of the work, as in a loop over the grid, loops grow with the work and the
+rest with the blocks. The work is the problem's operations where throughput counts these, else its least bytes.
 """
 
 from __future__ import annotations
@@ -132,8 +138,9 @@ def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     work, blocks = _work(record), step.blocks_ratio
     grown = blocks * growth
-    inside = work if grown < _PERSISTENT * work else grown
-    outside = inside if looped is None else blocks
+    inside = work if grown < _PERSISTENT * work or record.merit is not Merit.TFLOPS else grown
+    outside = blocks if grown < _PERSISTENT * work or record.merit is Merit.TFLOPS else max(blocks, work / growth)
+    outside = inside if looped is None else outside
 
     def scaled(whole: float, part: float) -> float:
         return outside * whole + (inside - outside) * part
@@ -162,7 +169,8 @@ def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
         store_sectors=stored,
         partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used")),
         wavefronts=traffic(("shared.load", "shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
-        atomics=scaled(executed.threads_by_class.get(C.ATOMIC, 0), within.threads_by_class.get(C.ATOMIC, 0)),
+        updates=traffic(("global.atomic",), "updates"),
+        chunks=executed.memory.get("global.atomic", _NONE).chunks,
         loads_together=_together(step.sass),
         double=_floating(executed),
     )

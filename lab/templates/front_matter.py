@@ -23,6 +23,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base import yamlfile
+from lab.base.elements import CUDA_NAMES
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import is_below
@@ -32,19 +33,9 @@ from lab.templates.values import MappingFacts
 
 _OPEN, _CLOSE = "{#---", "---#}"
 _MOST_BYTES = 2**20
-C_TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
-"""NumPy-style element types and what CUDA calls them."""
+C_TYPES = {name: CUDA_NAMES[name] for name in ("float32", "float64", "float16", "bfloat16")}
+"""NumPy-style element types of problems, and what CUDA calls them."""
 
-ELEMENT_BYTES = {
-    "int32": 4,
-    "int64": 8,
-    "uint32": 4,
-    "uint64": 8,
-    "float32": 4,
-    "float64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-}
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
 """Types of an argument, besides `T` (the problem's dtype). Followed by `*`, it is a device pointer."""
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate
 from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import TensorMap
-from lab.templates.front_matter import C_TYPES, ELEMENT_BYTES, TENSOR_MAP, Requirement, Template
-from lab.templates.launches import Launches
+from lab.templates.front_matter import C_TYPES, TENSOR_MAP, Requirement, Template
+from lab.templates.launches import ConstantValue, Launches
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.rendering import RenderRequest, renderer
 from lab.templates.sequence import Scope, buffers, declared, resolved
@@ -131,7 +132,12 @@ class Instance:
         """
         made = resolved(declared(self.template.declares), buffers(self.template.declares), self._scope)
         mapped = dict.fromkeys(name for step in made.steps for name, kind in step.arguments if kind == TENSOR_MAP)
-        return replace(made, tensor_maps=tuple(self._tensor_map(name) for name in mapped))
+        constants = self.template.constant_memory if isinstance(self.template, PlainTemplate) else ()
+        return replace(
+            made,
+            tensor_maps=tuple(self._tensor_map(name) for name in mapped),
+            constants=tuple(ConstantValue(name, self._scope.typed(dtype)) for name, dtype in constants),
+        )
 
     @cached_property
     def predictions(self) -> Mapping[str, float]:

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
+import numpy as np
+
+from lab.base.elements import ELEMENT_BYTES
 from lab.hardware.tensormaps import TensorMap
-from lab.templates.front_matter import ELEMENT_BYTES
+from lab.operators.base import STORED_AS, Array, Inputs
 
 NULL = "null*"
 """Type of an argument that the compiler adds, and that gets a null pointer."""
@@ -73,11 +76,27 @@ class _Made(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ConstantValue:
+    """A variable in constant memory that is set before the launches.
+
+    Attributes:
+        name: Of the operator's array or scalar that it holds, and of the variable in the source.
+        dtype: Element type.
+        symbol: The variable's symbol in the machine code; empty until the variant is built.
+    """
+
+    name: str
+    dtype: str
+    symbol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltLaunch:
     """What is known of a variant's launches once it is built.
 
     Attributes:
-        symbols: Entry points whose symbol in the machine code is another, as C++ names are.
+        symbols: Entry points whose symbol in the machine code is another, as C++ names are; and variables in constant
+            memory.
         decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
             that share the work of one block of the declared grid, and `hidden_pointers`, arguments behind the kernel's
             own. Empty where it leaves all of that to the program, as CUDA's compilers do.
@@ -117,11 +136,13 @@ class Launches:
         steps: At least one.
         workspace: Scratch buffers that the steps share.
         tensor_maps: The values of their arguments of type `tensor_map`.
+        constants: What constant memory holds.
     """
 
     steps: tuple[Launch, ...]
     workspace: tuple[Workspace, ...] = ()
     tensor_maps: tuple[TensorMap, ...] = ()
+    constants: tuple[ConstantValue, ...] = ()
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -129,8 +150,14 @@ class Launches:
         return tuple(dict.fromkeys(step.entry for step in self.steps))
 
     def built(self, known: BuiltLaunch) -> Launches:
-        """Return the launches as they take place once the variant is built."""
-        return replace(self, steps=tuple(known.of_launch(one) for one in self.steps))
+        """Return the launches as they take place once the variant is built, which may lack a constant."""
+        return replace(
+            self,
+            steps=tuple(known.of_launch(one) for one in self.steps),
+            constants=tuple(
+                replace(one, symbol=known.symbols[one.name]) for one in self.constants if one.name in known.symbols
+            ),
+        )
 
     @property
     def main(self) -> Launch | None:
@@ -143,3 +170,11 @@ class Launches:
         """Least bytes that all launches move; None unless every launch declares its own."""
         declared = [step.bytes_moved for step in self.steps]
         return None if None in declared else sum(b for b in declared if b is not None)
+
+
+def held(inputs: Inputs, constant: ConstantValue) -> Array:
+    """Return what a variable in constant memory holds, as its bytes are stored."""
+    if constant.name in inputs.arrays:
+        return inputs.arrays[constant.name]
+    value = inputs.scalars[constant.name]
+    return np.array([value], np.dtype(STORED_AS.get(constant.dtype, constant.dtype)))

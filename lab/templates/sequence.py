@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from lab.base.elements import element_named
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar, evaluate
+from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Key, dotted
 from lab.templates.front_matter import FrontMatter
 from lab.templates.launches import Launch, Launches, Workspace
@@ -221,6 +222,13 @@ class Scope:
 
         return BRACES.sub(value, text)
 
+    def typed(self, kind: str) -> str:
+        """Return a type: `T` is the problem's, and of a name in braces, the type that its value names."""
+        if not BRACES.match(kind):
+            return kind.replace("T", self.dtype)
+        word, star, _ = self.filled(kind, ("arguments",)).partition("*")
+        return f"{element_named(word) or word}{star}"
+
     def error(
         self, message: str, path: Key, *, found: object = None, accepted: str = "", suggestion: str | None = None
     ) -> UserError:
@@ -258,7 +266,7 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
         accepted = f"at most {_MOST_THREADS} threads"
         raise scope.error(f"the block has {math.prod(block)} threads", (*one.path, "block"), accepted=accepted)
     arguments = tuple(
-        (word, kind.replace("T", scope.dtype))
+        (word, scope.typed(kind))
         for name, kind in one.arguments
         for word in scope.words(name, (*one.path, "arguments", name))
     )
@@ -290,11 +298,31 @@ def _legal(
                 path,
                 found=text if text == str(value) else f"{text}, which is {value}",
                 accepted=accepted,
-                suggestion=f"write ceil_div({whole[1]}, {whole[2]}), or // to round down" if whole else None,
+                suggestion=f"write ceil_div({whole[1]}, {whole[2]}), or // to round down"
+                if whole
+                else _of_floats(value, text, scope) or _too_large(value, limit, text, scope),
             )
         found.append(value)
     x, y, z = found
     return x, y, z
+
+
+def _of_floats(value: Scalar, text: str, scope: Scope) -> str | None:
+    """Name a whole number that was written as a float, such as 1e7, which makes a size one."""
+    if not isinstance(value, float):
+        return None
+    for name in sorted(names_in(text, at=scope.at(()), key="")):
+        given = scope.names.get(name)
+        if isinstance(given, float) and given.is_integer():
+            return f"{name} is a floating-point number; write {int(given)}"
+    return None
+
+
+def _too_large(value: Scalar, limit: int, text: str, scope: Scope) -> str | None:
+    """Say how a point of the space that no GPU takes is left out."""
+    varied = sorted(names_in(text, at=scope.at(()), key="") - scope.sizes)
+    is_large = isinstance(value, int) and not isinstance(value, bool) and value > limit
+    return f"leave such points out: constraints: [{text} <= {limit}]" if is_large and varied else None
 
 
 def _buffer(one: DeclaredBuffer, scope: Scope) -> Workspace:

@@ -80,7 +80,8 @@ class Build:
         version: Compiler version, such as `13.5.37`.
         arch: Target, such as `sm_90`.
         seconds: Wall-clock time of compiling; of a build from the cache, the time when it was first made.
-        symbols: The symbol of each kernel that the request lists, by its expression.
+        symbols: The symbol of each kernel that the request lists, by its expression, and of each variable in constant
+            memory, by its name.
         launch: What the compiler decides about launches, by name; empty where it leaves all of it to the program.
     """
 

@@ -150,7 +150,7 @@ def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
         text, pending = _named(source, "", folders)
         while pending:
             name, path = pending.popitem()
-            content = read_regular(path, MOST_BYTES, "the included file").decode(errors="replace")
+            content = read_regular(path, MOST_BYTES, "the included file").decode("utf-8-sig", errors="replace")
             reached[name], more = _named(content.replace("\r\n", "\n"), posixpath.dirname(name), folders)
             pending |= {key: value for key, value in more.items() if key not in reached}
             if len(reached) + len(pending) > MOST_FILES or sum(map(len, reached.values())) > MOST_BYTES:

@@ -19,7 +19,6 @@ import os
 import posixpath
 import re
 import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from pathlib import Path
 from lab.base.errors import CompileError, MissingToolError
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
+from lab.toolchain.command import run_tool
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.includes import check
 from lab.toolchain.nvrtc import headers
@@ -38,7 +38,6 @@ from lab.toolchain.symbols import check_expressions, missing, take_symbols, unre
 INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
 """CCCL is needed because cuda_fp16.h includes its `nv/target` under nvcc (not under NVRTC)."""
 INSTALL_HOST = "sudo apt-get install g++   (or use the toolchain nvrtc, which needs no host compiler)"
-TIMEOUT_S = 600.0
 
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads these by itself
 _NO_HOST_COMPILER = re.compile(
@@ -84,7 +83,7 @@ class Nvcc:
         Raises:
             UserError: An option is not accepted.
             CompileError: nvcc refuses the source, it includes a file that it may not, or nvcc ran longer than
-                `TIMEOUT_S`.
+                `lab.toolchain.command.TIMEOUT_S`.
             MissingToolError: nvcc or its host compiler (gcc) is missing.
         """
         started = time.perf_counter()
@@ -198,16 +197,8 @@ def _assemble(
 
 
 def _run(arguments: list[str], command: str, folder: Path) -> str:
-    try:
-        run = subprocess.run(
-            arguments, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
-        )
-    except OSError as error:
-        raise MissingToolError(f"cannot run nvcc ({error}); install it: {INSTALL}") from error
-    except subprocess.TimeoutExpired as error:
-        raise CompileError(f"nvcc did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
-    log = run.stdout + run.stderr
-    if run.returncode != 0:
+    status, log = run_tool(arguments, folder, name="nvcc", shown=command, install=INSTALL)
+    if status != 0:
         raise _refusal(log, command)
     return log
 

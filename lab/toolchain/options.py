@@ -229,6 +229,7 @@ def _known(option: CompilerOption, name: str, place: int, compiler: str) -> Comp
             key=f"options[{place}]",
             found=name,
             accepted=f"{name} for {' and '.join(option.compilers)} only",
+            suggestion=f"leave it out: {compiler} optimises anyway" if name.startswith("-O") else None,
         )
     return option
 

@@ -7,7 +7,6 @@ is a program of its own, in `bin` of a toolkit.
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,12 +17,12 @@ from lab.base.errors import CompileError, MissingToolError, ReaderError, did_you
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain import locate, nvjitlink
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
+from lab.toolchain.command import run_tool
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.options import PTX, TO_PTXAS, accepted
 from lab.toolchain.symbols import plain_name
 
 INSTALL = "python -m pip install nvidia-nvjitlink"
-TIMEOUT_S = 600.0
 
 _TARGET = re.compile(r"sm_(\d+)([af]?)")
 
@@ -168,13 +167,6 @@ def _with_ptxas(ptxas: Path, request: CompileRequest, options: Sequence[str], co
         folder = Path(name)
         (folder / "lab.ptx").write_text(request.source, encoding="utf-8")
         arguments = [str(ptxas), f"-arch={request.arch}", "-lineinfo", *options, "-o", "lab.cubin", "lab.ptx"]
-        try:
-            run = subprocess.run(
-                arguments, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
-            )
-        except OSError as error:
-            raise MissingToolError(f"cannot run ptxas ({error}); install an assembler: {INSTALL}") from error
-        except subprocess.TimeoutExpired as error:
-            raise CompileError(f"ptxas did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
-        log = (run.stdout + run.stderr).replace("lab.ptx", request.name)
-        return (folder / "lab.cubin").read_bytes() if run.returncode == 0 else b"", log
+        status, log = run_tool(arguments, folder, name="ptxas", shown=command, install=INSTALL)
+        log = log.replace("lab.ptx", request.name)
+        return (folder / "lab.cubin").read_bytes() if status == 0 else b"", log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.base.errors import CompileError, MissingToolError, UserError, did_you_mean
 from lab.toolchain import nvcc, ptx
@@ -14,6 +14,7 @@ from lab.toolchain.cache import Cache, cache_key, default_folder
 from lab.toolchain.disassembly.nvdisasm import disassemble_all, disassembler_version
 from lab.toolchain.nvrtc import compiler
 from lab.toolchain.options import accepted
+from lab.toolchain.symbols import constant_variables
 from lab.toolchain.triton import compiler as triton
 
 NAMES = ("auto", "nvrtc", "nvcc", "pycuda-nvcc", "ptx", "triton")
@@ -131,7 +132,15 @@ def build_all(
         if key:
             cache.put(key, made, disassembly)
         outcomes[place] = Compiled(made, disassembly, cached=False)
-    return [outcomes[place] for place in range(len(requests))]
+    return [_with_constants(outcomes[place]) for place in range(len(requests))]
+
+
+def _with_constants(made: Compiled | CompileError) -> Compiled | CompileError:
+    """Add the symbols of variables in constant memory; those of CUDA's own functions are nobody's business."""
+    if isinstance(made, CompileError) or ".const" not in made.build.ptx:
+        return made
+    found = {name: one.symbol for name, one in constant_variables(made.build.ptx).items() if not name.startswith("__")}
+    return replace(made, build=replace(made.build, symbols={**found, **made.build.symbols}))
 
 
 def _check_target(toolchain: Toolchain, request: CompileRequest) -> None:

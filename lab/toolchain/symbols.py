@@ -8,8 +8,10 @@ resolve the overload, and names the symbol in the PTX, from which the variables 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from lab.base.errors import CompileError, did_you_mean
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
@@ -20,12 +22,17 @@ NAME_MAP = "__nv_name_map"
 
 _LONGEST = 1000
 _EXPRESSION = re.compile(r"[\w\s:<>,()*&+\-/%!|^~.'=?]+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]", re.ASCII)
 _VARIABLE = "lab_symbol_of_kernel_"
 _ENTRY = re.compile(
     r"^[ \t]*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+[\w$]+\s*(?:\([^()]*\))?[^{};]*;[ \t]*\n", re.MULTILINE
 )
 _INITIALISED = re.compile(
     rf"^[ \t]*(?:\.(?:visible|weak)\s+)*\.global\s[^\n;]*\b{_VARIABLE}(\d+)\s*=\s*(?:generic\()?([\w$]+)\)?;[ \t]*\n",
+    re.MULTILINE,
+)
+_CONSTANT = re.compile(
+    r"^[ \t]*(?:\.(?:visible|weak)\s+)*\.const\s+(?:\.align\s+\d+\s+)?\.[busf](\d+)\s+([\w$]+)((?:\[\d+\])*)\s*[;=]",
     re.MULTILINE,
 )
 _GLOBL = re.compile(rf"^[ \t]*//[ \t]*\.globl[ \t]+\w*{_VARIABLE}\w*[ \t]*\n", re.MULTILINE)
@@ -50,12 +57,20 @@ def check_expressions(request: CompileRequest, command: str) -> None:
             raise CompileError(f"{message}, such as ns::add<float, 128>", "", command)
 
 
+def from_global_scope(expression: str) -> str:
+    """Return an expression whose name is looked up among the file's own names first.
+
+    Without that, `using namespace std;` makes kernels ambiguous that are called `copy`, `fill` or `reduce`.
+    """
+    return f"::{expression}" if _NAME.match(expression) else expression
+
+
 def with_references(request: CompileRequest) -> str:
     """Return a request's source with the variables appended that name its kernels."""
     if not request.kernels:
         return request.source
     lines = [
-        f"__device__ const void *{_VARIABLE}{number} = (const void *)({expression});"
+        f"__device__ const void *{_VARIABLE}{number} = (const void *)({from_global_scope(expression)});"
         for number, expression in enumerate(request.kernels)
     ]
     return "\n".join([request.source, f'#line 1 "{NAME_MAP}"', *lines, ""])
@@ -136,7 +151,30 @@ def plain_name(symbol: str) -> str:
         names.append(symbol[length.end() : position])
         if not match[1]:
             break
-    return "::".join(name for name in names if not name.startswith("_GLOBAL__N")) or symbol
+    return "::".join(name for name in names if not name.startswith(("_GLOBAL__N", "_INTERNAL_"))) or symbol
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantVariable:
+    """A variable in constant memory.
+
+    Attributes:
+        symbol: In the machine code.
+        bytes: Its size.
+    """
+
+    symbol: str
+    bytes: int
+
+
+def constant_variables(ptx: str) -> dict[str, ConstantVariable]:
+    """Return the variables of a module in constant memory, by their names in C++ without namespaces."""
+    found = {}
+    for width, symbol, extents in _CONSTANT.findall(ptx):
+        elements = math.prod(int(extent) for extent in re.findall(r"\d+", extents))
+        name = plain_name(symbol).rpartition("::")[2]
+        found[name] = ConstantVariable(symbol, elements * int(width) // 8)
+    return found
 
 
 def _base(expression: str) -> str:

@@ -25,9 +25,10 @@ from lab.measured.timing import GpuDescription
 from lab.report.tuning import render as report
 from lab.stages.batches import BuildFunction
 from lab.stages.build import build
+from lab.store.previous import keep_tuning, kept
 from lab.store.resume import differing
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import FinalSizes, KernelFacts, ProtocolStep, TimingFacts, TuningFacts
+from lab.store.tuning_model import FinalSizes, KernelFacts, ProtocolStep, TimingFacts, TimingStage, TuningFacts
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 from lab.tuning.bench import Bench, Ledger, MeasuredBench, PredictedBench
@@ -90,6 +91,9 @@ class TuningObserver(Protocol):
     def began(self, tuning: Tuning, gpu: str, *, measured: bool = True) -> None:
         """The file was read; `gpu` is the GPU's name, or why none is used and times are predicted, not `measured`."""
 
+    def resumed(self, points: int) -> None:
+        """An unfinished run goes on; `points` times of kernels at sizes are kept."""
+
     def built(self, facts: KernelFacts) -> None:
         """One kernel was built, or could not be."""
 
@@ -112,6 +116,7 @@ class TuningOutcome:
         failed: A sentence for each kernel that could not be built, or whose result was wrong at some size.
         interrupted: Ctrl-C ended the run early.
         not_measured: Why nothing was measured; empty where something was.
+        previous: Folder of the last finished run of the same folder, or None.
     """
 
     folder: Path
@@ -121,6 +126,7 @@ class TuningOutcome:
     failed: tuple[str, ...]
     interrupted: bool
     not_measured: str
+    previous: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -182,12 +188,14 @@ def tune(
     setting = _setting(load(file), options, services)
     conditions = _conditions(setting)
     with TuningStore(setting.folder, create=True) as store:
-        _take_up(store, conditions, resume=options.resume)
+        points = _take_up(store, conditions, resume=options.resume)
         facts = _facts(setting, store)
         store.note("state", {"conditions": conditions, "finished": False})
         store.write_facts(facts)
         gpu = setting.described.name if setting.described else setting.not_measured
         observer.began(setting.tuning, gpu, measured=setting.described is not None)
+        if points:
+            observer.resumed(points)
         outcome = _work(setting, store, facts, observer)
         store.note("state", {"conditions": conditions, "finished": not outcome.interrupted})
         return outcome
@@ -224,15 +232,20 @@ def _conditions(setting: _Setting) -> dict[str, JsonValue]:
     }
 
 
-def _take_up(store: TuningStore, conditions: dict[str, JsonValue], *, resume: bool | None) -> None:
-    """Keep what an earlier run left here if this one may continue it, else forget it.
+def _take_up(store: TuningStore, conditions: dict[str, JsonValue], *, resume: bool | None) -> int:
+    """Keep what an earlier run left here if this one may continue it, else begin anew beside the last finished run.
+
+    Returns:
+        How many times are kept.
 
     Raises:
         StoreError: `resume` asks to continue it, and it was made under other conditions.
     """
     others = differing(store.noted("state"), conditions, resume=resume, folder=store.folder, made="times were taken")
     if others is None or others:
+        keep_tuning(store)
         store.clear()
+    return sum(len(own) for stage in TimingStage for own in store.times(stage).values())
 
 
 def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
@@ -295,4 +308,5 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
             failed=work.failures(),
             interrupted=interrupted,
             not_measured=setting.not_measured,
+            previous=kept(store),
         )

@@ -67,3 +67,7 @@ def test_only_near_names_are_suggested() -> None:
 @pytest.mark.parametrize("found", ["x" * 100_000, 16**100_000, ["y" * 50] * 1000], ids=["text", "integer", "list"])
 def test_a_long_value_is_quoted_in_part(found):
     assert len(str(UserError("wrong", found=found))) < 400
+
+
+def test_a_name_in_other_capitals_is_close():
+    assert did_you_mean("N", ["m", "n"]) == "did you mean 'n'?"

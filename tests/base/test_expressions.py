@@ -249,3 +249,10 @@ def test_whole_numbers_are_computed_as_in_python(expression, m, n):
         assert expected is None or any(sign in expression for sign in ("**", "<<", "*", "1_000"))
     else:
         assert (found, type(found)) == (expected, type(expected))
+
+
+def test_types_have_sizes():
+    assert evaluate("3 * sizeof(T)", {"T": "double"}, at=AT, key="k") == 24
+    assert evaluate("sizeof('float16') + sizeof('unsigned char')", {}, at=AT, key="k") == 3
+    with pytest.raises(UserError, match="'flaot' is no element type"):
+        evaluate("sizeof('flaot')", {}, at=AT, key="k")

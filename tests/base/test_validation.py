@@ -110,3 +110,14 @@ def test_alternatives_of_a_union_leave_no_trace_in_a_path() -> None:
         validate(Either, parse("sizes: [1, x]\n", "f.yaml"))
     assert "list[int]" not in str(caught.value)
     assert "key: sizes" in str(caught.value)
+
+
+def test_a_list_and_a_mapping_are_called_so_in_an_error() -> None:
+    class Plural(Strict):
+        names: list[str] = []
+        values: dict[str, int] = {}
+        sizes: str | Annotated[list[int], Field(max_length=3)] = ""
+
+    assert refused(Plural, "names: sm_90\n").accepted == "a list, in brackets: [sm_90]"
+    assert refused(Plural, "values: 3\n").accepted == "a mapping from names to values, such as {name: value}"
+    assert refused(Plural, "sizes: [1, 2, 3, 4]\n").accepted == "text or a list of at most 3"

@@ -15,7 +15,10 @@ NAMES = [
     "Python",
     "NVRTC",
     "CUDA headers",
+    "CCCL",
     "nvdisasm",
+    "nvJitLink",
+    "Triton",
     "nvcc",
     "host compiler",
     "PyCUDA",
@@ -44,6 +47,8 @@ def machine(tmp_path, **answers):
         "tool": lambda _: None,
         "headers": lambda: None,
         "nvrtcs": lambda: (),
+        "nvjitlinks": lambda: (),
+        "environment": lambda _: None,
         "cache": lambda: tmp_path / "cache",
     }
     assert set(nothing) == {field.name for field in fields(Probes)}
@@ -58,7 +63,7 @@ def test_this_machine():
     findings = examine()
     assert [finding.name for finding in findings] == NAMES
     by_name = {finding.name: finding for finding in findings}
-    for name in ("Python", "NVRTC", "CUDA headers", "nvdisasm", "cache"):
+    for name in ("Python", "NVRTC", "CUDA headers", "CCCL", "nvdisasm", "nvJitLink", "cache"):
         assert by_name[name].found, by_name[name]
         assert by_name[name].install == ""
 
@@ -80,6 +85,7 @@ def test_a_full_machine(tmp_path):
     (tmp_path / "lib64").mkdir()
     (tmp_path / "lib64" / "libcublas.so.13").touch()
     versions = {"pycuda": "2026.1", "nvidia-ml-py": "13.1.0", "torch": "2.11.0"}
+    versions |= {"triton": "3.4.0", "nvidia-cuda-cccl": "13.0.1"}
     found = look(
         machine(
             tmp_path,
@@ -96,6 +102,7 @@ def test_a_full_machine(tmp_path):
             nvcc=lambda: Path("/usr/bin/nvcc"),
             tool=lambda name: Path("/opt", name),
             headers=lambda: tmp_path / "include",
+            nvjitlinks=lambda: [Path("/opt/libnvJitLink.so.13")],
             nvrtcs=lambda: [Nvrtc(Path(), version, ("sm_75", "sm_121")) for version in ("13.5.37", "12.9.86")],
         )
     )
@@ -204,3 +211,25 @@ def test_a_driver_that_refuses_to_start_has_a_version_and_no_gpus(monkeypatch):
 def test_a_machine_without_libcuda_or_without_the_bindings_has_no_driver(monkeypatch):
     assert driver_of(monkeypatch, bindings(loaded=False)) is None
     assert driver_of(monkeypatch, None) is None  # importing it fails
+
+
+def test_what_plain_kernels_ptx_and_triton_functions_need(tmp_path):
+    packages = {"nvidia-cuda-cccl": "13.0.1", "nvidia-nvjitlink": "13.2.0", "triton": "3.4.0"}
+    library = tmp_path / "libnvJitLink.so.13"
+    found = look(machine(tmp_path, package=packages.get, nvjitlinks=lambda: (library,)))
+    assert found["CCCL"].detail == "13.0.1"
+    assert found["nvJitLink"].detail == f"13.2.0, {library}"
+    assert found["Triton"].detail == "3.4.0"
+    missing = look(machine(tmp_path))
+    assert [missing[name].install for name in ("CCCL", "nvJitLink", "Triton")] == [
+        "python -m pip install nvidia-cuda-cccl",
+        "python -m pip install nvidia-nvjitlink",
+        "python -m pip install -e '.[triton]'",
+    ]
+
+
+def test_triton_of_another_environment(tmp_path):
+    named = {"environment": lambda name: "/other/python" if name == "LAB_TRITON_PYTHON" else None}
+    found = look(machine(tmp_path, which=lambda path: path, **named))["Triton"]
+    assert (found.found, found.detail) == (True, "of /other/python (LAB_TRITON_PYTHON)")
+    assert not look(machine(tmp_path, **named))["Triton"].found

@@ -340,3 +340,16 @@ def test_try_needs_no_file_but_the_kernel(tmp_path):
     assert (tmp_path / "reports" / "twice" / "input" / "twice.yaml").is_file()
     wrong = lab("try", "twice.cu", "--m", "5", cwd=tmp_path)
     assert (wrong.returncode, "the kernel has no such size" in wrong.stderr) == (2, True)
+
+
+def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):
+    with make_store(tmp_path / "run", "sweep") as store:
+        one, other, *_ = (record.variant for record in store.records())
+    run = store.folder
+    by_places = lab("compare", f"{run}#{one}", f"{run}#{other}", "--json", cwd=tmp_path)
+    by_ids = lab("compare", run, one, f"#{other}", "--json", cwd=tmp_path)
+    assert by_ids.returncode == by_places.returncode
+    assert json.loads(by_ids.stdout) == json.loads(by_places.stdout)
+    assert [(change["variant_a"], change["variant_b"]) for change in json.loads(by_ids.stdout)["changes"]] == [
+        (one, other)
+    ]

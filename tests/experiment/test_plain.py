@@ -9,6 +9,7 @@ import pytest
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
+from lab.experiment.variants import plan, toolchains
 
 SOURCE = """
 __global__ void add(float *c, const float *a, const float *b, int n) {
@@ -121,11 +122,54 @@ def test_options_may_be_swept(read):
         ("emulate: {n: 1000}", "emulate: {m: 1000}", ("no such field", "key: emulate.m")),
         ("parameters: {block_size", "parameters: {n: 3, block_size", ("one name", "parameters.n")),
         ("n: int32}", "k: int32}", ("the scalar k has no value", "arguments.k")),
+        ("problem: {n: 1_000_000}", "problem: 1_000_000", ("add.yaml:3: not a mapping", "{n: 1000000}")),
+        ("problem: {n: 1_000_000}", "problem: {n: 10M}", ("add.yaml:3: n is a text", "key: problem.n\n")),
+        ("[64, 128]}", "[64, 128], UNROLL: [1, 2]}", ("add.yaml:6: nothing mentions this", "parameters.UNROLL")),
+        ("grid:", "metrics: {GB/s: 12 * n}\ngrid:", ("add.yaml:7: the metric is no rate", "metrics.GB/s")),
+        ("[64, 128]", "[]", ("the list is empty",)),
+        ('c: "out float32[n]"', 'c: "float32[n]"', ("the kernel writes no argument",)),
     ],
 )
 def test_mistakes_are_named(read, before, after, parts):
     assert before in GOOD
     refused(read, GOOD.replace(before, after), *parts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "parts"),
+    [
+        ("[64, 128]", "[64, 2048]", ("add.yaml:8", "leave such points out: constraints: [block_size <= 1024]")),
+        ("1_000_000", "1e6", ("add.yaml:7", "n is a floating-point number; write 1000000")),
+        ("grid:", "constraints: [block_size > 128]\ngrid:", ("add.yaml:7", "key: constraints\n")),
+        ("grid:", "archs: [sm_999]\ngrid:", ("add.yaml:7: nvrtc", "did you mean 'sm_90'?")),
+        ("grid:", "toolchains: [gcc]\ngrid:", ("add.yaml:7: no such toolchain", "nvcc")),
+        ("grid:", "options: [-O3]\ngrid:", ("add.yaml:7: nvrtc has no such option", "leave it out")),
+    ],
+)
+def test_mistakes_that_show_where_variants_are_planned_are_named(read, before, after, parts):
+    def planned(text):
+        experiment = read(text)
+        plan(experiment, expand(experiment).points, toolchains(experiment), experiment.archs)
+
+    text = GOOD if "archs" in after else GOOD + "archs: [sm_90]\n"
+    refused(planned, text.replace(before, after, 1), *parts)
+
+
+def test_a_sweep_of_blocks_alone_needs_no_macro(read):
+    text = GOOD.replace("block: block_size", "block: [block_size, rows]")
+    assert len(expand(read(text.replace("[64, 128]}", "[64, 128], rows: [1, 2]}"))).points) == 4
+
+
+def test_marks_that_editors_on_windows_write_are_passed_over(read, tmp_path):
+    (tmp_path / "add.cu").write_bytes(b"\xef\xbb\xbf" + SOURCE.replace("\n", "\r\n").encode())
+    experiment = read(GOOD)
+    assert "\ufeff" not in experiment.kernels[0].template.text
+
+
+def test_compilers_call_a_source_by_its_own_name(read):
+    experiment = read(GOOD)
+    planned = plan(experiment, expand(experiment).points, toolchains(experiment), ["sm_90"])
+    assert {one.request.name for one in planned} == {"add.cu"}
 
 
 def test_all_mistakes_are_reported_at_once(read):
@@ -138,3 +182,37 @@ def test_places_are_those_of_the_file(read):
     message = refused(read, GOOD.replace("n: int32}", "n: int23}"))
     assert "add.yaml:5" in message
     assert Path(message.split(":")[0]).name == "add.yaml"
+
+
+TYPED = """source: typed.cu
+kernel: scale<{T}>
+problem: {n: 1000}
+emulate: {n: 100}
+arguments: {y: "out {T}[n]", x: "{T}[n]", n: int32}
+parameters: {T: [float, float64]}
+grid: ceil_div(n, 64)
+block: 64
+reference: {y: 2 * x}
+archs: [sm_90]
+"""
+
+
+def test_element_types_follow_a_parameter(read, tmp_path):
+    (tmp_path / "typed.cu").write_text("template <typename U> __global__ void scale(U *y, const U *x, int n) {}")
+    experiment = read(TYPED + "baseline: {T: float32}\n")
+    assert experiment.baseline == {"T": "float"}
+    planned = plan(experiment, expand(experiment).points, toolchains(experiment), ["sm_90"])
+    assert [one.request.kernels for one in planned] == [("scale<float>",), ("scale<double>",)]
+    kinds = [dict(one.launches.steps[0].arguments)["y"] for one in planned]
+    assert kinds == ["float32*", "float64*"]
+    refused(read, TYPED.replace("float64]", "flaot64]"), "add.yaml:6: no type", "did you mean 'float64'?")
+
+
+def test_a_value_that_does_not_suit_a_parameters_type_is_found_before_anything_is_built(read, tmp_path):
+    (tmp_path / "typed.cu").write_text("template <typename U> __global__ void scale(U *y, U a, int n) {}")
+    text = TYPED.replace('x: "{T}[n]"', 'a: "{T} = 1.5"').replace("2 * x", "a").replace("float64]", "int]")
+    experiment = read(text)
+    with pytest.raises(UserError, match="a is no integer") as caught:
+        plan(experiment, expand(experiment).points, toolchains(experiment), ["sm_90"])
+    assert "add.yaml:5" in str(caught.value)
+    assert "T=int" in str(caught.value)

@@ -1,7 +1,11 @@
 """Wavefronts and sectors of known patterns."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.hardware import memory as traffic
 
@@ -106,3 +110,19 @@ def test_inactive_lanes_add_no_value() -> None:
     assert traffic._distinct(row(LANES + 10), row(LANES < 3)).tolist() == [3]
     assert traffic._distinct(row(LANES // 8), ALL).tolist() == [4]
     assert traffic._distinct(row(LANES), row(LANES < 0)).tolist() == [0]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@given(data=st.data())
+def test_updates_that_wait_for_each_other_are_those_of_a_slow_count(shared, data):
+    counters = data.draw(st.sampled_from([1, 8, 32, 256, 4096]))
+    places = data.draw(st.lists(st.tuples(st.integers(0, counters - 1), st.booleans()), min_size=32, max_size=32))
+    addresses = 4 * np.array([[place for place, _ in places]], np.int64)
+    active = np.array([[on for _, on in places]])
+    taken = [4 * place for place, on in places if on]
+    if shared:
+        expected = max(Counter(address // 4 % 32 for address in taken).values(), default=0)
+    else:
+        sectors = {address // 32 for address in taken}
+        expected = sum(max(Counter(a for a in taken if a // 32 == sector).values()) for sector in sectors)
+    assert traffic.atomic_updates(addresses, active, shared=shared).tolist() == [expected]

@@ -7,7 +7,7 @@ import pytest
 
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import latencies_of
-from lab.predict.score import ORDER, SHUFFLE_CYCLES, LaunchWork, score
+from lab.predict.score import ORDER, SHUFFLE_CYCLES, LaunchWork, busy_slices, score
 
 H200 = gpu_for("H200")
 CLOCK = H200.clock_mhz * 1e6
@@ -43,13 +43,14 @@ def test_a_grid_that_does_not_fill_its_last_round_takes_as_long_as_one_that_does
 
 
 def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
-    loads = replace(WORK, instructions=0.0, load_requests=8.0 * WORK.blocks * WORK.warps_per_block)
-    alone, more, together = (
+    nothing = replace(WORK, instructions=0.0)
+    loads = replace(nothing, load_requests=8.0 * WORK.blocks * WORK.warps_per_block)
+    alone, more, together, without = (
         score(H200, [one], 0).resources["latency"]
-        for one in (replace(loads, blocks_per_sm=1), replace(loads, blocks_per_sm=8), replace(loads, loads_together=8))
+        for one in (replace(loads, blocks_per_sm=1), loads, replace(loads, loads_together=8), nothing)
     )
-    assert alone == pytest.approx(8 * more)
-    assert more == pytest.approx(8 * together)
+    assert alone == pytest.approx(WORK.blocks_per_sm * more)
+    assert more - without == pytest.approx(8 * (together - without))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
         ("load_sectors", "L1 and L2"),
         ("store_sectors", "L1 and L2"),
         ("wavefronts", "shared memory"),
-        ("atomics", "atomics"),
+        ("updates", "atomics"),
         ("partial_bytes", "DRAM"),
     ],
 )
@@ -97,7 +98,8 @@ def test_a_shuffle_takes_its_lanes_and_its_latency():
     fullest = 64  # blocks
     assert shuffled["shuffles"] == pytest.approx(1e6 / 132 * 32 / 32 / CLOCK)
     each = 1e6 / (WORK.blocks * WORK.warps_per_block)
-    assert shuffled["latency"] == pytest.approx(each * SHUFFLE_CYCLES * fullest / 8 / CLOCK)
+    assert machine is not None
+    assert shuffled["latency"] == pytest.approx((each * SHUFFLE_CYCLES + machine.block_latency) * fullest / 8 / CLOCK)
     assert machine is not None
 
 
@@ -106,3 +108,18 @@ def test_stored_sectors_take_the_stores_share_of_l2():
     assert machine is not None
     assert resources(store_sectors=1e6)["L1 and L2"] == pytest.approx(1e6 / 132 * 32 / machine.store_bytes / CLOCK)
     assert resources(load_sectors=1e6)["L1 and L2"] == pytest.approx(1e6 / 132 * 32 / machine.l2_bytes / CLOCK)
+
+
+def test_updates_spread_over_the_slices_that_hold_them():
+    work = replace(WORK, updates=1e6)
+    one, two, many = (score(H200, [replace(work, chunks=n)], 0).resources["atomics"] for n in (1, 2, 10_000))
+    assert one == pytest.approx(0.732e-3)
+    assert one / two == pytest.approx(2, rel=0.01)
+    assert one / many == pytest.approx(76)
+    assert busy_slices(0, 76) == pytest.approx(1)
+
+
+def test_blocks_are_started_one_after_another():
+    small, large = (replace(WORK, blocks=n, warps_per_block=1) for n in (1_000_000, 2_000_000))
+    assert score(H200, [small], 0).resources["starts of blocks"] == pytest.approx(0.601e-3)
+    assert score(H200, [small, large], 0).resources["starts of blocks"] == pytest.approx(1.803e-3)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from run_support import H200
 
+from lab.base.errors import UserError
 from lab.base.executor import WorkerLostError
 from lab.experiment.load import load
 from lab.experiment.space import expand
@@ -125,7 +126,7 @@ TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
 def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, why):
     future: Future[Any] = Future()
     future.set_exception(error)
-    record, pace = flow.emulation_outcome(TASK, future)
+    record, pace = flow.emulation_outcome(variant, TASK, future)
     assert (record.failure, pace) == (why, None)
     judged = flow.judge(variant, (record, pace)).record
     assert (judged.status, judged.reason) == (Status.VERIFICATION_FAILED, f"not executed: {why}")
@@ -138,19 +139,19 @@ def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, w
         (OperatorFault("my_op.py:3: Mine.inputs raised ValueError"), "my_op.py:3: Mine.inputs raised ValueError"),
     ],
 )
-def test_a_mistake_in_an_emulation_is_this_variants_failure(error, words):
+def test_a_mistake_in_an_emulation_is_this_variants_failure(variant, error, words):
     future: Future[Any] = Future()
     future.set_exception(error)
-    found, _ = flow.emulation_outcome(TASK, future)
+    found, _ = flow.emulation_outcome(variant, TASK, future)
     assert found.failure == words
     assert found.fault == f"not executed: {words}"
 
 
-def test_an_emulation_that_ends_well_is_handed_on():
+def test_an_emulation_that_ends_well_is_handed_on(variant):
     future: Future[Any] = Future()
     done = (not_executed(TASK, "unknown instruction"), None)
     future.set_result(done)
-    assert flow.emulation_outcome(TASK, future) == done
+    assert flow.emulation_outcome(variant, TASK, future) == done
 
 
 def record(*, ceiling=None, estimate=None):
@@ -191,3 +192,12 @@ def test_the_job_and_the_policy_follow_the_experiment(context, planned):
 
 def test_what_waits_for_the_gpu_has_no_ptx(variant):
     assert (flow.for_gpu(variant).ptx, flow.for_gpu(variant).cubin) == ("", b"x")
+
+
+def test_a_mistake_in_the_file_that_shows_while_executing_ends_the_run_with_its_place(variant):
+    future: Future[Any] = Future()
+    future.set_exception(UserError("c has shape [3], its reference has shape [6]", key="reference.c"))
+    with pytest.raises(UserError) as caught:
+        flow.emulation_outcome(variant, TASK, future)
+    assert caught.value.at is not None
+    assert caught.value.key == "reference.c"

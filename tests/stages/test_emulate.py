@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UserError
 from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCount
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
@@ -202,3 +203,25 @@ def test_a_faulty_first_variant_is_no_reference(compared):
     faulty = replace(compared, reference=replace(compared.reference, ptx=overrun))
     assert "has faults of its own" in emulate(faulty, PTX).fault
     assert "out-of-bounds" in emulate(compared, overrun).fault
+
+
+def test_a_launch_of_too_few_threads_is_asked_about_its_grid(tmp_path):
+    arguments = {"m": "int32", "A": "float32[m]", "C": "out float32[m]"}
+    found, mistakes = declare(
+        "k", arguments=arguments, reference={"C": "A"}, folder=tmp_path, problem=["m"], parameters=[]
+    )
+    assert not mistakes
+    launches = Launches((Launch("k", (1, 1, 1), (32, 1, 1), 0, ARGUMENTS),))
+    task = EmulationTask(launches, found.reference, {"m": 40}, 0, {})
+    assert "the launch has 32 threads for 40 elements: does the grid cover them?" in emulate(task, PTX).fault
+    assert "does the grid" not in (emulate(replace(task, problem={"m": 30}), PTX).fault or "")
+
+
+def test_a_reference_of_the_wrong_shape_is_no_failure_of_a_variant(tmp_path):
+    arguments = {"m": "int32", "A": "float32[m]", "C": "out float32[m]"}
+    found, _ = declare(
+        "k", arguments=arguments, reference={"C": "concatenate([A, A])"}, folder=tmp_path, problem=["m"], parameters=[]
+    )
+    launches = Launches((Launch("k", (1, 1, 1), (32, 1, 1), 0, ARGUMENTS),))
+    with pytest.raises(UserError, match=r"c?C has shape \[8\], its reference has shape \[16\]"):
+        emulate(EmulationTask(launches, found.reference, {"m": 8}, 0, {}), PTX)

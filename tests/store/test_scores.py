@@ -58,6 +58,13 @@ def test_a_loop_over_the_grid_grows_with_the_work(one):
     assert slots(each, over) == pytest.approx(1000 * 1024 / 4096 * 32 / 4 / 1.98e9)
 
 
+def test_blocks_that_the_small_problem_fills_in_part_execute_more_at_the_real_size(one):
+    """Of two variants, one has half as many blocks at the real size for as many at the small one: they were half full."""
+    whole = one("whole", executed=counted(1000), looped=counted(0))
+    part = one("part", executed=counted(1000), looped=counted(0), real=(2048, 1, 1))
+    assert slots(part, whole) == pytest.approx(slots(whole, part))
+
+
 def test_a_blocks_own_work_grows_by_a_factor_that_all_variants_share(one):
     """Half as many blocks as the work asks for: each has twice as much to do, in its loops."""
     record = one(executed=counted(1000), looped=counted(1000), real=(2048, 1, 1))

@@ -125,6 +125,7 @@ class FakeDriver(ModuleType):
     def __init__(self) -> None:
         super().__init__("pycuda.driver")
         self.kernels: dict[str, Callable[..., None]] = {}
+        self.globals: dict[str, tuple[Allocation, int]] = {}
         self.attributes: dict[str, dict[str, int]] = {}
         self.launched: list[tuple] = []
         self.loaded: list[bytes] = []
@@ -179,7 +180,12 @@ class FakeDriver(ModuleType):
 
     def module_from_buffer(self, cubin: bytes) -> SimpleNamespace:
         self.loaded.append(cubin)
-        return SimpleNamespace(get_function=self._function)
+        return SimpleNamespace(get_function=self._function, get_global=self._global)
+
+    def _global(self, name: str) -> tuple[Allocation, int]:
+        if name not in self.globals:
+            raise Error("cuModuleGetGlobal failed: named symbol not found")
+        return self.globals[name]
 
     def _function(self, name: str) -> Function:
         if name not in self.kernels:

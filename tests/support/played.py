@@ -39,12 +39,16 @@ class Watched:
 
     def __init__(self, after=lambda watched: None):
         self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
+        self.kept = None
 
     def began(self, tuning, gpu, *, measured=True):
         self.gpu = gpu
 
     def built(self, facts):
         self.kernels.append(facts)
+
+    def resumed(self, points):
+        self.kept = points
 
     def stepped(self, step):
         self.steps.append(step)

@@ -9,8 +9,8 @@ from lab.base.errors import CompileError
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, cache_key
-from lab.toolchain.select import build, find_toolchains
-from lab.toolchain.symbols import missing, plain_name, take_symbols, unresolved, with_references
+from lab.toolchain.select import build, find_toolchains, toolchain
+from lab.toolchain.symbols import constant_variables, missing, plain_name, take_symbols, unresolved, with_references
 
 SOURCES = Path(__file__).parents[1] / "support" / "cuda"
 SOURCE = """namespace ns {
@@ -52,6 +52,19 @@ def test_names_of_all_kinds_have_symbols(compiler):
     assert "lab_symbol" not in made.ptx
     assert b"lab_symbol" not in made.cubin
     assert re.findall(r'\.file\s+\d+\s+"(.*)"', made.ptx) == ["/k.cu"]
+
+
+@pytest.mark.parametrize("kernel", ["fill", "reduce<int>"])
+def test_names_of_the_users_own_come_before_those_that_a_namespace_brings(compiler, kernel):
+    source = """namespace std {
+template <typename T> __device__ void fill(T, T, int);
+template <typename T> __device__ T reduce(T, T);
+}
+using namespace std;
+__global__ void fill(float *x) { *x = 1; }
+template <typename T> __global__ void reduce(T *x) { *x = 1; }
+"""
+    assert compiler.compile(request_for(kernel, source=source)).symbols[kernel]
 
 
 def test_machine_code_is_that_of_a_source_with_explicit_instantiation(compiler):
@@ -138,7 +151,7 @@ def test_the_cache_keeps_symbols_and_tells_kernels_apart(tmp_path):
 def test_references_follow_the_source():
     text = with_references(request_for("a<1>", "b", source="int x;"))
     assert text.startswith('int x;\n#line 1 "__nv_name_map"\n')
-    assert "= (const void *)(a<1>);" in text
+    assert "= (const void *)(::a<1>);" in text
 
 
 def test_symbols_are_taken_out_of_ptx():
@@ -189,3 +202,21 @@ def test_names_of_symbols(symbol, name):
 def test_symbols_that_are_no_mangled_names():
     for symbol in ("add", "_Z", "_ZN", "_Z99x", "", "_Zxyz"):
         assert plain_name(symbol) in (symbol, "x")
+
+
+def test_variables_in_constant_memory_have_names_and_sizes():
+    source = """
+    namespace ours { static __constant__ float taps[5][3]; namespace { __constant__ double hidden; } }
+    struct Pair { float a; int b; };
+    __constant__ Pair pair;
+    __constant__ short table[3] = {1, 2, 3};
+    __device__ float other[4];
+    __global__ void k(float *o, int i) {
+        o[i] = ours::taps[i][i] + ours::hidden + pair.a + table[i] + other[i] + sinf(o[i]);
+    }
+    """
+    made = build(toolchain("nvrtc"), CompileRequest(source, "k.cu", "sm_90", kernels=("k",)), use_cache=False).build
+    found = {name: one.bytes for name, one in constant_variables(made.ptx).items() if not name.startswith("__")}
+    assert found == {"taps": 60, "hidden": 8, "pair": 8, "table": 6}
+    assert set(made.symbols) == {"k", *found}
+    assert all(f" {made.symbols[name]}" in made.ptx for name in found)

@@ -165,13 +165,19 @@ def test_ctrl_c_in_a_transaction_ends_the_run_as_interrupted(tmp_path, monkeypat
     again = played.Watched()
     assert not played.play(file, tmp_path / "out", again).interrupted
     assert again.points[:4] == [0] * 4
+    assert again.kept > 0
 
 
 def test_a_finished_run_begins_again(tmp_path, done):
     file, folder, first, _ = done
     watched = played.Watched()
-    played.play(file, folder, watched)
+    again = played.play(file, folder, watched)
     assert watched.points == first.points
+    assert watched.kept is None
+    assert again.previous == folder / "previous"
+    with TuningStore(folder) as new, TuningStore(again.previous) as old:
+        assert [one.id for one in old.kernels()] == [one.id for one in new.kernels()]
+    assert (again.previous / "index.html").is_file()
 
 
 def test_without_a_gpu_every_time_is_predicted(tmp_path):

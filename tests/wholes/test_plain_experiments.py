@@ -17,8 +17,8 @@ from lab.stages.emulate import emulate
 from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "plain"
-FILES = sorted(FOLDER.glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "experiments"
+FILES = sorted(file for name in ("plain", "others", "micro") for file in (FOLDER / name).glob("*.yaml"))
 
 
 def compiler_of(experiment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from plain_files import FILES, write
 
 from lab.experiment.load import load
 from lab.experiment.space import expand
@@ -13,146 +14,10 @@ from lab.stages.build import Built, build, build_task
 from lab.stages.emulate import emulate
 from lab.toolchain.select import toolchain
 
-HOST = """
-using namespace std;
-#define CHECK(x) do { if ((x) != cudaSuccess) { cerr << "failed" << endl; exit(1); } } while (0)
-static vector<float> kept;
-float mean(const vector<float>& v) { float s = 0; for (float x : v) s += x; return s / v.size(); }
-int main() {
-  float *p; int BLOCK_ = 1;
-  CHECK(cudaMalloc(&p, 4));
-  %s
-  printf("%%f\\n", mean(kept));
-}
-"""
-INCLUDES = "#include <cstdio>\n#include <vector>\n#include <iostream>\n#include <cuda_runtime.h>\n"
-
-CONSTANT = """
-__constant__ float weights[3] = {0.25f, 0.5f, 0.25f};
-__global__ void smooth(float *out, const float *in, int n) {
-  int i = blockIdx.x * BLOCK + threadIdx.x;
-  if (i < n) out[i] = weights[0] * in[i] + weights[1] * in[i + 1] + weights[2] * in[i + 2];
-}
-"""
-DYNAMIC = """
-#include "common.h"
-__global__ void block_sums(float *out, const float *in, uint32_t n) {
-  extern __shared__ float tile[];
-  tile[threadIdx.x] = load(in, blockIdx.x * BLOCK + threadIdx.x, n);
-  __syncthreads();
-  for (int s = BLOCK / 2; s > 0; s >>= 1) {
-    if (threadIdx.x < s) tile[threadIdx.x] += tile[threadIdx.x + s];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) out[blockIdx.x] = tile[0];
-}
-"""
-COMMON = """#pragma once
-#include <cuda_fp16.h>
-#include <stdint.h>
-#include <string>
-inline std::string version() { return "1.0"; }
-__device__ float load(const float *in, uint32_t i, uint32_t n) { return BLOCK > 0 && i < n ? in[i] : 0; }
-"""
-CUBE = """
-__global__ void fill(float *out, int nx, int ny, int nz) {
-  int x = blockIdx.x * BLOCK + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, z = blockIdx.z;
-  if (x < nx && y < ny && z < nz) out[(z * ny + y) * nx + x] = x + 100 * y + 10000 * z;
-}
-"""
-TWO = """
-__global__ void square(float *y, const float *x, int n) {
-  int i = blockIdx.x * BLOCK + threadIdx.x;
-  if (i < n) y[i] = x[i] * x[i];
-}
-__global__ void halve(float *z, const float *y, int n) {
-  int i = blockIdx.x * BLOCK + threadIdx.x;
-  if (i < n) z[i] = y[i] / 2;
-}
-"""
-VECTORS = """
-#include <cuda_fp16.h>
-__global__ void convert(__half *out, const float4 *in, int n) {
-  int i = blockIdx.x * BLOCK + threadIdx.x;
-  if (4 * i < n) {
-    float4 v = in[i];
-    out[4 * i] = __float2half(v.x); out[4 * i + 1] = __float2half(v.y);
-    out[4 * i + 2] = __float2half(v.z); out[4 * i + 3] = __float2half(v.w);
-  }
-}
-"""
-CLUSTER = """
-#include <cooperative_groups.h>
-namespace cg = cooperative_groups;
-__global__ void __cluster_dims__(2, 1, 1) exchange(float *out, const float *in) {
-  __shared__ float tile[BLOCK];
-  auto cluster = cg::this_cluster();
-  tile[threadIdx.x] = in[blockIdx.x * BLOCK + threadIdx.x];
-  cluster.sync();
-  float *other = cluster.map_shared_rank(tile, cluster.block_rank() ^ 1);
-  out[blockIdx.x * BLOCK + threadIdx.x] = other[threadIdx.x];
-  cluster.sync();
-}
-"""
-ONE = "parameters: {BLOCK: [32, 64]}\nblock: BLOCK\ngrid: ceil_div(n, BLOCK)\nproblem: {n: 4096}\nemulate: {n: 200}\n"
-FILES = {
-    "constant": (
-        CONSTANT,
-        (
-            f'{ONE}arguments: {{out: "out float32[n]", in: "float32[n + 2]", n: int32}}\n'
-            'reference: {out: "0.25 * in[0:n] + 0.5 * in[1:n + 1] + 0.25 * in[2:n + 2]"}\n'
-        ),
-    ),
-    "dynamic": (
-        DYNAMIC,
-        ONE.replace("200", "256") + "shared_bytes: 4 * BLOCK\n"
-        'arguments: {out: "out float32[n // BLOCK]", in: "float32[n]", n: uint32}\n'
-        'reference: {out: "sum(reshape(in, [n // BLOCK, BLOCK]), 1)"}\n',
-    ),
-    "cube": (
-        CUBE,
-        (
-            "parameters: {BLOCK: [8, 16]}\nblock: [BLOCK, 4]\n"
-            "problem: {nx: 64, ny: 64, nz: 64}\nemulate: {nx: 20, ny: 10, nz: 3}\n"
-            'grid: ["ceil_div(nx, BLOCK)", "ceil_div(ny, 4)", nz]\n'
-            'arguments: {out: "out float32[nz, ny, nx]", nx: int32, ny: int32, nz: int32}\n'
-            'reference: {out: "reshape(arange(nx), [1, 1, nx]) + 100 * reshape(arange(ny), [1, ny, 1])'
-            ' + 10000 * reshape(arange(nz), [nz, 1, 1])"}\n'
-        ),
-    ),
-    "two": (
-        TWO,
-        (
-            "parameters: {BLOCK: [32, 64]}\nproblem: {n: 4096}\nemulate: {n: 200}\n"
-            'arguments: {y: "out float32[n]", z: "out float32[n]", x: "float32[n]", n: int32}\n'
-            "launches:\n"
-            '  - {kernel: square, grid: "ceil_div(n, BLOCK)", block: BLOCK, arguments: [y, x, n]}\n'
-            '  - {kernel: halve, grid: "ceil_div(n, BLOCK)", block: BLOCK, arguments: [z, y, n]}\n'
-            "reference: {y: x * x, z: x * x / 2}\n"
-        ),
-    ),
-    "vectors": (
-        VECTORS,
-        ONE.replace("ceil_div(n, BLOCK)", "ceil_div(n, 4 * BLOCK)")
-        + 'arguments: {out: "out float16[n]", in: "float32[n]", n: int32}\nreference: {out: in}\n',
-    ),
-    "cluster": (
-        CLUSTER,
-        ONE.replace("ceil_div(n, BLOCK)", "n // BLOCK").replace("200", "256")
-        + 'arguments: {out: "out float32[n]", in: "float32[n]"}\n'
-        'reference: {out: "reshape(flip(reshape(in, [n // BLOCK // 2, 2, BLOCK]), 1), [n])"}\n',
-    ),
-}
-
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
-    source, rest = FILES[name]
-    whole = f"{INCLUDES}{source}{HOST % 'k<<<1, 1>>>(p);'}"
-    (tmp_path / "k.cu").write_text(whole)
-    (tmp_path / "common.h").write_text(COMMON)
-    (tmp_path / "k.yaml").write_text(f"question: Does it work?\nsource: k.cu\narchs: [sm_90]\n{rest}")
-    experiment = load(tmp_path / "k.yaml")
+    experiment = load(write(name, tmp_path))
     points = expand(experiment).points
     assert len(points) == 2
     for planned in plan(experiment, points, [toolchain("nvrtc")], ["sm_90"]):
@@ -162,6 +27,7 @@ def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
         context = FlowContext(experiment, None, emulate=True)
         variant = flow.inspect(context, planned, outcome, None)
         assert flow.argument_mistake(context, variant, outcome) is None
+        assert flow.constant_mistake(context, variant, outcome) is None
         record = emulate(flow.emulation_task(context, variant), variant.ptx)
         assert (record.fault, record.unsupported) == ("", "")
         assert record.verification is not None

@@ -36,7 +36,6 @@ IGNORED: Final = ("verbose", "log", "compiler", "iterations", "observers", "plat
 REFUSED: Final = {
     "verify": "answer with atol, which is compared as numpy.allclose does",
     "texmem_args": "arrays in global memory, which are cached in the same way today",
-    "cmem_args": "the array as an argument of the kernel: const float* __restrict__",
     "defines": "tune_params, each of which is a macro; one with a single value is a constant",
 }
 """Arguments that are not supported, with what to give instead."""
@@ -63,6 +62,7 @@ class TuneCall:
     lang: str | None = None
     device: int = 0
     smem_args: Any = None
+    cmem_args: Any = None
     compiler_options: Any = None
     block_size_names: Any = None
     quiet: bool = False
@@ -199,6 +199,8 @@ def experiment_of(call: TuneCall, space: Space, folder: Path) -> tuple[dict[str,
         mapping["source"] = _beside(file, source, folder)
     if named.reference:
         mapping |= {"reference": named.reference, "tolerance": named.tolerance}
+    if call.cmem_args is not None:
+        mapping["constants"] = _constant_memory(call.cmem_args)
     if call.smem_args is not None:
         mapping["shared_bytes"] = _shared_bytes(call.smem_args)
     if call.strategy == "random_sample":
@@ -258,6 +260,19 @@ def _options(given: object) -> list[str]:
     if isinstance(given, list | tuple) and all(isinstance(one, str) for one in given):
         return list(given)
     raise UserError("wrong type", key="compiler_options", found=given, accepted="a list of texts")
+
+
+def _constant_memory(given: object) -> dict[str, Any]:
+    """What constant memory holds: arrays and NumPy's numbers, by name."""
+    if isinstance(given, Mapping) and given and all(isinstance(one, np.ndarray | np.generic) for one in given.values()):
+        # dimensions as they are: none of them shrinks with a problem
+        return {
+            str(name): (f"{one.dtype.name}[{', '.join(map(str, one.shape))}]", one)
+            if isinstance(one, np.ndarray) and one.ndim
+            else one
+            for name, one in given.items()
+        }
+    raise UserError("wrong value", key="cmem_args", found=type(given).__name__, accepted="NumPy arrays by name")
 
 
 def _shared_bytes(given: object) -> str | int:
@@ -360,6 +375,7 @@ _NAMES: Final = {
     "grid": "problem_size, grid_div_x, grid_div_y, grid_div_z",
     "block": "block_size_names",
     "shared_bytes": "smem_args",
+    "constants": "cmem_args",
     "reference": "answer",
     "search": "strategy_options",
 }

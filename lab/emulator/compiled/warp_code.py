@@ -479,6 +479,8 @@ class WarpCode:
         code.label(after)
 
     def _access(self, position: int, access: MemoryAccess, guard: str | None) -> None:
+        if access.kind == "atomic" and self._count:
+            raise NotCompiled("which updates of atomics meet is counted by the interpreter")
         code, t = self._code, access.t
         bits, count = bits_of(t), len(access.registers)
         if access.kind == "load":

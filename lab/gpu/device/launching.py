@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
+import numpy as np
 import pycuda.driver as cuda
 
 from lab.gpu.device.arguments import marshal
@@ -16,7 +17,7 @@ from lab.gpu.device.backend import Enqueue, RefusedError, in_turn
 from lab.gpu.device.tensormaps import tensor_map_words
 from lab.operators.base import Inputs
 from lab.templates.front_matter import TENSOR_MAP
-from lab.templates.launches import Launch, Launches
+from lab.templates.launches import Launch, Launches, held
 from lab.toolchain.cubin.image import parameter_offsets
 
 
@@ -47,6 +48,7 @@ class Launcher:
         Raises:
             RefusedError: A launch would be refused.
         """
+        self._set_constants(module, launches, inputs)
         zeroed = [buffer for buffer in launches.workspace if buffer.zero]
         queues: list[Enqueue] = [
             partial(cuda.memset_d8_async, pointers[buffer.name], 0, buffer.bytes, self._stream) for buffer in zeroed
@@ -56,6 +58,15 @@ class Launcher:
             for step in launches.steps
         ]
         return in_turn(queues)
+
+    def _set_constants(self, module: cuda.Module, launches: Launches, inputs: Inputs) -> None:
+        """Fill constant memory, which no kernel changes: once for all launches of a module."""
+        for one in launches.constants:
+            address, size = module.get_global(one.symbol)
+            array = np.ascontiguousarray(held(inputs, one))
+            if array.nbytes > size:
+                raise RefusedError(f"the variable {one.name} in constant memory has {size} bytes, not {array.nbytes}")
+            cuda.memcpy_htod(address, array)
 
     def _launch(
         self,

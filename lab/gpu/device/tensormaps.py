@@ -10,11 +10,11 @@ import ctypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.gpu.device.arguments import element_types, holds
 from lab.gpu.device.backend import RefusedError
 from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, ALIGNMENT, BYTES, TensorMap
 from lab.operators.base import Inputs
-from lab.templates.front_matter import ELEMENT_BYTES
 
 Words = tuple[int, ...]
 """A `CUtensorMap` as 64-bit words."""

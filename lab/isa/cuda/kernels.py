@@ -15,6 +15,7 @@ from lab.isa.cuda.tokens import Token, TokenKind, tokens
 from lab.isa.cuda.types import TYPE_NAMES, element_type
 
 _OPENING, _CLOSING = "([{", ")]}"
+_DEEPEST_ALIAS = 16
 _QUALIFIERS = frozenset(
     {"const", "volatile", "restrict", "__restrict__", "__restrict", "__grid_constant__", "struct", "enum", "typename"}
 )
@@ -387,10 +388,11 @@ def _parameter(stream: Sequence[Token], aliases: Mapping[str, str]) -> SourcePar
         depth += (token.text == "[") - (token.text == "]")
         if depth == 0 and token.text != "]":
             kept.append(token.text)
-    pointer = kept.count("*") + bool(extents)
-    first_star = kept.index("*") if "*" in kept else len(kept)
-    pointee = kept[:first_star]
-    element = element_type(" ".join(pointee), aliases) if pointer <= 1 and "(" not in kept else None
+    meant = _with_pointers(kept, aliases)
+    pointer = meant.count("*") + bool(extents)
+    first_star = meant.index("*") if "*" in meant else len(meant)
+    pointee = meant[:first_star]
+    element = element_type(" ".join(pointee), aliases) if pointer <= 1 and "(" not in meant else None
     return SourceParameter(
         name=declared[name].text if name is not None else "",
         c_type=_spelled([text for text in kept if not text.strip("_").startswith("restrict")])
@@ -400,6 +402,21 @@ def _parameter(stream: Sequence[Token], aliases: Mapping[str, str]) -> SourcePar
         dtype=element.dtype if element else None,
         lanes=element.lanes if element else 1,
     )
+
+
+def _with_pointers(texts: Sequence[str], aliases: Mapping[str, str]) -> list[str]:
+    """Replace a name of a pointer type by its meaning: `in_ptr` by `const float *`.
+
+    A `const` in front of such a name makes the pointer constant, not what it points to.
+    """
+    for _ in range(_DEEPEST_ALIAS):
+        named = next((text for text in texts if text in aliases), None)
+        meaning = re.findall(r"\w+|\S", aliases[named]) if named is not None else []
+        if "*" not in meaning and not (len(meaning) == 1 and meaning[0] in aliases):
+            break
+        outside = [text for text in texts if text not in (named, "const")] if "*" in meaning else []
+        texts = [*meaning, *outside]
+    return list(texts)
 
 
 def _before_default(stream: Sequence[Token]) -> list[Token]:

@@ -6,44 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SCALARS = {
-    "bool": "bool",
-    "char": "int8",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "short": "int16",
-    "unsigned short": "uint16",
-    "int": "int32",
-    "unsigned": "uint32",
-    "long": "int64",
-    "unsigned long": "uint64",
-    "long long": "int64",
-    "unsigned long long": "uint64",
-    "float": "float32",
-    "double": "float64",
-    "size_t": "uint64",
-    "ptrdiff_t": "int64",
-    "ssize_t": "int64",
-    "intptr_t": "int64",
-    "uintptr_t": "uint64",
-    "uchar": "uint8",
-    "ushort": "uint16",
-    "uint": "uint32",
-    "ulong": "uint64",
-    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    "__half": "float16",
-    "half": "float16",
-    "__half_raw": "float16",
-    "__nv_bfloat16": "bfloat16",
-    "nv_bfloat16": "bfloat16",
-    "__nv_bfloat16_raw": "bfloat16",
-    "cuComplex": "complex64",
-    "cuFloatComplex": "complex64",
-    "cuDoubleComplex": "complex128",
-    "complex<float>": "complex64",
-    "complex<double>": "complex128",
-}
-"""What CUDA on Linux calls the types that NumPy names, and bfloat16. Source: CUDA C++ Programming Guide; LP64."""
+from lab.base.elements import C_NAMES
 
 _SHORT_VECTORS = {
     "char": "int8",
@@ -66,7 +29,7 @@ _INTEGER_WORDS = {"signed", "unsigned", "short", "long", "int", "char"}
 _DEEPEST_ALIAS = 16
 
 TYPE_NAMES = frozenset(
-    {word for name in _SCALARS for word in re.findall(r"\w+", name)}
+    {word for name in C_NAMES for word in re.findall(r"\w+", name)}
     | {f"{name}{lanes}" for name in _SHORT_VECTORS for lanes in "1234"}
     | set(_PAIRS)
     | {"void", "auto", "dim3", "signed", "wchar_t", "cudaTextureObject_t", "cudaSurfaceObject_t", "CUtensorMap"}
@@ -105,8 +68,8 @@ def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> CElem
 
 
 def _known(name: str) -> CElement | None:
-    if name in _SCALARS:
-        return CElement(_SCALARS[name])
+    if name in C_NAMES:
+        return CElement(C_NAMES[name])
     if name in _PAIRS:
         return CElement(_PAIRS[name], 2)
     match = _SHORT_VECTOR.fullmatch(name)

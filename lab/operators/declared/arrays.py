@@ -41,6 +41,9 @@ _FOREIGN: Final[Mapping[str, str]] = {
 }
 """Names that users know from elsewhere."""
 
+_MODULES: Final = ("np", "numpy", "math", "torch", "cp", "cupy")
+"""Modules whose functions stand without them."""
+
 
 @lru_cache(maxsize=1024)
 def names_of(expression: str) -> frozenset[str]:
@@ -59,15 +62,28 @@ def check(expression: str, known: Mapping[str, object] | frozenset[str]) -> list
     except UserError as error:
         return [error]
     mistakes = []
+    modules = {module for module in _MODULES if module not in known}
     for one in syntax.walk(part):
         match one:
-            case syntax.NameOf(name=name, column=column) if name not in known and name not in CONSTANTS:
+            case syntax.NameOf(name=name, column=column) if name not in {*known, *CONSTANTS, *modules}:
                 mistakes.append(_unknown_name(expression, name, column, known))
             case syntax.Application(function=syntax.NameOf(name=name, column=column)) if name not in ARRAY_FUNCTIONS:
                 mistakes.append(_unknown_function(expression, name, column))
-            case syntax.FactOf() | syntax.Application(function=syntax.FactOf()):
-                mistakes.append(_refused(expression, one.column, "values have no attributes", "a function: sum(a)"))
+            case (syntax.FactOf() as fact) | syntax.Application(function=syntax.FactOf() as fact):
+                hint = _without_attribute(fact, known)
+                mistakes.append(
+                    _refused(expression, fact.column, "values have no attributes", "a function: sum(a)", hint)
+                )
     return mistakes
+
+
+def _without_attribute(part: syntax.FactOf, known: Mapping[str, object] | frozenset[str]) -> str | None:
+    """Say how `np.sqrt(a)` and `a.sum()` are written here."""
+    if not isinstance(part.value, syntax.NameOf) or part.name not in {*ARRAY_FUNCTIONS, *CONSTANTS}:
+        return None
+    if part.value.name in known:
+        return f"write {part.name}({part.value.name})"
+    return f"write {part.name} without {part.value.name}."
 
 
 def evaluate_arrays(expression: str, names: Mapping[str, Given], rules: Rules) -> Tracked:

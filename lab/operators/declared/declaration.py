@@ -14,12 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from lab.base.elements import CUDA_NAMES, element_named
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.declared import arrays
 from lab.operators.declared.files import files_of, is_file, names_in_path
 from lab.operators.declared.functions import CONSTANTS
 from lab.operators.declared.metrics import TIME, Metric
+from lab.operators.declared.signatures import signature_in
 from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all
 from lab.operators.declared.tolerance import Tolerance
 
@@ -38,14 +40,15 @@ class Declaration:
 
     Attributes:
         name: What reports call the operator; the kernel's name.
-        arguments: The kernel's arguments, in its order.
+        arguments: The kernel's arguments, in its order; behind them what constant memory holds.
         references: From each output to its expression or file; empty where there is a function or nothing.
         function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
         tolerances: From outputs to the user's own tolerances.
         metrics: Declared figures, the first of which says what throughput is.
-        parameters: Parameters of variants that its expressions mention.
+        parameters: Parameters of variants that its expressions mention, or that its function asks for.
         folder: Where relative paths start from; empty where it names no file.
         files: Every file that it names, with the SHA-256 of its contents.
+        constants: Names of those arguments that no launch passes: they are variables in constant memory.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Declaration:
     parameters: tuple[str, ...] = ()
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    constants: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -71,6 +75,7 @@ class Declaration:
             "parameters": self.parameters,
             "folder": self.folder,
             "files": self.files,
+            **({"constants": self.constants} if self.constants else {}),
         }
         return PREFIX + json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -93,12 +98,43 @@ class Declaration:
                 parameters=tuple(plain["parameters"]),
                 folder=plain["folder"],
                 files=tuple((path, digest) for path, digest in plain["files"]),
+                constants=tuple(plain.get("constants", ())),
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             accepted = "the JSON of a declaration; write arguments, reference and metrics into the file instead"
             raise UserError(
                 "not a declared operator", key="operator", found=reference[:200], accepted=accepted
             ) from error
+
+    @cached_property
+    def type_parameters(self) -> tuple[str, ...]:
+        """Return the parameters, or fields of the problem, that element types follow."""
+        return tuple(dict.fromkeys(one.type_parameter for one in self.arguments if one.type_parameter))
+
+    def typed(self, values: Mapping[str, object]) -> Declaration:
+        """Return the declaration with element types in place of the names that they follow.
+
+        Args:
+            values: The problem, and the parameters that are mentioned.
+
+        Raises:
+            UserError: A value is no type, or contents do not suit it.
+        """
+        types = {}
+        for name in self.type_parameters:
+            types[name] = element_named(str(values.get(name)))
+            if types[name] is None:
+                accepted = f"a type: {', '.join(CUDA_NAMES.values())}, or NumPy's name of one"
+                raise UserError("unknown type", key=f"problem.{name}", found=values.get(name), accepted=accepted)
+        arguments = tuple(
+            one.typed(str(types[one.type_parameter])) if one.type_parameter else one for one in self.arguments
+        )
+        return replace(self, arguments=arguments)
+
+    @cached_property
+    def passed(self) -> tuple[Argument, ...]:
+        """Return the arguments that launches pass, in the kernel's order."""
+        return tuple(one for one in self.arguments if one.name not in self.constants)
 
     @cached_property
     def outputs(self) -> tuple[Argument, ...]:
@@ -122,6 +158,7 @@ def declare(
     name: str,
     *,
     arguments: object,
+    constants: object = None,
     reference: object = None,
     tolerance: object = None,
     metrics: object = None,
@@ -135,6 +172,7 @@ def declare(
     Args:
         name: The kernel's name.
         arguments: The file's `arguments`, a mapping from names to texts.
+        constants: The file's `constants`, likewise, or None.
         reference: The file's `reference`: a mapping from outputs to expressions, ``./file.py:function``, or None.
         tolerance: The file's `tolerance`: a number, a mapping from outputs to numbers or to ``{relative: …,
             absolute: …}``, or None.
@@ -148,7 +186,7 @@ def declare(
         The declaration, or None if there are mistakes, and every mistake.
     """
     checking = _Checking(Path(folder), frozenset(problem), frozenset(parameters), at)
-    found = checking.declaration(name, arguments, reference, tolerance, metrics)
+    found = checking.declaration(name, arguments, constants, reference=reference, tolerance=tolerance, metrics=metrics)
     return (None if checking.mistakes else found), tuple(checking.mistakes)
 
 
@@ -159,9 +197,10 @@ class _Checking:
         self._folder, self._problem, self._parameters, self._at = folder, problem, parameters, at
         self.mistakes: list[UserError] = []
         self._files: dict[str, str] = {}
+        self._kept = frozenset[str]()
 
     def declaration(
-        self, name: str, arguments: object, reference: object, tolerance: object, metrics: object
+        self, name: str, arguments: object, constants: object, *, reference: object, tolerance: object, metrics: object
     ) -> Declaration:
         read, mistakes = parse_all(arguments, lambda key: self._at("arguments", key) if key else self._at("arguments"))
         self.mistakes += mistakes
@@ -169,6 +208,8 @@ class _Checking:
         unread = (
             frozenset(map(str, arguments)) - {one.name for one in read} if isinstance(arguments, dict) else frozenset()
         )
+        kept = self._constants(constants, {one.name for one in read} | unread)
+        read = (*read, *kept)
         for one in read:
             self._argument(one, {other.name for other in read if not other.is_array} | unread)
         references, function = self._reference(reference, read, unread)
@@ -179,8 +220,9 @@ class _Checking:
             function,
             self._tolerances(tolerance, read, unread),
             self._metrics(metrics, read, unread),
+            constants=tuple(one.name for one in kept),
         )
-        mentioned = tuple(sorted((made.needed - self._problem) & self._parameters))
+        mentioned = tuple(sorted(((made.needed | self._function(function, read)) - self._problem) & self._parameters))
         files = tuple(sorted(self._files.items()))
         folder = str(self._folder.resolve()) if files else ""
         return replace(made, parameters=mentioned, files=files, folder=folder)
@@ -190,14 +232,41 @@ class _Checking:
 
     # ---- arguments
 
+    def _constants(self, given: object, taken: Collection[str]) -> tuple[Argument, ...]:
+        """Read what constant memory holds."""
+        made: list[Argument] = []
+        if given is not None and not isinstance(given, dict):
+            self._mistake("wrong type", "constants", found=given, accepted="a mapping, {filter: float32[9] normal}")
+            return ()
+        for name, text in (given or {}).items():
+            try:
+                one = parse(str(name), text)
+            except UserError as error:
+                self.mistakes.append(error.placed(self._at("constants", name), f"constants.{name}"))
+                continue
+            if one.name in taken:
+                self._mistake("an argument has this name, too", "constants", one.name, accepted="different names")
+            elif one.is_written:
+                accepted = str(one).removeprefix(f"{one.direction} ")
+                self._mistake("a kernel cannot write constant memory", "constants", one.name, accepted=accepted)
+            else:
+                made.append(one)
+        self._kept = frozenset(one.name for one in made)
+        return tuple(made)
+
     def _argument(self, one: Argument, scalars: Collection[str]) -> None:
-        key = ("arguments", one.name)
+        key = ("constants" if one.name in self._kept else "arguments", one.name)
         known = self._problem | self._parameters
+        if one.type_parameter and one.type_parameter not in known:
+            self._unknown(one.type_parameter, one.dtype, known, *key)
         if one.name in known and one.is_array:
             kind = "field of the problem" if one.name in self._problem else "parameter"
             self._mistake(f"the array {one.name} and a {kind} have the same name", *key, accepted="different names")
         if not one.is_array and one.value is None and one.name not in known:
-            accepted = f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION"
+            accepted = (
+                f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION; "
+                f"{one.dtype}[SHAPE] is an array"
+            )
             suggestion = did_you_mean(one.name, known)
             self._mistake(f"the scalar {one.name} has no value", *key, accepted=accepted, suggestion=suggestion)
         known |= frozenset(scalars) if one.is_array else frozenset()
@@ -256,7 +325,7 @@ class _Checking:
             return (), ""
         outputs = [one.name for one in read if one.is_written]
         found = []
-        for key, value in given.items():
+        for key, value in given.items() if outputs else ():  # that there are none is a mistake of its own
             name = str(key)
             if name not in {*outputs, *unread}:
                 suggestion = did_you_mean(name, outputs)
@@ -275,6 +344,24 @@ class _Checking:
                 wanted = f"an expression for each output: {', '.join(outputs)}"
                 self._mistake(f"no reference for {name}", "reference", accepted=wanted)
         return tuple(found), ""
+
+    def _function(self, function: str, read: tuple[Argument, ...]) -> frozenset[str]:
+        """Check what a reference function asks for, and return it."""
+        path, _, name = function.rpartition(":")
+        asked = signature_in(self._folder / path, name) if path in self._files else None
+        if asked is None:
+            return frozenset()
+        known = self._problem | self._parameters | {one.name for one in read}
+        for wanted in asked.required:
+            if wanted not in known:
+                self._mistake(
+                    f"line {asked.line} of {path}: {name} asks for {wanted!r}, which is not known",
+                    "reference",
+                    found=function,
+                    accepted=f"arguments, fields of the problem and parameters: {', '.join(sorted(known))}",
+                    suggestion=did_you_mean(wanted, known),
+                )
+        return frozenset(asked.names)
 
     def _of_inputs(self, text: str, read: tuple[Argument, ...], unread: frozenset[str], output: str) -> None:
         """Check an expression that may read what holds something before the launch."""
@@ -355,6 +442,7 @@ def _tolerance(given: object) -> Tolerance | None:
 
 
 def _names(declaration: Declaration) -> Iterator[str]:
+    yield from declaration.type_parameters
     for one in declaration.arguments:
         if one.fill is not None and one.fill.kind is FillKind.FILE:
             yield from names_in_path(one.fill.operands[0])

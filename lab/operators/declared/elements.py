@@ -142,33 +142,3 @@ ELEMENT_TYPES: Mapping[str, ElementType] = {
     )
 }
 """By name."""
-
-C_NAMES: Mapping[str, str] = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "__half": "float16",
-    "__nv_bfloat16": "bfloat16",
-    "char": "int8",
-    "unsigned char": "uint8",
-    "uchar": "uint8",
-    "short": "int16",
-    "int": "int32",
-    "unsigned": "uint32",
-    "uint": "uint32",
-    "long long": "int64",
-    "size_t": "uint64",
-    "int8_t": "int8",
-    "uint8_t": "uint8",
-    "int16_t": "int16",
-    "uint16_t": "uint16",
-    "int32_t": "int32",
-    "uint32_t": "uint32",
-    "int64_t": "int64",
-    "uint64_t": "uint64",
-    "cuFloatComplex": "complex64",
-    "cuDoubleComplex": "complex128",
-    "float2": "complex64",
-    "double2": "complex128",
-}
-"""What a user who writes a C type means."""

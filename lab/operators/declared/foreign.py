@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ import numpy as np
 from lab.base.errors import UserError
 from lab.operators.declared.tracked import Tracked
 from lab.operators.userfile import imported
+
+
+class ReferenceRaisedError(UserError):
+    """A user's function raised an error."""
 
 
 def function_of(reference: str, folder: Path) -> Callable[..., object]:
@@ -85,8 +90,10 @@ def results(
     try:
         result = function(**given)
     except Exception as error:  # the user's code may raise anything
-        message = f"the function raised {type(error).__name__}: {error}"
-        raise UserError(message, key="reference", found=reference) from error
+        place = next((one for one in reversed(extract_tb(error.__traceback__)) if one.filename != __file__), None)
+        where = f" ({Path(place.filename).name}:{place.lineno}: {place.line})" if place else ""
+        message = f"the function raised {type(error).__name__}: {error}{where}"
+        raise ReferenceRaisedError(message, key="reference", found=reference) from error
     by_name = _by_name(result, outputs, reference)
     return {name: tracked(name, by_name[name], reference) for name in outputs}
 

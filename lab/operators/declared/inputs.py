@@ -80,10 +80,16 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
     Raises:
         UserError: The type does not hold the value.
     """
-    key, element = f"arguments.{argument.name}", argument.element
+    key, element = _key(argument), argument.element
     value = fields[argument.name] if argument.value is None else _value(argument.value, fields, key)
     if isinstance(value, str):
-        raise UserError(f"{argument.name} is a text", key=key, found=value, accepted=f"a value of {argument.dtype}")
+        raise UserError(
+            f"{argument.name} is a text",
+            key=key,
+            found=value,
+            accepted=f"a value of {argument.dtype}",
+            suggestion=_calculated(value),
+        )
     match element.kind:
         case ElementKind.BOOL:
             if value not in (0, 1):
@@ -98,13 +104,27 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
                 return float(element.dtype.type(value))
 
 
+def _key(argument: Argument) -> str:
+    """Return the key under which an argument's value stands: of a scalar without one of its own, the problem's."""
+    is_of_problem = not argument.is_array and argument.value is None
+    return f"{'problem' if is_of_problem else 'arguments'}.{argument.name}"
+
+
+def _calculated(text: str) -> str | None:
+    """Say what a calculation of numbers alone comes to: values of problems and parameters are no expressions."""
+    try:
+        return f"write {evaluate(text, {}, at=Location('problem'), key='problem')}"
+    except UserError:
+        return None
+
+
 def _within(argument: Argument, value: int) -> int:
     bounds = np.iinfo(argument.element.dtype)
     if not bounds.min <= value <= bounds.max:
         wider = "int64" if bounds.bits < 64 else "uint64"  # noqa: PLR2004 - bits
         raise UserError(
             f"{argument.name} is {value}, which {argument.dtype} does not hold",
-            key=f"arguments.{argument.name}",
+            key=_key(argument),
             found=value,
             accepted=f"{bounds.min} to {bounds.max}",
             suggestion=f"declare it {wider}, and let the kernel take that type",

@@ -29,6 +29,9 @@ _MOST_UNBOUNDED: Final = 0.1
 _ALWAYS_RIGHT: Final = 0.5
 """The scale of integers that must be right: an error of 1 is twice that."""
 
+NOT_WRITTEN: Final = "nothing: it was not written"
+"""What a message says in place of an element that still holds its poison."""
+
 _TINIEST: Final = float(np.finfo(np.float64).tiny)
 
 
@@ -126,7 +129,7 @@ def compare(
         return largest, ""
     at = ", ".join(str(int(i)) for i in np.unravel_index(worst, expected_values.held.shape))
     untouched = poisoned and bool(element.is_poison(got[worst : worst + 1])[0])
-    value = "nothing: it was not written" if untouched else _shown(_widest(element, got[worst : worst + 1])[0])
+    value = NOT_WRITTEN if untouched else _shown(_widest(element, got[worst : worst + 1])[0])
     words = f"{name}[{at}]: got {value}, expected {_shown(held[worst])}"
     allowed = float(scale[worst])
     if not element.is_exact and _TINIEST < allowed < math.inf:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.elements import element_named
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked, between, exact, shown, whole
 
@@ -273,8 +274,9 @@ def linspace(rules: Rules, start: float, stop: float, num: int = 50) -> Tracked:
 def astype(rules: Rules, a: Tracked, dtype: str) -> Tracked:
     """Convert to a type as C does: integers wrap around, floats are cut off at the point, or rounded."""
     del rules
+    given, dtype = dtype, element_named(dtype) or ""
     if dtype not in ELEMENT_TYPES:
-        raise ArrayOperationError(f"unknown type {dtype!r}", ", ".join(ELEMENT_TYPES))
+        raise ArrayOperationError(f"unknown type {given!r}", ", ".join(ELEMENT_TYPES))
     element = ELEMENT_TYPES[dtype]
     x = a
     if element.kind is ElementKind.INTEGER and x.is_float:

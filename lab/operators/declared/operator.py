@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 from pydantic import ConfigDict
@@ -35,6 +35,22 @@ class DeclaredProblem(Problem):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, bool | int | float | str]
+
+
+Result = TypeVar("Result")
+Others = ParamSpec("Others")
+
+
+def _of_types(
+    method: Callable[Concatenate[Declared, DeclaredProblem, Others], Result],
+) -> Callable[Concatenate[Declared, DeclaredProblem, Others], Result]:
+    """Call a method of the operator whose element types are those of the problem."""
+
+    @wraps(method)
+    def called(self: Declared, problem: DeclaredProblem, *args: Others.args, **named: Others.kwargs) -> Result:
+        return method(self.typed(problem), problem, *args, **named)
+
+    return cast("Callable[Concatenate[Declared, DeclaredProblem, Others], Result]", called)
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,7 @@ class Declared(Operator[DeclaredProblem]):
         made = self.problem_type.of(values)
         if not set(self.declaration.parameters) - made.keys():
             self._plan(made)
+            self._check_metrics(made)
             return made
         for name in sorted(self.declaration.needed - made.keys() - set(self.declaration.parameters)):
             raise UserError("a key is missing", key=f"problem.{name}", accepted="a value: the file mentions it")
@@ -90,8 +107,19 @@ class Declared(Operator[DeclaredProblem]):
             return problem
         made = self.problem_type.of({**{key: problem[key] for key in problem if key != "name"}, **added})
         self._plan(made)
+        self._check_metrics(made)
         return made.titled(problem.title) if problem.title else made
 
+    def typed(self, problem: Mapping[str, Scalar]) -> Declared:
+        """Return the operator with the element types that follow the problem; itself where none does.
+
+        Raises:
+            UserError: A value is no type, or contents do not suit it.
+        """
+        names = self.declaration.type_parameters
+        return _typed(self, tuple((name, problem.get(name)) for name in names)) if names else self
+
+    @_of_types
     def scalars(self, problem: DeclaredProblem) -> Mapping[str, Scalar]:
         """Return the values of the kernel's scalars, as their types hold them.
 
@@ -100,10 +128,12 @@ class Declared(Operator[DeclaredProblem]):
         """
         return self._plan(problem).scalars
 
+    @_of_types
     def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
         """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
         return inputs(self.declaration, self._plan(problem), seed)
 
+    @_of_types
     def reference(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Evaluate the references in float64, complex128 or 64-bit integers, from the arguments as they are stored.
 
@@ -135,6 +165,7 @@ class Declared(Operator[DeclaredProblem]):
             )
         return found
 
+    @_of_types
     def as_expected(self, problem: DeclaredProblem, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
         """Take one variant's outputs for what the others must hold, where the file has no reference."""
         planned = self._plan(problem)
@@ -145,6 +176,7 @@ class Declared(Operator[DeclaredProblem]):
             for one in self.declaration.outputs
         }
 
+    @_of_types
     def verify(
         self, problem: DeclaredProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
@@ -165,6 +197,7 @@ class Declared(Operator[DeclaredProblem]):
             worst = max(worst, found, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
 
+    @_of_types
     def elementwise(
         self, problem: DeclaredProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float] | None:
@@ -179,11 +212,13 @@ class Declared(Operator[DeclaredProblem]):
             found[one.name] = laid
         return found, 1.0
 
+    @_of_types
     def flops(self, problem: DeclaredProblem) -> int:
         """Return the work that the first metric counts if that is operations; else 0."""
         first = self._throughput
         return first.work(self._plan(problem).names) if first is not None and first.kind is MetricKind.FLOPS else 0
 
+    @_of_types
     def bytes_moved(self, problem: DeclaredProblem) -> int:
         """Return the work that the first metric counts if that is bytes.
 
@@ -196,15 +231,26 @@ class Declared(Operator[DeclaredProblem]):
             (2 if one.direction is Direction.INOUT else 1)
             * int(np.prod(planned.shapes[one.name], dtype=np.int64))
             * one.element.dtype.itemsize
-            for one in self.declaration.arguments
+            for one in self.declaration.passed
             if one.is_array
         )
 
+    @_of_types
+    def constant_bytes(self, problem: DeclaredProblem) -> Mapping[str, int]:
+        """Return the size of everything that constant memory holds, in bytes, by its name."""
+        declaration, shapes = self.declaration, self._plan(problem).shapes
+        return {
+            name: int(np.prod(shapes.get(name, ()), dtype=np.int64)) * declaration.argument[name].element.dtype.itemsize
+            for name in declaration.constants
+        }
+
+    @_of_types
     def fma_dtype(self, problem: DeclaredProblem) -> np.dtype[Any]:
         """Return float64 if an output has that precision, else float32, in which 16-bit results are computed, too."""
         del problem
         return np.dtype(np.float64 if self._is_double() else np.float32)
 
+    @_of_types
     def declared_metrics(self, problem: DeclaredProblem, time_s: float) -> Mapping[str, float]:
         """Return every declared figure by its unit, for a launch that takes some seconds."""
         names = self._plan(problem).names
@@ -212,10 +258,18 @@ class Declared(Operator[DeclaredProblem]):
 
     # ---- parts
 
+    @_of_types
+    def _check_metrics(self, problem: DeclaredProblem) -> None:
+        """Refuse a throughput that is no rate before anything is built."""
+        first = self._throughput
+        if first is not None and first.kind is not MetricKind.OTHER:
+            first.work(self._plan(problem).names)
+
     @property
     def _throughput(self) -> Metric | None:
         return self.declaration.metrics[0] if self.declaration.metrics else None
 
+    @_of_types
     def _plan(self, problem: DeclaredProblem) -> ArgumentPlan:
         fields = tuple((key, type(value), value) for key, value in problem.items() if key != "name")
         return _planned(self.declaration, fields)
@@ -254,6 +308,7 @@ class Declared(Operator[DeclaredProblem]):
                 names[one.name] = Tracked(held.reshape(planned.shapes[one.name]))
         return names
 
+    @_of_types
     def available(self, problem: DeclaredProblem, inputs: Inputs) -> dict[str, object]:
         """Return what a user's function may ask for: numbers, and copies of the arrays that hold something.
 
@@ -298,6 +353,11 @@ def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:
 def _planned(declaration: Declaration, fields: tuple[tuple[str, type, Scalar], ...]) -> ArgumentPlan:
     """Cached, since a sweep asks for each variant. Types are in the key because 1, 1.0 and true are equal."""
     return plan(declaration, {name: value for name, _, value in fields})
+
+
+@lru_cache(maxsize=64)
+def _typed(operator: Declared, values: tuple[tuple[str, object], ...]) -> Declared:
+    return Declared(operator.declaration.typed(dict(values)))
 
 
 @lru_cache(maxsize=64)

@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NoReturn
 
+from lab.base.elements import C_NAMES
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import names_in
-from lab.operators.declared.elements import C_NAMES, ELEMENT_TYPES, ElementKind, ElementType
+from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind, ElementType
 
 FORM: Final = "[in|out|inout] TYPE[SHAPE] [FILL] for an array, TYPE [= EXPRESSION] for a scalar"
 
 _MOST_DIMENSIONS = 8
 _MOST_CHARACTERS = 2000
-_DIRECTED = re.compile(r"\s*(in|out|inout)\s+(?=\w)")
+_DIRECTED = re.compile(r"\s*(in|out|inout)\s+(?=[\w{])")
 _TYPE = re.compile(r"\s*(\w+)\s*")
+_PARAMETER = re.compile(r"\s*\{\s*([^\W\d]\w*)\s*\}\s*")
 _VALUE = re.compile(r"\s*=(?!=)\s*")
 _WORDS = re.compile(r"""'[^']*'|"[^"]*"|\S""")
 _FILE = re.compile(r"""([^'"]+\.npy)|'([^']+\.npy)'|"([^"]+\.npy)\"""")
@@ -61,6 +63,16 @@ FILLS: Final[Mapping[str, tuple[FillKind, tuple[str, ...], tuple[int, ...]]]] = 
 }
 """By name: the kind, its operands, and how many of them are accepted. Operands are expressions without blanks."""
 
+_FOREIGN_FILLS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("random", "rand", "rng"), "uniform 0 1"),
+    **dict.fromkeys(("randn", "gaussian", "gauss"), "normal"),
+    **dict.fromkeys(("randint", "integers"), "uniform 0 100"),
+    **dict.fromkeys(("arange", "iota", "linspace"), "range"),
+    **dict.fromkeys(("zero", "0"), "zeros"),
+    **dict.fromkeys(("one", "1"), "ones"),
+}
+"""What other libraries call contents."""
+
 _ACCEPTED_FILLS = "normal, normal MEAN DEVIATION, uniform LOW HIGH, zeros, ones, range, FILE.npy, = EXPRESSION"
 
 
@@ -89,7 +101,7 @@ class Argument:
 
     Attributes:
         name: Its name.
-        dtype: Element type, a key of `ELEMENT_TYPES`.
+        dtype: Element type, a key of `ELEMENT_TYPES`; or a parameter in braces, ``{T}``, whose value is one.
         direction: What the kernel does with it; `Direction.IN` for scalars.
         shape: Expressions of the dimensions, slowest first; None for a scalar.
         fill: What an array holds before the launch; None for scalars and for arrays that are only written.
@@ -107,6 +119,19 @@ class Argument:
     def element(self) -> ElementType:
         """Return its element type."""
         return ELEMENT_TYPES[self.dtype]
+
+    @property
+    def type_parameter(self) -> str:
+        """Return the parameter whose value is its element type; empty where the type is known."""
+        return self.dtype[1:-1] if self.dtype.startswith("{") else ""
+
+    def typed(self, dtype: str) -> Argument:
+        """Return it with its element type in place of the parameter.
+
+        Raises:
+            UserError: Its contents do not suit that type.
+        """
+        return parse(self.name, str(self).replace(self.dtype, dtype, 1))
 
     @property
     def is_array(self) -> bool:
@@ -210,14 +235,18 @@ class _Reader:
         return Argument(self._name, dtype, value=self._value())
 
     def _dtype(self) -> str:
+        if followed := _PARAMETER.match(self._text, self._at):
+            self._at = followed.end()
+            return f"{{{followed[1]}}}"
         found = _TYPE.match(self._text, self._at)
         if found is None:
             self.refuse("there is no type", ", ".join(ELEMENT_TYPES))
         word = found[1]
         if word not in ELEMENT_TYPES:
             words = re.findall(r"\w+", self._text[self._at :].split("[")[0])  # of `const unsigned char *`, uint8
-            meant = next((C_NAMES[two] for two in map(" ".join, itertools.pairwise(words)) if two in C_NAMES), None)
-            meant = meant or next((C_NAMES[one] for one in words if one in C_NAMES), None)
+            known = {**C_NAMES, "float2": "complex64", "double2": "complex128"}
+            meant = next((known[two] for two in map(" ".join, itertools.pairwise(words)) if two in known), None)
+            meant = meant or next((known[one] for one in words if one in known), None)
             suggestion = f"did you mean '{meant}'?" if meant else did_you_mean(word, ELEMENT_TYPES)
             at = self._at + found.start(1) - found.start()
             self.refuse(f"unknown type {word!r}", ", ".join(ELEMENT_TYPES), at=at, suggestion=suggestion)
@@ -268,7 +297,7 @@ class _Reader:
         start = self._at
         rest = self._text[start:].strip()
         if not rest:
-            return None if direction is Direction.OUT else _default(dtype)
+            return None if direction is Direction.OUT or dtype not in ELEMENT_TYPES else _default(dtype)
         self._at += len(self._text[start:]) - len(self._text[start:].lstrip())
         if direction is Direction.OUT:
             accepted = f"nothing: what is only written holds NaN before. For an array that is also read: inout … {rest}"
@@ -285,13 +314,21 @@ class _Reader:
                 self.refuse(f"unexpected {words[1][0]!r}", _ACCEPTED_FILLS, at=words[1][1])
             return Fill(FillKind.FILE, (next(path for path in file.groups() if path),))
         if first not in FILLS:
-            suggestion = did_you_mean(first, FILLS)
+            meant = _FOREIGN_FILLS.get(first.split("(")[0].lower())
+            suggestion = f"did you mean {meant!r}?" if meant else did_you_mean(first, FILLS)
             self.refuse(f"unknown contents {first[:40]!r}", _ACCEPTED_FILLS, suggestion=suggestion)
         kind, operands, counts = FILLS[first]
         if len(words) - 1 not in counts:
             form = " ".join((first, *operands))
-            self.refuse(f"{first} has {len(words) - 1} operands", f"{form}: expressions without blanks, or in ( )")
-        if kind is FillKind.NORMAL and ELEMENT_TYPES[dtype].is_exact:
+            count = len(words) - 1
+            parts = " ".join(text for text, _ in words[1:]).replace(",", " ").strip("()").split()
+            suggestion = f"write {' '.join((first, *parts))}" if len(parts) in counts and len(parts) != count else None
+            self.refuse(
+                f"{first} has {count} operand{'' if count == 1 else 's'}",
+                f"{form}: expressions without blanks, or in ( )",
+                suggestion=suggestion,
+            )
+        if kind is FillKind.NORMAL and dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_exact:
             self.refuse(f"{dtype} has no normal numbers", "uniform LOW HIGH, zeros, ones, range, FILE.npy")
         return Fill(kind, tuple(self._expression(text, place, "an operand") for text, place in words[1:]))
 

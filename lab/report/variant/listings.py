@@ -164,7 +164,7 @@ def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, 
         coloring = highlight_python if is_python else highlight_cuda
         texts["source"] = coloring(texts["source"]) if coloured else str(escape(texts["source"]))
     first = {}
-    named = record.template if is_python else FILES["source"]  # what line tables call the source
+    named = {record.template, FILES["source"]}  # what line tables may call the source
     places: dict[str, object] = {"file": source_number(texts.get("ptx", ""), named)}
     if record.sass is not None and "source" in texts:
         places["sass"] = sass_places(folder, record.sass.name, named)

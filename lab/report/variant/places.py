@@ -7,7 +7,7 @@ the table of the kernel that is shown stands beside its listing, as `kernel.line
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -20,24 +20,24 @@ LINES: Final = "kernel.lines"
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 
-def source_number(ptx: str, source: str) -> int:
+def source_number(ptx: str, sources: Collection[str]) -> int:
     """The number by which the `.loc` directives of a module name its source; 1 where no `.file` directive says it.
 
     Args:
         ptx: The whole module.
-        source: Name of the source file, without folders.
+        sources: What its source file may be called, without folders.
     """
-    numbers = [int(number) for number, name in _FILE.findall(ptx) if PurePosixPath(name).name == source]
+    numbers = [int(number) for number, name in _FILE.findall(ptx) if PurePosixPath(name).name in sources]
     return numbers[0] if numbers else 1
 
 
-def sass_places(folder: Path, function: str, source: str) -> tuple[tuple[int, int], ...]:
+def sass_places(folder: Path, function: str, sources: Collection[str]) -> tuple[tuple[int, int], ...]:
     """Byte offsets of a function at which a line of the source begins, with that line.
 
     Args:
         folder: The variant's folder, with `kernel.cubin` or `kernel.lines`.
         function: The kernel's symbol.
-        source: Name of the source file, without folders.
+        sources: What the source file may be called, without folders.
 
     Returns:
         In ascending order; line 0 stands for instructions of other files. Empty where nothing is known: without a
@@ -47,7 +47,7 @@ def sass_places(folder: Path, function: str, source: str) -> tuple[tuple[int, in
         starts = line_table((folder / "kernel.cubin").read_bytes()).starts(function)
     except (OSError, ValueError):
         return _read(folder / LINES)
-    lines = ((at, one.line if PurePosixPath(one.file).name == source else 0) for at, one in sorted(starts.items()))
+    lines = ((at, one.line if PurePosixPath(one.file).name in sources else 0) for at, one in sorted(starts.items()))
     return tuple(_changes(lines))
 
 

@@ -46,7 +46,11 @@ class PassedArgument(Protocol):
 
 
 def check_arguments(
-    entry: Sequence[EntryParameter], kernel: SourceKernel | None, declared: Sequence[PassedArgument]
+    entry: Sequence[EntryParameter],
+    kernel: SourceKernel | None,
+    declared: Sequence[PassedArgument],
+    *,
+    by_name: bool = True,
 ) -> list[str]:
     """Return every difference between a kernel's parameters and the declared arguments, one sentence each.
 
@@ -54,18 +58,21 @@ def check_arguments(
         entry: Parameters of the kernel's PTX entry.
         kernel: The kernel in its source, where there is one.
         declared: The experiment's arguments, in its order.
+        by_name: The arguments have the names of the kernel's parameters. Of several launches, each passes what it
+            will: two may exchange their buffers.
     """
     source = _parameters(entry, kernel)
     if len(entry) != len(declared):
         return [f"the kernel takes {_count(len(entry))}, and the experiment declares {len(declared)}"]
-    order = _order(source, declared)
+    order = _order(source, declared) if by_name else []
     if order:
         return order
     mistakes = []
     for place, (parameter, argument) in enumerate(zip(entry, declared, strict=True)):
         written = source[place] if source else None
         head = f"argument {place + 1}, {argument.name},"
-        if why := _name(written, argument, source) or _form(parameter, written, argument) or _type(written, argument):
+        misnamed = _name(written, argument, source) if by_name else None
+        if why := misnamed or _form(parameter, written, argument) or _type(written, argument):
             mistakes.append(f"{head} {why}")
     return mistakes
 
@@ -90,6 +97,7 @@ def arguments_error(
     name: str,
     at: Location | None = None,
     key: str = "arguments",
+    by_name: bool = True,
 ) -> UserError | None:
     """Return an error that names every difference and shows both lists, or None where there is no difference.
 
@@ -100,8 +108,9 @@ def arguments_error(
         name: What the experiment calls the kernel.
         at: Where the arguments are declared.
         key: The key under which they are.
+        by_name: As for `check_arguments`.
     """
-    mistakes = check_arguments(entry, kernel, declared)
+    mistakes = check_arguments(entry, kernel, declared, by_name=by_name)
     if not mistakes:
         return None
     message = f"the arguments do not match the kernel {name}: {'; '.join(mistakes)}"

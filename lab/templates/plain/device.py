@@ -139,6 +139,7 @@ def device_part(text: str, others: Iterable[str] = ()) -> str:
     known = replace(known, annotated=frozenset(annotated))
     reader = _Reader(streams[0], known)
     reader.read(0, len(reader.stream), in_class=False)
+    reader.blanked += _lambda_annotations(reader.stream, reader.blanked)
     return _edited(text, reader)
 
 
@@ -152,6 +153,22 @@ def _named_namespaces(stream: Sequence[Token]) -> Iterable[str]:
         is_used = at > 0 and stream[at - 1].text == "using"
         if word.text == "namespace" and name.kind is TokenKind.WORD and not is_used:
             yield name.text
+
+
+def _lambda_annotations(stream: Sequence[Token], blanked: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return where lambdas are annotated, outside of what is blanked already.
+
+    nvcc asks for the annotation (`--extended-lambda`); where all code is device code, it is refused.
+    """
+    found = []
+    for at, token in enumerate(stream[:-1]):
+        end = at + 1
+        while end < len(stream) and stream[end].text in ("__device__", "__host__"):
+            end += 1
+        is_lambda = token.text == "]" and end > at + 1 and stream[at - 1].text != "]"  # [[…]] is an attribute
+        if is_lambda and not any(first <= at < last for first, last in blanked):
+            found.append((at + 1, end))
+    return found
 
 
 def _edited(text: str, reader: _Reader) -> str:

@@ -33,10 +33,11 @@ def choose(
     if wanted is None:
         if len(names) != 1:
             raise UserError(
-                "the source has several kernels; name one" if names else "no kernel was found in the source; name it",
+                "the source has several kernels; name one" if names else "no kernel was found in the source",
                 at=at,
                 key=key,
-                accepted=", ".join(kernel.title for kernel in kernels) or "the name of a __global__ function",
+                accepted=", ".join(kernel.title for kernel in kernels)
+                or "a function declared __global__; where a macro or an included file writes it, its name",
             )
         return tuple(kernels)
     base = re.sub(r"\s", "", wanted.partition("<")[0]).removeprefix("::")

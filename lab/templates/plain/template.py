@@ -26,10 +26,12 @@ class PlainTemplate(Template):
     Attributes:
         text: The source.
         instantiated: Parameters that the name of a kernel mentions: ``add<float, {block}>`` mentions `block`.
+        constant_memory: Name and element type of what the experiment puts into constant memory.
     """
 
     text: str = ""
     instantiated: frozenset[str] = frozenset()
+    constant_memory: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def kernels(self) -> tuple[SourceKernel, ...]:

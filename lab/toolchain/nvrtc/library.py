@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.base.errors import MissingToolError
+from lab.toolchain.symbols import from_global_scope
 
 _SUCCESS = 0  # NVRTC_SUCCESS
 
@@ -89,7 +90,7 @@ class NvrtcLibrary:
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), len(included), *headers)
         try:
             for kernel in kernels:
-                self._call("nvrtcAddNameExpression", program, kernel.encode())
+                self._call("nvrtcAddNameExpression", program, from_global_scope(kernel).encode())
             result = api.nvrtcCompileProgram(program, len(options), _strings(options))
             log = self._bytes("ProgramLog", program).decode(errors="replace")
             if result != _SUCCESS:
@@ -120,7 +121,7 @@ class NvrtcLibrary:
 
     def _symbol(self, program: ctypes.c_void_p, kernel: str) -> str:
         symbol = ctypes.c_char_p()  # of the program, which frees it
-        self._call("nvrtcGetLoweredName", program, kernel.encode(), ctypes.byref(symbol))
+        self._call("nvrtcGetLoweredName", program, from_global_scope(kernel).encode(), ctypes.byref(symbol))
         return (symbol.value or b"").decode()
 
     def _bytes(self, what: str, program: ctypes.c_void_p, *, closed: bool = True) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 import lab
 from lab.api.kernel_tuner.tune import TuneCall, experiment_of, tune
 from lab.base.errors import UserError
+from lab.runs.pipeline import RunOptions
 
 SOURCE = """__global__ void add(float *c, const float *a, int n)
 { int i = blockIdx.x * block_size_x + threadIdx.x; if (i < n) c[i] = a[i] + add_more; }
@@ -91,9 +92,10 @@ def test_samples(tmp_path):
         ({"restrictions": ["block_size > 3"]}, "restrictions[0]"),
         ({"compiler_options": "-O3"}, "compiler_options"),
         ({"smem_args": {"bytes": 3}}, "smem_args"),
+        ({"cmem_args": {"weights": [1, 2]}}, "cmem_args"),
         ({"emulate": {"problem_size": 3}}, "emulate"),
         ({"problem_size": "size"}, "problem_size"),
-        *(({"others": {name: len}}, name) for name in ("verify", "texmem_args", "cmem_args", "defines", "nothing")),
+        *(({"others": {name: len}}, name) for name in ("verify", "texmem_args", "defines", "nothing")),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(tmp_path, changed, key):
@@ -123,3 +125,20 @@ def test_a_run_its_cache_and_its_simulation(tmp_path, capsys):
         simulated, _ = run(simulation_mode=True, quiet=True)
     assert [one["variant"] for one in simulated] == [one["variant"] for one in done]
     assert capsys.readouterr().out == ""
+
+
+def test_constant_memory_is_set(tmp_path):
+    source = SOURCE.replace("__global__", "__constant__ float weights[2]; __constant__ int first;\n__global__", 1)
+    source = source.replace("+ add_more", "+ weights[first] * add_more")
+    done, _ = tune(
+        call(
+            output=tmp_path,
+            kernel_source=source,
+            cmem_args={"weights": np.array([3, 7], np.float32), "first": np.int32(1)},
+            answer=[A + 7, None, None],
+            tune_params={"block_size_x": [32], "add_more": [1]},
+            quiet=True,
+        ),
+        RunOptions(measure=False, jobs=1),
+    )
+    assert len(done) == 1

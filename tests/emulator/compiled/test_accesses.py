@@ -8,12 +8,12 @@ from lab.emulator.compiled import accesses
 ADDRESS = "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, {}; add.s64 %rd2, %rd1, %rd2;"
 
 
-def both(body, out, block=32, declarations=""):
+def both(body, out, block=32, declarations="", count=True):
     ptx = small_ptx.kernel(body, ["out"], declarations)
     found = []
     for engine in ("interpreted", "compiled"):
         mine = out.copy()
-        found.append((launch(ptx, "k", 2, block, [mine], check=False, engine=engine), mine))
+        found.append((launch(ptx, "k", 2, block, [mine], check=False, count=count, engine=engine), mine))
     np.testing.assert_array_equal(found[0][1], found[1][1])
     assert found[0][0].lines == found[1][0].lines
     assert found[0][0].findings == found[1][0].findings
@@ -41,8 +41,10 @@ def test_the_interpreter_tells_what_is_wrong_with_an_access(fault, kind):
 @pytest.mark.parametrize("update", ["add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"])
 def test_atomics_without_a_result(update):
     body = ADDRESS.format(0) + f"mul.lo.s32 %r2, %r1, 77; red.global.{update} [%rd2], %r2;"
-    emulation, _ = both(body, np.array([5, 0], np.uint32), block=96)
+    emulation, _ = both(body, np.array([5, 0], np.uint32), block=96, count=False)
     assert emulation.engine == "compiled"
+    counted, _ = both(body, np.array([5, 0], np.uint32), block=96)
+    assert "updates of atomics" in counted.not_compiled
 
 
 def test_local_memory_is_each_threads_own():

@@ -12,7 +12,7 @@ from fake_pycuda import LIMITS, view
 
 from lab.gpu.device.backend import RefusedError
 from lab.operators.base import Inputs
-from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.launches import ConstantValue, Launch, Launches, Workspace
 
 INPUTS = Inputs({"n": 5, "a": 1.5}, {"x": np.zeros(5, np.float32)}, ("x",))
 STEP = Launch("scale", (2, 1, 1), (128, 1, 1), 0, (("n", "int32"), ("a", "float32"), ("x", "float32*")))
@@ -25,8 +25,8 @@ class Sequence:
         self.driver, self.launcher = driver, launcher
         self.memory: dict[str, Any] = {}
 
-    def __call__(self, *steps, workspace=()):
-        launches = Launches(tuple(steps), tuple(workspace))
+    def __call__(self, *steps, workspace=(), constants=()):
+        launches = Launches(tuple(steps), tuple(workspace), constants=tuple(constants))
         self.memory = {name: self.driver.mem_alloc(64) for name in ("x", *(buffer.name for buffer in workspace))}
         pointers = {name: int(memory) for name, memory in self.memory.items()}
         module = self.driver.module_from_buffer(b"cubin")
@@ -101,3 +101,20 @@ def test_a_launch_that_this_gpu_cannot_do_is_refused_before_the_first(sequence, 
 def test_an_entry_point_that_is_not_in_the_cubin_is_an_error_of_the_driver(sequence, cuda):
     with pytest.raises(cuda.Error, match="named symbol not found"):
         sequence(replace(STEP, entry="nowhere"))
+
+
+def test_constant_memory_is_filled_before_anything_is_launched(sequence, cuda):
+    room = cuda.mem_alloc(32)
+    scale = cuda.mem_alloc(4)
+    cuda.globals |= {"_Z1x": (room, 32), "a": (scale, 4)}
+    sequence(STEP, constants=(ConstantValue("x", "float32", "_Z1x"), ConstantValue("a", "float32", "a")))
+    assert cuda.launched == []
+    assert (view(room, np.float32, 5) == 0).all()
+    assert view(scale, np.float32, 1)[0] == 1.5
+    assert view(room, np.uint8, 32)[20] == 0xCD  # what the experiment does not hold stays
+
+
+def test_constant_memory_that_is_too_small_is_refused(sequence, cuda):
+    cuda.globals["x"] = (cuda.mem_alloc(16), 16)
+    with pytest.raises(RefusedError, match="x in constant memory has 16 bytes, not 20"):
+        sequence(STEP, constants=(ConstantValue("x", "float32", "x"),))

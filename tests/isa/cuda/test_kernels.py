@@ -204,3 +204,23 @@ def test_valid_signatures_are_read_as_written(parameters, attributes, namespaces
     assert [(one.name, one.dtype, one.pointer, one.is_const) for one in kernel.parameters] == [
         (f"p{i}", dtype, pointer, const) for i, ((_, dtype), const, pointer, _) in enumerate(parameters)
     ]
+
+
+def test_a_name_of_a_pointer_type_is_a_pointer():
+    text = """
+    typedef float real;
+    typedef const real *__restrict__ in_ptr;
+    typedef real *out_ptr;
+    using alias = out_ptr;
+    #define PTR double*
+    __global__ void k(out_ptr a, in_ptr b, const alias c, PTR d, const real e, out_ptr *f) {}
+    """
+    [kernel] = read_kernels(text)
+    assert [(one.name, one.dtype, one.pointer, one.is_const) for one in kernel.parameters] == [
+        ("a", "float32", 1, False),
+        ("b", "float32", 1, True),
+        ("c", "float32", 1, False),
+        ("d", "float64", 1, False),
+        ("e", "float32", 0, True),
+        ("f", None, 2, False),
+    ]

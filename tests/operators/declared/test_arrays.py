@@ -293,3 +293,24 @@ WORDS = [
 def test_no_text_raises_anything_but_a_users_error(parts):
     with contextlib.suppress(UserError):
         value_of(" ".join(parts))
+
+
+def test_a_matrix_product_has_pythons_sign():
+    assert check("2 * a @ b + c", frozenset("abc")) == []
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    found = evaluate_arrays("-x @ y", {"x": Tracked(x), "y": Tracked(y)}, Rules(DOUBLE))
+    assert (found.values == -x @ y).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("np.add(a, b)", "write add without np."),
+        ("np.pi * a", "write pi without np."),
+        ("a.sum()", "write sum(a)"),
+        ("a.shape[0]", None),
+    ],
+)
+def test_numpys_spelling_gets_ours_as_a_suggestion(text, suggestion):
+    [mistake] = check(text, frozenset("ab"))
+    assert (mistake.message.split(" (")[0], mistake.suggestion) == ("values have no attributes", suggestion)

@@ -141,3 +141,55 @@ def test_an_array_with_the_name_of_a_number_is_refused(tmp_path):
 def test_a_text_that_is_no_declaration_is_refused(text):
     with pytest.raises(UserError):
         Declaration.restored(text)
+
+
+def test_a_reference_function_gets_the_parameters_that_it_asks_for(tmp_path):
+    (tmp_path / "ref.py").write_text("def add(a, b, pad, step=1): ...\n")
+    found = made(tmp_path, reference="./ref.py:add", parameters=("pad", "step", "other"))
+    assert found.parameters == ("pad", "step")
+
+
+def test_a_reference_function_that_asks_for_something_unknown_is_a_mistake(tmp_path):
+    (tmp_path / "ref.py").write_text("\n\ndef add(a, b, widht, other=1): ...\n")
+    [(key, message)] = mistakes(tmp_path, reference="./ref.py:add", parameters=("width",))
+    assert key == "reference"
+    assert message == "line 3 of ./ref.py: add asks for 'widht', which is not known"
+
+
+def test_constant_memory_is_declared_like_arguments(tmp_path):
+    given = {"filter": "float32[k] normal", "scale": "float32 = 2 * k"}
+    first = made(tmp_path, constants=given, problem=("n", "k"), reference={"c": "scale * a + sum(filter)"})
+    assert Declaration.restored(first.reference) == first
+    assert first.constants == ("filter", "scale")
+    assert [one.name for one in first.passed] == list(ADDITION)
+    assert "constants" not in made(tmp_path).reference  # the references of other files stay as they are
+
+
+@pytest.mark.parametrize(
+    ("constants", "key", "message"),
+    [
+        ({"a": "float32[3]"}, "constants.a", "an argument has this name, too"),
+        ({"f": "out float32[3]"}, "constants.f", "a kernel cannot write constant memory"),
+        ({"f": "float32[k]"}, "constants.f", "unknown name 'k'"),
+        ({"f": "flaot32[3]"}, "constants.f", "unknown type 'flaot32' (column 1)"),
+        ("f", "constants", "wrong type"),
+    ],
+)
+def test_mistakes_in_constant_memory(constants, key, message, tmp_path):
+    assert mistakes(tmp_path, constants=constants) == [(key, message)]
+
+
+def test_element_types_follow_parameters(tmp_path):
+    arguments = {"y": "out {T}[n]", "x": "{T}[n]", "a": "float32 = 2"}
+    first = made(tmp_path, arguments=arguments, parameters=("T", "bs"), reference={"y": "a * x"})
+    assert Declaration.restored(first.reference) == first
+    assert (first.type_parameters, first.parameters) == (("T",), ("T",))
+    typed = first.typed({"n": 3, "T": "double"})
+    assert [one.dtype for one in typed.arguments] == ["float64", "float64", "float32"]
+    assert typed.type_parameters == ()
+    with pytest.raises(UserError, match="unknown type"):
+        first.typed({"n": 3, "T": "dbl"})
+    assert mistakes(tmp_path, arguments=arguments, parameters=("U",)) == [
+        ("arguments.y", "unknown name 'T'"),
+        ("arguments.x", "unknown name 'T'"),
+    ]

@@ -88,11 +88,11 @@ def test_scalars_are_what_their_types_hold(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "problem", "message", "key"),
     [
-        ({"n": "int32"}, {"n": 3 * 10**9}, "n is 3000000000, which int32 does not hold", "arguments.n"),
+        ({"n": "int32"}, {"n": 3 * 10**9}, "n is 3000000000, which int32 does not hold", "problem.n"),
         ({"n": "uint8 = -1"}, {}, "n is -1, which uint8 does not hold", "arguments.n"),
-        ({"n": "int32"}, {"n": 1.5}, "n is no integer", "arguments.n"),
-        ({"n": "bool"}, {"n": 2}, "n is no bool", "arguments.n"),
-        ({"n": "int32"}, {"n": "x"}, "n is a text", "arguments.n"),
+        ({"n": "int32"}, {"n": 1.5}, "n is no integer", "problem.n"),
+        ({"n": "bool"}, {"n": 2}, "n is no bool", "problem.n"),
+        ({"n": "int32"}, {"n": "x"}, "n is a text", "problem.n"),
         ({"a": "float32[n - 5]"}, {"n": 5}, "a dimension of a is 0", "arguments.a"),
         ({"a": "float32[n / 2]"}, {"n": 5}, "a dimension of a is 2.5", "arguments.a"),
         ({"a": "int8[n]"}, {"n": 2**31}, "a has 2147483648 elements", "arguments.a"),
@@ -138,3 +138,8 @@ def test_files_that_do_not_fit(tmp_path):
     assert "the file cannot be read" in refused({"a": "float64[2, 3] x.npy"}, {}, tmp_path).message
     np.save(tmp_path / "x.npy", np.array([{}]), allow_pickle=True)
     assert "the file cannot be read" in refused({"a": "float64[1] x.npy"}, {}, tmp_path).message
+
+
+def test_a_calculation_in_place_of_a_number_is_calculated_for_the_user(tmp_path):
+    assert refused({"n": "int32"}, {"n": "1920 * 1080"}, tmp_path).suggestion == "write 2073600"
+    assert refused({"n": "int32"}, {"n": "10M"}, tmp_path).suggestion is None

@@ -14,6 +14,7 @@ from lab.measured.timing import Merit
 from lab.operators.bfloat16 import from_float32, to_float32
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
+from lab.operators.declared.operator import Declared
 
 
 def made(folder, arguments, reference=None, problem=(), parameters=(), **fields):
@@ -437,3 +438,21 @@ def test_the_operator_travels_as_text(tmp_path):
         operator("gemm").as_expected({}, {})
     assert operator("gemm").has_reference
     assert operator("gemm").for_parameters({"m": 1}, {"p": 2}) == {"m": 1}
+
+
+def test_element_types_are_those_of_the_problem(tmp_path):
+    arguments = {"y": "out {T}[n]", "x": "{T}[n]"}
+    found, mistakes = declare(
+        "k", arguments=arguments, reference={"y": "2 * x"}, folder=tmp_path, problem=["n"], parameters=["T"]
+    )
+    assert found is not None, mistakes
+    computed = Declared(found)
+    whole = computed.problem({"n": 6})
+    for word, dtype, size in (("float", "float32", 4), ("half", "float16", 2), ("int8", "int8", 1)):
+        problem = computed.for_parameters(whole, {"T": word})
+        inputs = computed.inputs(problem, 0)
+        assert [array.dtype.name for array in inputs.arrays.values()] == [dtype, dtype]
+        assert computed.bytes_moved(problem) == 12 * size
+        right = {"y": (2 * inputs.arrays["x"]).astype(dtype)}
+        assert computed.verify(problem, computed.reference(problem, inputs), right)[0] <= 1
+        assert computed.verify(problem, computed.reference(problem, inputs), {"y": inputs.arrays["x"]})[0] > 1

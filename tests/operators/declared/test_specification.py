@@ -65,7 +65,7 @@ def test_a_text_and_its_argument(text, argument):
         ("float32[]", "a dimension is missing (column 9)", "expression"),
         ("float32[n,]", "a dimension is missing (column 11)", "expression"),
         ("float32[n +]", "a dimension: ", ""),
-        ("float32[n] uniform 0", "uniform has 1 operands (column 12)", "uniform LOW HIGH"),
+        ("float32[n] uniform 0", "uniform has 1 operand (column 12)", "uniform LOW HIGH"),
         ("float32[n] randn", "unknown contents 'randn' (column 12)", "normal"),
         ("float32[n] x.npy 3", "unexpected '3' (column 18)", "normal"),
         ("out float32[n] zeros", "an output has no contents of its own (column 16)", "inout … zeros"),
@@ -139,3 +139,29 @@ def test_every_valid_text_is_read_back(dtype, direction, shape, fill):
     argument = parse("x", f"{direction}{dtype}[{','.join(shape)}]{'' if direction == 'out ' else fill}")
     assert argument.shape == tuple(shape)
     assert parse("x", str(argument)) == argument
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("float32[n] random", "did you mean 'uniform 0 1'?"),
+        ("float32[n] randn", "did you mean 'normal'?"),
+        ("float32[n] uniform 0,1", "write uniform 0 1"),
+        ("float32[n] uniform(0, 1)", "did you mean 'uniform'?"),
+    ],
+)
+def test_contents_as_other_libraries_write_them_get_a_suggestion(text, suggestion):
+    with pytest.raises(UserError) as caught:
+        parse("a", text)
+    assert caught.value.suggestion == suggestion
+
+
+def test_an_element_type_may_follow_a_parameter():
+    one = parse("a", "inout { T }[n] uniform 0 1")
+    assert (one.type_parameter, str(one)) == ("T", "inout {T}[n] uniform 0 1")
+    assert parse("a", str(one)) == one
+    assert one.typed("float64") == parse("a", "inout float64[n] uniform 0 1")
+    assert parse("a", "{T}[n]").typed("int32") == parse("a", "int32[n]")  # with the default of its type
+    assert parse("s", "{T} = 2").typed("float16") == parse("s", "float16 = 2")
+    with pytest.raises(UserError, match="int32 has no normal numbers"):
+        parse("a", "{T}[n] normal").typed("int32")

@@ -25,7 +25,7 @@ def built():
 
 def test_places_are_those_of_the_line_table(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    found = dict(sass_places(tmp_path, "second", "kernel.cu"))
+    found = dict(sass_places(tmp_path, "second", {"kernel.cu"}))
     module = read_sass(built.disassembly.text, built.disassembly.lines)
     function = next(one for one in module.functions if one.name == "second")
     line = 0
@@ -37,26 +37,26 @@ def test_places_are_those_of_the_line_table(built, tmp_path):
 
 def test_without_a_cubin_the_published_table_is_read(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    places = sass_places(tmp_path, "second", "kernel.cu")
+    places = sass_places(tmp_path, "second", {"kernel.cu"})
     (tmp_path / LINES).write_text(text_of(places), encoding="ascii")
     (tmp_path / "kernel.cubin").unlink()
-    assert sass_places(tmp_path, "second", "kernel.cu") == places != ()
+    assert sass_places(tmp_path, "second", {"kernel.cu"}) == places != ()
 
 
 def test_instructions_of_another_file_have_no_line(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    assert not any(line for _, line in sass_places(tmp_path, "second", "other.cu"))
+    assert not any(line for _, line in sass_places(tmp_path, "second", {"other.cu"}))
 
 
 @pytest.mark.parametrize("content", ["nonsense\n", "0010 3 4\n", "zz 3\n"])
 def test_what_cannot_be_read_says_nothing(tmp_path, content):
-    assert sass_places(tmp_path, "second", "kernel.cu") == ()
+    assert sass_places(tmp_path, "second", {"kernel.cu"}) == ()
     (tmp_path / "kernel.cubin").write_bytes(b"no image")
     (tmp_path / LINES).write_text(content, encoding="ascii")
-    assert sass_places(tmp_path, "second", "kernel.cu") == ()
+    assert sass_places(tmp_path, "second", {"kernel.cu"}) == ()
 
 
 def test_the_number_of_the_source_among_the_files():
     ptx = '\t.loc 2 1 0\n\t.file\t1 "/usr/include/mma.h"\n\t.file\t2 "/tmp/x/kernel.cu"\n'
-    assert source_number(ptx, "kernel.cu") == 2
-    assert source_number("\t.loc 1 1 0\n", "kernel.cu") == 1
+    assert source_number(ptx, {"kernel.cu", "mine.cu"}) == 2
+    assert source_number("\t.loc 1 1 0\n", {"kernel.cu"}) == 1

@@ -152,3 +152,13 @@ def test_the_overload_that_fits_an_entry():
     assert matching_kernel(kernels, entry) is kernels[0]
     entry, _ = compiled("int x, int y")
     assert matching_kernel(kernels, entry) is None
+
+
+def test_several_launches_pass_what_they_will():
+    entry, kernel = compiled("float *b, const float *a, int n")
+    swapped = (array("u", "float32"), array("v", "float32"), Passed("n", "int32"))
+    assert check_arguments(entry, kernel, swapped)
+    assert check_arguments(entry, kernel, swapped, by_name=False) == []
+    exchanged = (array("a", "float32"), array("b", "float32"), Passed("n", "int32"))
+    assert check_arguments(entry, kernel, exchanged, by_name=False) == []
+    assert check_arguments(entry, kernel, (*swapped[:2], Passed("n", "float64")), by_name=False)

@@ -213,3 +213,14 @@ def test_any_text_is_read(text):
 def test_a_text_without_a_kernel_is_known():
     assert not holds_kernel(["this is not CUDA", "int main() { return 0; }"])
     assert holds_kernel(["int main() { return 0; }", "__global__ void k() {}"])
+
+
+def test_annotations_of_lambdas_go_and_those_of_functions_stay():
+    text = "__global__ void k(float *y) { auto f = [=] __device__ (int i) { y[i] = 1; }; f(0); }"
+    assert device_part(text) == text.replace("__device__", " " * 10)
+    both = "__device__ void g() { auto f = [] __host__ __device__ { return 1; }; f(); }"
+    assert device_part(both).count("__") == 2
+    attribute = "[[nodiscard]] __device__ int f() { return 1; }"
+    assert device_part(attribute) == attribute
+    hidden = "__global__ void k() {}\nint main() { auto f = [] __device__ (int i) {}; }"
+    assert "main" not in device_part(hidden)

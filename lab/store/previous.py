@@ -1,6 +1,7 @@
 """The last finished run of a directory, which a new run there keeps beside it, in ``previous/``.
 
-It is a run directory of its own, with its report: `lab report` and `lab compare` read it like any other.
+It is a directory of its own, with its report: `lab report` and `lab compare` read it like any other. Tuning runs are
+kept in the same way.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from typing import Final
 
 from lab.base.errors import StoreError
 from lab.store.database import Store
+from lab.store.journal import Journal
+from lab.store.tuning import TuningStore
 
 FOLDER: Final = "previous"
 """Name of the last finished run's directory in the present one's."""
 
 _STAYS: Final = frozenset({FOLDER, "repeat", "input"})  # input: what a mapping of Python's became, for the new run
-_JOURNAL: Final = "run."
-"""Beginning of the names of the database and of what guards it: these belong to the run that begins."""
+_JOURNALS: Final = ("run.", "tuning.")
+"""Beginnings of the names of the databases and of what guards them: these belong to the run that begins."""
 
 
 def keep(store: Store) -> None:
@@ -38,19 +41,44 @@ def keep(store: Store) -> None:
         return
     if not records:
         return
-    target = store.folder / FOLDER
-    shutil.rmtree(target, ignore_errors=True)
+    target = _emptied(store)
     with Store(target, create=True) as other:
         other.write_run(run)
         for position, record in enumerate(records):
             other.write(record, position)
         other.note("state", state)
+    _move_files(store, target)
+
+
+def keep_tuning(store: TuningStore) -> None:
+    """The same of a tuning run."""
+    state = store.noted("state")
+    if not state or not state.get("finished"):
+        return
+    try:
+        facts = store.known_facts()
+    except StoreError:
+        return
+    if facts is None:
+        return
+    target = _emptied(store)
+    store.copy_into(target)
+    _move_files(store, target)
+
+
+def _emptied(store: Journal) -> Path:
+    target = store.folder / FOLDER
+    shutil.rmtree(target, ignore_errors=True)
+    return target
+
+
+def _move_files(store: Journal, target: Path) -> None:
     for path in store.folder.iterdir():
-        if path.name not in _STAYS and not path.name.startswith(_JOURNAL):
+        if path.name not in _STAYS and not path.name.startswith(_JOURNALS):
             path.rename(target / path.name)
 
 
-def kept(store: Store) -> Path | None:
+def kept(store: Journal) -> Path | None:
     """The folder of the last finished run of a directory; None where there is none."""
     target = store.folder / FOLDER
-    return target if (target / Store.form.name).is_file() else None
+    return target if (target / store.form.name).is_file() else None

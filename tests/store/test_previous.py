@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import planted_tuning
+
 from lab.report.render import render
-from lab.runs.previous import FOLDER, keep, kept
 from lab.store.database import Store
+from lab.store.previous import FOLDER, keep, keep_tuning, kept
+from lab.store.tuning import TuningStore
+from lab.store.tuning_model import TimingStage
 
 
 def test_a_finished_run_moves_with_its_files_and_can_be_read_and_drawn(make):
@@ -64,3 +68,20 @@ def test_what_the_new_run_reads_stays(make):
         (store.folder / "input" / "k.yaml").write_text("of the new run")
         keep(store)
         assert (store.folder / "input" / "k.yaml").read_text() == "of the new run"
+
+
+def test_a_tuning_run_is_kept_in_the_same_way(tmp_path):
+    planted_tuning.plant(tmp_path, None)
+    with TuningStore(tmp_path, create=True) as store:
+        keep_tuning(store)  # unfinished
+        assert kept(store) is None
+        store.note("state", {"conditions": {}, "finished": True})
+        (tmp_path / "index.html").write_text("the page")
+        kernels, times = store.kernels(), store.times(TimingStage.FINAL)
+        keep_tuning(store)
+        store.clear()
+        assert kept(store) == tmp_path / FOLDER
+        assert not (tmp_path / "index.html").exists()
+    with TuningStore(tmp_path / FOLDER) as other:
+        assert (other.kernels(), other.times(TimingStage.FINAL)) == (kernels, times)
+        assert (tmp_path / FOLDER / "index.html").read_text() == "the page"

@@ -1,0 +1,71 @@
+"""Checks what an experiment puts into constant memory against the variables that its source declares there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lab.base.errors import UserError, did_you_mean
+from lab.isa.cuda.names import used_names
+from lab.isa.cuda.types import element_type
+from lab.templates.plain.template import PlainTemplate
+from lab.toolchain.symbols import ConstantVariable
+
+
+def constants_error(
+    template: PlainTemplate, found: Mapping[str, ConstantVariable], sizes: Mapping[str, int]
+) -> UserError | None:
+    """Return the first difference, or None.
+
+    A variable that the source declares under a condition alone may be missing in a variant.
+
+    Args:
+        template: The source, with what its experiment puts into constant memory.
+        found: Variables in constant memory of one variant's PTX, by name.
+        sizes: Bytes that the experiment has for each.
+    """
+    for name, dtype in template.constant_memory:
+        at, key = template.document.at("constants", name), f"constants.{name}"
+        if name not in found:
+            if name in used_names(template.text):
+                continue
+            known = [one for one in found if not one.startswith("__")]
+            return UserError(
+                f"{template.name} has no such variable in constant memory",
+                at=at,
+                key=key,
+                found=name,
+                accepted=known or "the name of a variable that is declared __constant__",
+                suggestion=did_you_mean(name, known),
+            )
+        if sizes[name] > found[name].bytes:
+            return UserError(
+                f"the variable {name} in constant memory has {found[name].bytes} bytes",
+                at=at,
+                key=key,
+                found=f"{sizes[name]} bytes",
+                accepted=f"at most {found[name].bytes} bytes",
+            )
+        written = _declared_type(template.text, name)
+        element = element_type(written) if written else None
+        if element is not None and not _same(element.dtype, dtype):
+            return UserError(
+                f"the variable {name} in constant memory is {written}",
+                at=at,
+                key=key,
+                found=dtype,
+                accepted=element.dtype,
+            )
+    return None
+
+
+def _declared_type(text: str, name: str) -> str:
+    """Return the type of a variable as the source writes it; empty where it cannot be read."""
+    match = re.search(rf"__constant__\s+(?:__device__\s+)?([\w:<>\s]+?)\s+{re.escape(name)}\s*[\[;=({{]", text)
+    return match[1].removeprefix("const ").strip() if match else ""
+
+
+def _same(theirs: str, ours: str) -> bool:
+    """Whether two types have the same bits; signs of integers aside, and pairs of floats are complex numbers."""
+    plain = [one.removeprefix("u").replace("bool", "int8") for one in (theirs, ours)]
+    return plain[0] == plain[1] or "complex" in ours
