@@ -15,6 +15,7 @@ FindingKind = Literal[
     "misaligned",
     "uninitialised-read",
     "shared-race",
+    "global-race",
     "async-not-waited",
     "missing-proxy-fence",
     "mbarrier-misuse",
@@ -22,6 +23,7 @@ FindingKind = Literal[
     "barrier-divergence",
     "warp-divergence",
     "never-written",
+    "deadlock",
     "endless-loop",
     "trap",
 ]
@@ -70,16 +72,18 @@ class Access:
     """One side of a race.
 
     Attributes:
-        kind: `read` or `write`.
+        kind: `read`, `write` or `atomic`.
         line: PTX line.
         thread: Thread index (x, y, z).
         source: Source line where the PTX carries one.
+        block: Block index (x, y, z); None where it was not recorded.
     """
 
     kind: str
     line: int
     thread: tuple[int, int, int]
     source: SourceLocation | None = None
+    block: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class Finding:
         detail: One sentence.
         other: The other side of a race.
         count: Threads (or elements) seen with this fault on this line.
+        variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
+        remedy: What would put it right; empty where that is not known.
     """
 
     kind: FindingKind
@@ -110,6 +116,8 @@ class Finding:
     detail: str
     other: Access | None = None
     count: int = 1
+    variable: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +132,8 @@ class MemoryCount:
         ideal_wavefronts: Shared memory: passes that the same bytes would need without bank conflicts.
         updates: Atomics: updates that wait for each other. In global memory, over the sectors of a request, the most
             that one element of the sector gets; in shared memory, over the requests, the most that one bank gets.
-        chunks: Atomics in global memory: distinct pieces of `CHUNK_BYTES` that they touch, which the slices of L2
-            share; those of several instructions add up.
+        chunks: Atomics in global memory: distinct pieces of `lab.hardware.memory.CHUNK_BYTES` that they touch, which
+            the slices of L2 share; of several instructions, the most that one of them touches.
     """
 
     requests: int = 0
@@ -159,7 +167,7 @@ class MemoryCount:
             self.bytes_used + other.bytes_used,
             self.ideal_wavefronts + other.ideal_wavefronts,
             self.updates + other.updates,
-            self.chunks + other.chunks,
+            max(self.chunks, other.chunks),
         )
 
 

@@ -18,8 +18,6 @@ from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.hardware.tensormaps import find
-from lab.isa.model import Module
-from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
@@ -150,10 +148,9 @@ def _executed(ptx: str, launches: Launches, memory: _Memory, *, whole: bool = Fa
         memory: The device's memory.
         whole: The problem is not made small.
     """
-    module = read_ptx(ptx)
     done: list[Emulation] = []
     for step in launches.steps:
-        done.append(_launch(module, step, memory, whole=whole))
+        done.append(_launch(ptx, step, memory, whole=whole))
         if done[-1].findings:
             break
     return done
@@ -228,9 +225,9 @@ def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
     return EmulationRecord(task.problem, _steps(task, []), failure=reason)
 
 
-def _launch(module: Module, step: Launch, memory: _Memory, *, whole: bool) -> Emulation:
+def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool) -> Emulation:
     return launch(
-        module,
+        ptx,
         step.entry,
         step.grid,
         step.block,
