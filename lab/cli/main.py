@@ -79,7 +79,11 @@ def run(
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
-    emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    emulate: Annotated[
+        Literal["small", "full"],
+        typer.Option(help="Problem that the CPU executes: the experiment's small one, or the full one, unchecked."),
+    ] = "small",
+    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Do not execute variants on the CPU.")] = False,
     profile: Annotated[
         bool | None,
         typer.Option(help="Read hardware counters of the best variants.", show_default="where the experiment says so"),
@@ -106,7 +110,8 @@ def run(
         max_variants=max_variants,
         jobs=jobs,
         measure=gpu,
-        emulate=emulate,
+        emulate=not no_emulate,
+        whole=emulate == "full",
         archs=tuple(arch or ()),
         toolchains=tuple(toolchain or ()),
         profile=profile,

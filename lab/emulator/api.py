@@ -13,6 +13,8 @@ from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.arrays import Bytes
 from lab.emulator.batch import padded_threads
+from lab.emulator.compiled.decoding import NotCompiled
+from lab.emulator.compiled.execution import Geometry, execute
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
@@ -25,12 +27,13 @@ from lab.emulator.memory.provenance import Provenance
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, program_of, size_of
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.results import Buffer, Emulation, Engine, LineCount, LoopCounts, TensorMapArgument
 from lab.emulator.schedule import run_batches
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
 from lab.isa.model import Module, Variable
+from lab.toolchain.cache import default_folder
 
 BATCH_THREADS = 8192
 """Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
@@ -59,6 +62,8 @@ def launch(
     check: bool = True,
     count: bool = True,
     max_steps: int | None = None,
+    engine: Engine = "interpreted",
+    threads: int | None = None,
     constants: Mapping[str, NDArray[Any]] | None = None,
     schedule: int | None = None,
 ) -> Emulation:
@@ -76,6 +81,9 @@ def launch(
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
         max_steps: Steps in which no memory changes before the launch is given up; None for `DEFAULT_MAX_STEPS`.
+        engine: `compiled` runs the launch as machine code where that gives the same result: without checks, with
+            instructions that it knows, and if nothing is found. Otherwise the interpreter runs it.
+        threads: Cores that the compiled engine uses; None for all.
         constants: What variables in constant memory hold, by their symbols.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
@@ -116,6 +124,15 @@ def launch(
         _watch_written(
             program, provenance, space, buffers.names | {name: space.at(start) for name, start in symbols.items()}
         )
+    why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
+    steps = 0
+    if engine != "interpreted" and not why_not:
+        geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
+        try:
+            steps = execute(program, space, symbols, geometry, counters, threads=threads, folder=default_folder())
+        except NotCompiled as reason:
+            why_not = str(reason)
+    used: Engine = "interpreted" if engine == "interpreted" or why_not else "compiled"
     plan = LaunchState(
         program,
         space,
@@ -134,14 +151,34 @@ def launch(
         workspace=_grid_workspace(space) if program.has_grid_sync else 0,
         dice=None if schedule is None else np.random.default_rng(schedule),
     )
-    steps = _run(plan)
+    if used == "interpreted":
+        steps = _run(plan)
     buffers.copy_back()
     buffers.find_unwritten(findings)
     lines = counters.lines() if counters else ()
     loops = _loops(program, lines) if counters else ()
     return Emulation(
-        kernel, summary(lines) if counters else None, loops, lines, findings.all(), steps, tuple(plan.notes)
+        kernel,
+        summary(lines) if counters else None,
+        loops,
+        lines,
+        findings.all(),
+        steps,
+        tuple(plan.notes),
+        used,
+        why_not,
     )
+
+
+def _cannot_compile(program: Program, *, check: bool, max_steps: int | None) -> str:
+    """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
+    if check:
+        return "races and uninitialised reads are checked"
+    if max_steps is not None:
+        return "the steps are limited"
+    if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
+        return "clusters of blocks"
+    return ""
 
 
 def _run(plan: LaunchState) -> int:

@@ -29,6 +29,10 @@ FindingKind = Literal[
 ]
 
 
+Engine = Literal["interpreted", "compiled"]
+"""What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A device buffer, with what the kernel may and must do with it.
@@ -267,8 +271,11 @@ class Emulation:
         loops: Counts of each loop of the kernel; empty with ``count=False``.
         lines: Counts of each instruction that was executed, in listing order; empty with ``count=False``.
         findings: Distinct by kind and line, in the order they were met.
-        steps: Instructions issued by the interpreter, each for all threads that were together.
+        steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
+            each for one warp, and counted only with ``count=True``.
         notes: What was deliberately not executed, such as `vprintf`.
+        engine: What executed the launch.
+        not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
     """
 
     kernel: str
@@ -278,6 +285,8 @@ class Emulation:
     findings: tuple[Finding, ...]
     steps: int
     notes: tuple[str, ...] = ()
+    engine: Engine = "interpreted"
+    not_compiled: str = ""
 
     @property
     def clean(self) -> bool:

@@ -206,6 +206,7 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         seed=context.experiment.seed,
         hot_loops={mix.name: mix.hot_loop.label for mix in variant.record.mixes("ptx") if mix.hot_loop},
         reference=_reference_launch(context, given) if given is not None else None,
+        whole=point.problem.whole,
     )
 
 
