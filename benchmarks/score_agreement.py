@@ -281,8 +281,8 @@ that an SM holds. The SM with the most blocks decides, so a grid's tail counts.
 
 Counts are of the small problem. Where throughput counts bytes they grow with the problem's work, where it counts
 operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: where SASS has at
-least 1.5 times as many instructions for the same memory and floating-point instructions (a remainder, a division), it counts
-as many.
+least 1.5 times as many instructions for the same memory and floating-point instructions (a remainder, a division), it
+counts as many.
 
 Atomics on one element of global memory wait for each other, 0.73 ns each, floats on one sector 1.76 ns. Updates of
 different elements of a sector go together. The slices of L2 that hold the elements work side by side, at most 76.
