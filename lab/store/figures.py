@@ -49,8 +49,11 @@ def predicted(record: VariantRecord) -> float | None:
 
 
 def measured(record: VariantRecord) -> float | None:
-    """Measured median throughput in the unit of the record's merit; None for failed and for unmeasured variants."""
-    return None if record.status.failed else record.throughput
+    """Measured median throughput in the unit of the record's merit.
+
+    None for failed and for unmeasured variants, and where work or time is 0: nothing compares with that.
+    """
+    return None if record.status.failed else record.throughput or None
 
 
 def estimated(record: VariantRecord) -> float | None:

@@ -297,15 +297,15 @@ class VariantRecord:
 
     @property
     def throughput(self) -> float | None:
-        """Measured median throughput in the unit of `merit`, or None where nothing was measured."""
-        return None if self.measurement is None else self.rate(self.measurement.samples.median)
+        """Measured median throughput in the unit of `merit`, or None where nothing was measured, or a time of 0."""
+        median = self.measurement.samples.median if self.measurement else 0.0
+        return self.rate(median) if median > 0 else None
 
     @property
     def tflops(self) -> float | None:
-        """Measured median throughput in TFLOP/s, or None where nothing was measured."""
-        if self.measurement is None:
-            return None
-        return self.flops / self.measurement.samples.median / 1e9
+        """Measured median throughput in TFLOP/s, or None where nothing was measured, or a time of 0."""
+        median = self.measurement.samples.median if self.measurement else 0.0
+        return self.flops / median / 1e9 if median > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

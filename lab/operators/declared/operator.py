@@ -215,8 +215,9 @@ class Declared(Operator[DeclaredProblem]):
     @_of_types
     def flops(self, problem: DeclaredProblem) -> int:
         """Return the work that the first metric counts if that is operations; else 0."""
-        first = self._throughput
-        return first.work(self._plan(problem).names) if first is not None and first.kind is MetricKind.FLOPS else 0
+        planned, first = self._plan(problem), self._throughput
+        counts = first is not None and first.kind is MetricKind.FLOPS
+        return first.work(planned.names, self._array_bytes(planned)) if first is not None and counts else 0
 
     @_of_types
     def bytes_moved(self, problem: DeclaredProblem) -> int:
@@ -226,14 +227,8 @@ class Declared(Operator[DeclaredProblem]):
         """
         planned, first = self._plan(problem), self._throughput
         if first is not None and first.kind is MetricKind.BYTES:
-            return first.work(planned.names)
-        return sum(
-            (2 if one.direction is Direction.INOUT else 1)
-            * int(np.prod(planned.shapes[one.name], dtype=np.int64))
-            * one.element.dtype.itemsize
-            for one in self.declaration.passed
-            if one.is_array
-        )
+            return first.work(planned.names, self._array_bytes(planned))
+        return self._array_bytes(planned)
 
     @_of_types
     def constant_bytes(self, problem: DeclaredProblem) -> Mapping[str, int]:
@@ -260,10 +255,22 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def _check_metrics(self, problem: DeclaredProblem) -> None:
-        """Refuse a throughput that is no rate before anything is built."""
-        first = self._throughput
-        if first is not None and first.kind is not MetricKind.OTHER:
-            first.work(self._plan(problem).names)
+        """Refuse a throughput that is no rate, and metrics that are no numbers, before anything is built."""
+        planned, first = self._plan(problem), self._throughput
+        if first is not None:
+            first.amount(planned.names, self._array_bytes(planned))
+        for metric in self.declaration.metrics[1:]:
+            metric.value(planned.names, 1.0)
+
+    def _array_bytes(self, planned: ArgumentPlan) -> int:
+        """Bytes of the arrays that are passed; those of what is read and written count twice."""
+        return sum(
+            (2 if one.direction is Direction.INOUT else 1)
+            * int(np.prod(planned.shapes[one.name], dtype=np.int64))
+            * one.element.dtype.itemsize
+            for one in self.declaration.passed
+            if one.is_array
+        )
 
     @property
     def _throughput(self) -> Metric | None:
