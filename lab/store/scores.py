@@ -2,8 +2,8 @@
 
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
 executed in loops also with the work that each block has, by a factor that all compared variants share: the least
-``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the small problem fills them only in
-part.
+``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the small problem fills them only
+in part.
 
 Where throughput counts bytes, threads beyond the data do nothing. Then what is executed in loops grows with the work,
 and what is executed outside of loops by as much less as the factor above says.
@@ -59,13 +59,13 @@ def scores(records: Iterable[VariantRecord]) -> dict[str, KernelScore]:
 
 
 def rate(record: VariantRecord, found: KernelScore) -> float | None:
-    """Throughput by a score, in the unit of the record's merit; None where the problem has no work of that unit.
+    """Throughput by a score, in the record's unit; None where the problem has no work of that unit.
 
     It never exceeds the predicted ceiling.
     """
     value = record.rate(found.seconds * 1e3)
-    ceiling = record.prediction.ceiling if record.prediction else None
-    return min(value, ceiling.rate) if value and ceiling else value or None
+    ceiling = record.ceiling
+    return min(value, ceiling) if value and ceiling else value or None
 
 
 def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore]:

@@ -66,8 +66,8 @@ def test_an_estimate_counts_operations_alone() -> None:
     one = record(estimate=Estimate(12.0, 1.0, {}))
     assert figures.estimated(one) == 12.0
     assert figures.estimated(replace(one, merit=Merit.BANDWIDTH)) is None
-    assert figures.merit_of([]) is Merit.TFLOPS
-    assert figures.merit_of([replace(one, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
+    assert figures.unit_of([]) is Merit.TFLOPS
+    assert figures.unit_of([replace(one, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
 
 
 def test_traffic_is_summed_over_kinds_of_access() -> None:

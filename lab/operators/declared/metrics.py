@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar, evaluate
+from lab.base.expressions import Scalar, evaluate, names_in
+from lab.measured.metrics import DeclaredFigure
 
 TIME: Final = "time"
 """The name of a launch's seconds in a metric."""
@@ -148,6 +149,15 @@ class Metric:
                 if math.isclose(self.factor * Metric(self.unit, one).value(names, 1.0), wanted, rel_tol=1e-6):
                     return one
         return ""
+
+    def figure(self, names: Mapping[str, Scalar]) -> DeclaredFigure:
+        """Return the figure as records hold it, with the values of those names that the expression reads.
+
+        Raises:
+            UserError: The text is not an expression.
+        """
+        read = names_in(self.expression, at=Location("metrics"), key=self.key) - {TIME}
+        return DeclaredFigure(self.unit, self.expression, {name: names[name] for name in sorted(read)}, self.factor)
 
     @property
     def key(self) -> str:

@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Inputs, Operator, Problem
 from lab.operators.declared import foreign, judging
@@ -246,10 +247,18 @@ class Declared(Operator[DeclaredProblem]):
         return np.dtype(np.float64 if self._is_double() else np.float32)
 
     @_of_types
-    def declared_metrics(self, problem: DeclaredProblem, time_s: float) -> Mapping[str, float]:
-        """Return every declared figure by its unit, for a launch that takes some seconds."""
+    def declared_rate(self, problem: DeclaredProblem) -> DeclaredRate | None:
+        """Return what throughput is where the first metric counts neither operations nor bytes; else None."""
+        planned, first = self._plan(problem), self._throughput
+        if first is None or first.kind is not MetricKind.OTHER:
+            return None
+        return DeclaredRate(first.unit, first.amount(planned.names, self._array_bytes(planned)) / first.factor)
+
+    @_of_types
+    def declared_figures(self, problem: DeclaredProblem) -> tuple[DeclaredFigure, ...]:
+        """Return every metric but the first, with the values of the names that it reads."""
         names = self._plan(problem).names
-        return {metric.unit: metric.value(names, time_s) for metric in self.declaration.metrics}
+        return tuple(metric.figure(names) for metric in self.declaration.metrics[1:])
 
     # ---- parts
 
