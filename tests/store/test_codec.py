@@ -107,7 +107,7 @@ def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
         (gc.enable if before else gc.disable)()
 
 
-def test_declared_metrics_come_back_and_older_records_have_none(make) -> None:  # type: ignore[no-untyped-def]
+def test_declared_metrics_come_back_and_older_records_have_none(make):
     further = (DeclaredFigure("ms", "1000 * time * k", {"k": 2}), DeclaredFigure("x", "a / time", {"a": 0.5}, 1e9))
     plain = make("sweep").records()[0]
     one = replace(plain, declared_rate=DeclaredRate("updates/ns", 0.25), declared_figures=further)
