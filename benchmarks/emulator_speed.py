@@ -1,56 +1,189 @@
-"""Thread-instructions per second of the emulator, for the 128 x 128 double-buffered SGEMM at 512 x 512 x 256.
+"""Thread-instructions per second of the emulator's two engines, side by side, on kernels of several kinds.
 
-Run ``python benchmarks/emulator_speed.py``; it prints a line for each setting. Targets on one core: 200 million with
-counts and checks off, 20 million with both on.
+Run ``python benchmarks/emulator_speed.py``; it prints a table, in processor time of one core, and what machine code
+costs to make and to load. ``--programs 1000`` then compares both engines on so many random programs, bit for bit. Other
+processes disturb the column of two cores, which is in time of the clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.emulator.api import launch
+from lab.emulator.compiled.kernel_code import kernel_code
+from lab.emulator.compiled.native import native
+from lab.emulator.program import Program
+from lab.emulator.results import Emulation, Engine
+from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import compiling  # noqa: E402  the tests' compiler helper
+import random_ptx  # noqa: E402
 
-M, N, K = 512, 512, 256
+CUDA = r"""
+extern "C" __global__ void copy4(const float4 *a, float4 *b) { int i = blockIdx.x * 256 + threadIdx.x; b[i] = a[i]; }
+extern "C" __global__ void axpy(const float *x, float *y, float a, int n) {
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) y[i] += a * x[i];
+}
+extern "C" __global__ void reduce(const float *x, float *z) {
+    __shared__ float s[256];
+    int t = threadIdx.x;
+    s[t] = x[blockIdx.x * 256 + t];
+    for (int h = 128; h; h >>= 1) { __syncthreads(); if (t < h) s[t] += s[t + h]; }
+    if (!t) z[blockIdx.x] = s[0];
+}
+extern "C" __global__ void collatz(int *out) {
+    unsigned i = blockIdx.x * 256 + threadIdx.x, v = i + 1, n = 0;
+    while (v != 1) { v = v & 1 ? 3 * v + 1 : v / 2; n++; }
+    out[i] = n;
+}
+extern "C" __global__ void mandelbrot(int *out) {
+    int i = blockIdx.x * 256 + threadIdx.x, n = 0;
+    float x0 = (i % 512) / 200.0f - 2.0f, y0 = (i / 512) / 200.0f - 1.2f, x = 0, y = 0;
+    while (x * x + y * y < 4 && n < 200) { float t = x * x - y * y + x0; y = 2 * x * y + y0; x = t; n++; }
+    out[i] = n;
+}
+extern "C" __global__ void lengths(float *out) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    float s = 0;
+    for (int k = 0; k < i % 64; k++) s = s * 0.5f + k;
+    out[i] = s;
+}
+extern "C" __global__ void gather(const unsigned *x, unsigned *bins) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    bins[i] = x[x[i] & 1023];
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A launch to time.
+
+    Attributes:
+        name: What the table calls it.
+        entry: The kernel.
+        grid: Blocks of the compiled engine's launch.
+        small: Blocks of the interpreter's, which is slower.
+        arguments: Makes the arguments.
+    """
+
+    name: str
+    entry: str
+    grid: tuple[int, int]
+    small: tuple[int, int]
+    arguments: Callable[[], list[Any]]
+
+
+def cases() -> list[Case]:
+    """Return the launches of the table."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape, np.float32)
+
+    def zeros(count: int, dtype: str = "f4") -> NDArray[Any]:
+        return np.zeros(count, dtype)
+
+    n, m = 1 << 22, 1024
+    return [
+        Case("sgemm 128x128", "sgemm", (8, 8), (2, 1), lambda: [m, m, m, normal(m, m), normal(m, m), zeros(m * m)]),
+        Case("copy float4", "copy4", (4096, 1), (4096, 1), lambda: [normal(n), zeros(n)]),
+        Case("axpy", "axpy", (1024, 1), (1024, 1), lambda: [normal(n), normal(n), np.float32(2), np.int32(n)]),
+        Case("block reduction", "reduce", (16384, 1), (2048, 1), lambda: [normal(n), zeros(16384)]),
+        Case("collatz", "collatz", (256, 1), (32, 1), lambda: [zeros(65536, "i4")]),
+        Case("mandelbrot", "mandelbrot", (1024, 1), (128, 1), lambda: [zeros(1 << 18, "i4")]),
+        Case("loop to i % 64", "lengths", (1024, 1), (128, 1), lambda: [zeros(1 << 18)]),
+        Case(
+            "gather",
+            "gather",
+            (8192, 1),
+            (256, 1),
+            lambda: [rng.integers(0, 1 << 32, n, "u4"), zeros(n, "u4")],
+        ),
+    ]
+
+
+def run(module: Module, case: Case, engine: Engine, *, count: bool, threads: int = 1) -> tuple[Emulation, float, float]:
+    """Run a case; return the emulation, its processor time and its time by the clock, in seconds."""
+    arguments, grid = case.arguments(), case.small if engine == "interpreted" else case.grid
+    began, clock = time.process_time(), time.perf_counter()
+    done = launch(module, case.entry, grid, 256, arguments, check=False, count=count, engine=engine, threads=threads)
+    return done, time.process_time() - began, time.perf_counter() - clock
+
+
+def speeds(module: Module, case: Case, repeat: int) -> str:
+    """Return a case's line of the table: thread-instructions per second, in units of 10^9."""
+    cold, warm = making(module, case.entry)
+    slow, seconds, _ = run(module, case, "interpreted", count=True)
+    done, *_ = run(module, case, "compiled", count=True)
+    if done.counts is None or slow.counts is None or done.engine != "compiled":
+        return f"{case.name:16} not compiled: {done.not_compiled}"
+    total = done.counts.threads
+    plain, counted = (min(run(module, case, "compiled", count=on)[1] for _ in range(repeat)) for on in (False, True))
+    one, two = (min(run(module, case, "compiled", count=True, threads=n)[2] for _ in range(repeat)) for n in (1, 2))
+    return (
+        f"{case.name:16} {total / 1e6:8.0f} {slow.counts.threads / seconds / 1e9:12.3f} {total / plain / 1e9:9.2f} "
+        f"{total / counted / 1e9:9.2f} {one / two:9.2f} {cold:9.2f} {warm:9.3f}"
+    )
+
+
+def making(module: Module, entry: str) -> tuple[float, float]:
+    """Return the processor time, in seconds, to make a kernel's machine code, and to load it from a cache."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            native.cache_clear()
+            began = time.process_time()
+            native(kernel_code(Program(module, entry), {}, count=True).text, Path(folder))
+            found.append(time.process_time() - began)
+    return found[0], found[1]
+
+
+def compare(programs: int) -> None:
+    """Run random programs on both engines; print how many agree on outputs, counts and findings."""
+    agree, other = 0, 0
+    for seed in range(programs):
+        kernel = random_ptx.random_kernel(seed)
+        (slow, wanted), (fast, found) = (random_ptx.run(kernel, seed, engine) for engine in ("interpreted", "compiled"))
+        if fast.engine != "compiled":
+            other += 1
+        elif np.array_equal(wanted, found) and (slow.lines, slow.findings) == (fast.lines, fast.findings):
+            agree += 1
+        else:
+            print(f"random program {seed}: the engines differ")
+    print(f"{agree} of {programs} random programs: the same bits and counts; {other} were not compiled")
 
 
 def main() -> None:
-    """Print the speeds."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3, help="executions of each setting; the fastest counts")
-    repeat = parser.parse_args().repeat
-    module = read_ptx(compiling.ptx("gemm_128"))
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((M, K), np.float32)
-    b = rng.standard_normal((K, N), np.float32)
-    args = [M, N, K, a, b]
-    c = np.full((M, N), np.nan, np.float32)
-    counted = launch(module, "sgemm", (4, 4), 256, [*args, c])
-    if counted.counts is None:
-        raise SystemExit("nothing was counted")
-    threads = counted.counts.threads
-    print(f"{threads / 1e6:.0f} M thread-instructions, largest error {np.abs(c - a @ b).max():.1e}")
-    for on in (False, True):
-        seconds = []
-        for _ in range(repeat):
-            start = time.perf_counter()
-            launch(module, "sgemm", (4, 4), 256, [*args, c], check=on, count=on)
-            seconds.append(time.perf_counter() - start)
-        best, median = min(seconds), sorted(seconds)[len(seconds) // 2]
-        print(
-            f"counts and checks {'on ' if on else 'off'}: {threads / median / 1e6:6.0f} M/s "
-            f"(median of {repeat}; best {threads / best / 1e6:.0f})"
-        )
+    parser.add_argument("--programs", type=int, default=0, help="random programs on which both engines are compared")
+    asked = parser.parse_args()
+    text = compiling.compile_text(CUDA)
+    modules = {"sgemm": read_ptx(compiling.ptx("gemm_128"))}
+    print(
+        f"{'10^9 per second':16} {'millions':>8} {'interpreted':>12} {'plain':>9} {'counts':>9} {'two cores':>9} "
+        f"{'make s':>9} {'load s':>9}"
+    )
+    for case in cases():
+        print(speeds(modules.get(case.entry) or read_ptx(text), case, asked.repeat), flush=True)
+    if asked.programs:
+        compare(asked.programs)
 
 
 if __name__ == "__main__":

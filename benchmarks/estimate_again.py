@@ -3,6 +3,9 @@
 python benchmarks/estimate_again.py reports/h200/gemm_best reports/gemm_best_again
 python benchmarks/publish.py reports/gemm_best_again reports/h200/gemm_best
 
+With --counts, what the execution on the CPU counted is replaced as well, and for all kernels: old records lack counts
+that were added since. With --experiments, the folder of the experiment is another than experiments/.
+
 The variants are compiled here by the compiler that the records name, and executed on the CPU; no GPU is needed. A
 variant whose machine code is not the one that was measured keeps its measurement and loses its estimate. The second
 folder becomes a run directory with its report, which says which version of lab made the predictions. What only the
@@ -11,7 +14,7 @@ measuring machine had, a baseline's PTX, is not in it.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,6 +30,8 @@ from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
 from lab.predict.schedulers.estimate import Pace
 from lab.report.render import render
+from lab.runs import flow
+from lab.runs.flow import FlowContext
 from lab.stages import provenance
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built, build, build_task
@@ -35,7 +40,6 @@ from lab.stages.estimate import EstimateTask, execute
 from lab.store import published
 from lab.store.database import Store
 from lab.store.model import EmulationRecord, RunRecord, StepRecord, VariantRecord
-from lab.templates.instance import Instance
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 
@@ -71,7 +75,9 @@ def experiment_of(run: RunRecord, folder: Path | None = None) -> Experiment:
     return from_text(run.source, (folder or ROOT / "experiments") / f"{run.experiment}.yaml")
 
 
-def again(experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord], jobs: int) -> Iterator[Again]:
+def again(
+    experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord], jobs: int, *, counts: bool = False
+) -> Iterator[Again]:
     """Make the predictions of records again, in their order.
 
     Args:
@@ -79,6 +85,7 @@ def again(experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord]
         run: Its GPU is the one that is predicted for.
         found: Records that have a build.
         jobs: Worker processes.
+        counts: Replace what was counted on the CPU, too.
 
     Raises:
         MissingToolError: a compiler that built some of them is not here.
@@ -90,7 +97,7 @@ def again(experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord]
         outcomes = chain.from_iterable(
             pool.map(build, (tasks[i : i + _TOGETHER] for i in range(0, len(tasks), _TOGETHER)))
         )
-        asked = [_asked(experiment, run, *one) for one in zip(planned, wanted, outcomes, strict=True)]
+        asked = [_asked(experiment, run, *one, counts=counts) for one in zip(planned, wanted, outcomes, strict=True)]
         # variants with the same code at the same emulated size share an execution, as in a sweep
         keyed = {task.key: task for task in asked if task.key}
         executed = dict(zip(keyed, pool.map(_execute, keyed.values()), strict=True))
@@ -101,6 +108,7 @@ def again(experiment: Experiment, run: RunRecord, found: Iterable[VariantRecord]
         new = replace(record, estimate=None)
         if same:
             new = replace(new, prediction=fresh.prediction, steps=_steps(record, fresh), estimate=fresh.estimate)
+            new = replace(new, emulation=fresh.emulation) if counts and task.key else new
         yield Again(new, task.planned, task.outcome, same)
 
 
@@ -123,16 +131,21 @@ def _asked(
     planned: Planned,
     record: VariantRecord,
     outcome: Built | BuildFailure,
+    *,
+    counts: bool,
 ) -> _Asked:
-    inspected = records.inspected(experiment, planned, outcome, run.gpu)
+    variant = flow.inspect(FlowContext(experiment, run.gpu, emulate=True), planned, outcome, None)
     same = isinstance(outcome, Built) and record.build is not None and outcome.sass_sha256 == record.build.sass_sha256
-    model = records.estimate_task(experiment, planned, inspected, outcome, run.gpu) if same else None
-    point, small = planned.point, planned.point.problem.emulate
-    if model is None or small is None or record.emulation is None or isinstance(outcome, BuildFailure):
-        return _Asked(planned, inspected, outcome, same, model, None, "")
-    launched = Instance(point.kernel.template, point.parameters, small).launches
-    task = EmulationTask(launched, experiment.operator_reference, dict(small), experiment.seed, {})
-    return _Asked(planned, inspected, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
+    model = variant.model if same else None
+    if (
+        (model is None and not (counts and same))
+        or record.emulation is None
+        or planned.point.problem.emulate is None
+        or isinstance(outcome, BuildFailure)
+    ):
+        return _Asked(planned, variant.record, outcome, same, model, None, "")
+    task = flow.emulation_task(FlowContext(experiment, run.gpu, emulate=True), variant)
+    return _Asked(planned, variant.record, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
 
 
 def _execute(asked: _Asked) -> tuple[EmulationRecord, Pace | None]:
@@ -161,7 +174,9 @@ def _steps(old: VariantRecord, new: VariantRecord) -> tuple[StepRecord, ...]:
     return tuple(replace(step, prediction=fresh.prediction) for step, fresh in zip(old.steps, new.steps, strict=True))
 
 
-def run_again(source: Path, target: Path, *, experiments: Path | None = None, jobs: int | None = None) -> RunRecord:
+def run_again(
+    source: Path, target: Path, *, experiments: Path | None = None, jobs: int | None = None, counts: bool = False
+) -> RunRecord:
     """Make a run directory of a published report, with its predictions made again.
 
     Args:
@@ -169,6 +184,7 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
         target: The run directory; it must not be there.
         experiments: As `experiment_of`'s folder.
         jobs: Worker processes; the number of cores by default.
+        counts: As for `again`.
 
     Returns:
         The facts of the run, with notes on what was done.
@@ -179,10 +195,11 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
     run, found = kept.run, kept.records
     experiment = experiment_of(run, experiments)
     built = [record for record in found if record.build is not None]
-    made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores())}
+    made = {one.record.variant: one for one in again(experiment, run, built, jobs or workers.cores(), counts=counts)}
     lost = sum(not one.same_code for one in made.values())
     by = ", ".join(filter(None, [f"lab {VERSION}", environment.commit()]))
-    notes = [f"Ceilings and estimates were made again by {by}, after the run; what was measured is the run's own."]
+    what = "Ceilings, estimates and counts of the CPU" if counts else "Ceilings and estimates"
+    notes = [f"{what} were made again by {by}, after the run; what was measured is the run's own."]
     if lost:
         notes.append(f"{lost} variants have no estimate: today's templates do not give the code that was measured.")
     run = replace(run, notes=(*run.notes, *notes))
@@ -199,10 +216,16 @@ def run_again(source: Path, target: Path, *, experiments: Path | None = None, jo
 
 def main() -> None:
     """Make the run directory, and say what became of it."""
-    source, target = (Path(argument) for argument in sys.argv[1:3])
-    for note in run_again(source, target).notes:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, help="the published report")
+    parser.add_argument("target", type=Path, help="the run directory that is made")
+    parser.add_argument("--counts", action="store_true", help="replace what was counted on the CPU, too")
+    parser.add_argument("--experiments", type=Path, default=None, help="folder of the experiment file")
+    given = parser.parse_args()
+    facts = run_again(given.source, given.target, experiments=given.experiments, counts=given.counts)
+    for note in facts.notes:
         print(note)
-    print(target / "index.html")
+    print(given.target / "index.html")
 
 
 if __name__ == "__main__":

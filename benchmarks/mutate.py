@@ -68,7 +68,7 @@ LIBRARIES: tuple[str, ...] = (
     "networkx",
     "pydantic",
 )
-LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "pebble", "_pytest.assertion.rewrite")
+LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "_pytest.assertion.rewrite")
 
 COPIED = ("lab", "tests", "benchmarks", "kernel_src", "experiments", "libraries", "docs", "reports")
 LEAST_TEXT = 8
@@ -440,12 +440,12 @@ def rounds_of(room: str, file: str) -> list[tuple[str, ...]]:
     return [*rounds, *((test,) for test in ALSO.get(room, (f"tests/{room}",)) if test != str(own))]
 
 
-def sampled(bench: Bench, rooms: Sequence[str], most: int, seed: int, *, data: bool) -> Iterator[Judged]:
-    """Judge the drawn mutants of rooms."""
+def sampled(bench: Bench, rooms: Sequence[str], most: int, seed: int, *, data: bool, near: bool) -> Iterator[Judged]:
+    """Judge the drawn mutants of rooms; `near` as for `again`."""
     for room in rooms:
         for file in modules(room):
             for mutant in drawn(file, (bench.tree / file).read_bytes(), most, seed, data=data):
-                yield bench.judge(room, mutant, rounds_of(room, file))
+                yield bench.judge(room, mutant, rounds_of(room, file)[: 1 if near else None])
 
 
 def again(bench: Bench, earlier: Sequence[Judged], *, near: bool) -> Iterator[Judged]:
@@ -525,7 +525,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600, help="no further mutant is begun after this time")
     parser.add_argument("--data", action="store_true", help="numbers in assignments of a module, too")
     parser.add_argument("--again", type=Path, help="a file of --output: try what survived again")
-    parser.add_argument("--near", action="store_true", help="with --again: ask the modules' own tests alone")
+    parser.add_argument("--near", action="store_true", help="ask the modules' own tests alone")
     parser.add_argument("--by-hand", action="store_true", help="the mutants of hand_made.py instead")
     parser.add_argument("--output", type=Path, help="a JSON file for all mutants")
     asked = parser.parse_args()
@@ -540,7 +540,7 @@ def main() -> None:
         elif asked.again:
             source = again(bench, read(asked.again), near=asked.near)
         else:
-            source = sampled(bench, asked.room or ROOMS, asked.sample, asked.seed, data=asked.data)
+            source = sampled(bench, asked.room or ROOMS, asked.sample, asked.seed, data=asked.data, near=asked.near)
         judged: list[Judged] = []
         for one in takewhile(lambda _: time.perf_counter() - began < 60 * asked.minutes, source):
             judged.append(one)

@@ -12,9 +12,9 @@ machine code is larger than all the rest. What was left out is printed, and stan
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -36,8 +36,8 @@ from lab.store.tuning import FILE as TUNING_STORE
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LISTING_BYTES = 160_000
-"""Bytes that the compressed listings of a run may take: some 20 runs are committed, in 12 MB all together."""
+MOST_LISTING_BYTES = 100_000
+"""Bytes that the compressed listings of a run may take: some 45 runs are committed, in 12 MB all together."""
 
 _SMALL = 8_000_000
 """Characters of listings that are compressed all at once, in the hope that they fit."""
@@ -46,7 +46,9 @@ _OF_TUNING_ALONE = ("final", "singles", "libraries")
 """Facts of a tuning run that a program reads, and no reader; tuning.json.xz has them."""
 
 
-def publish(source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_BYTES) -> tuple[str, ...]:
+def publish(
+    source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_BYTES, *, pictures: bool = True
+) -> tuple[str, ...]:
     """Write the committed form of a run.
 
     Args:
@@ -54,6 +56,7 @@ def publish(source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_B
         target: Where it goes; the files of an earlier call are replaced. It may be `source` if that holds committed
             results.
         most_listing_bytes: Of the compressed listings.
+        pictures: Whether the PNGs of an experiment are kept.
 
     Returns:
         What was left out, as sentences.
@@ -71,12 +74,12 @@ def publish(source: Path, target: Path, most_listing_bytes: int = MOST_LISTING_B
         if (run / TUNING_STORE).exists():
             left_out = _tuning_run(run, made, target)
         else:
-            left_out = _run(run, made, target, most_listing_bytes)
+            left_out = _run(run, made, target, most_listing_bytes, pictures=pictures)
         _replace(target, made)
     return left_out
 
 
-def _run(run: Path, made: Path, target: Path, most_listing_bytes: int) -> tuple[str, ...]:
+def _run(run: Path, made: Path, target: Path, most_listing_bytes: int, *, pictures: bool) -> tuple[str, ...]:
     with Store(run) as store:
         if not (run / "index.html").exists():
             render(store)  # it was restored, or interrupted while it drew its report
@@ -91,7 +94,8 @@ def _run(run: Path, made: Path, target: Path, most_listing_bytes: int) -> tuple[
         published.write_records(published.PublishedRun(facts, store.records(), store.repeat(), earlier), made)
         published.write_listings(texts, made)
         (made / published.TABLE).write_bytes(published.compressed((run / "records.csv").read_bytes()))
-        _pictures(run, made)
+        if pictures:
+            _pictures(run, made)
         _provenance({**record_to_json(facts), published.LEFT_OUT: left_out}, made)
         (made / "index.html").write_text(html(of_run(analysis), made, left_out, _place(target)), encoding="utf-8")
     return left_out
@@ -186,11 +190,16 @@ def _size(files: Sequence[Path]) -> int:
 
 def main() -> None:
     """Publish, and say what was left out."""
-    source, target = (Path(argument) for argument in sys.argv[1:3])
-    for sentence in publish(source, target):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, help="a run directory, or a folder of committed results")
+    parser.add_argument("target", type=Path, help="the folder of committed results")
+    parser.add_argument("--bare", action="store_true", help="keep records alone: no listings, and no PNGs")
+    given = parser.parse_args()
+    most = 0 if given.bare else MOST_LISTING_BYTES
+    for sentence in publish(given.source, given.target, most, pictures=not given.bare):
         print(sentence)
-    files = [file for file in target.iterdir() if file.is_file()]
-    print(f"{target}: {len(files)} files, {_size(files) / 2**20:.2f} MiB")
+    files = [file for file in given.target.iterdir() if file.is_file()]
+    print(f"{given.target}: {len(files)} files, {_size(files) / 2**20:.2f} MiB")
 
 
 if __name__ == "__main__":

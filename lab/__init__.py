@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lab.base.expressions import Scalar
     from lab.cli.inspect import Inspection
-    from lab.emulator.results import Emulation
+    from lab.emulator.results import Emulation, Engine
     from lab.library import dispatch
     from lab.runs.compare import Comparison
     from lab.runs.frame import ExperimentRun
@@ -326,6 +326,7 @@ def emulate(
     options: Sequence[str] = (),
     variant: str | None = None,
     parameters: Mapping[str, Scalar] | None = None,
+    engine: Engine = "interpreted",
 ) -> Emulation | EmulationRecord:
     """Execute one kernel on the CPU, as `lab emulate` does: of a file, of CUDA text, or of an experiment.
 
@@ -344,6 +345,9 @@ def emulate(
         options: Of CUDA: further compiler options.
         variant: Of an experiment: the id of a variant, or the beginning of it.
         parameters: Of an experiment: values that the variant has; the first one that has them is executed.
+        engine: Of a file or of CUDA: `compiled` runs the kernel as machine code, many times as fast. Bounds
+            are checked, but neither races nor reads of memory that nothing wrote. What that engine lacks, and a launch
+            with a fault, still goes to the interpreter: the result says which of them ran.
 
     Returns:
         Counts and findings; of an experiment also the comparison with the reference.
@@ -367,11 +371,20 @@ def emulate(
     if arguments is None:
         raise UserError("there are no arguments", key="arguments", accepted="one for each of the kernel's parameters")
     if source:
-        how = executing.KernelLaunch(kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options)
+        how = executing.KernelLaunch(kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options, engine)
         return executing.execute_source(os.fspath(file), arguments, how)
     if isinstance(arguments, Mapping):
         raise UserError("PTX does not keep the names of parameters", key="arguments", accepted="a list, in order")
-    return execute_file(Path(file), kernel, grid, block, arguments, dynamic_shared_bytes=shared_bytes, seed=seed or 0)
+    return execute_file(
+        Path(file),
+        kernel,
+        grid,
+        block,
+        arguments,
+        dynamic_shared_bytes=shared_bytes,
+        seed=seed or 0,
+        engine=engine,
+    )
 
 
 def inspect(

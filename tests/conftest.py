@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from filelock import FileLock
 
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.predict.bounds import Bound
+from lab.report.charts import png
+from lab.report.charts.definition import Picture
 from lab.store.database import Store
 
 ROOT = Path(__file__).parents[1]
 SUPPORT = str(Path(__file__).parent / "support")
 sys.path.insert(0, SUPPORT)  # what the tests of several rooms share; worker processes must find it, too
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SUPPORT, os.environ.get("PYTHONPATH")]))
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else a hundred processes compile all of lab, 2 s each
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +53,38 @@ def benchmark_script(root: Path) -> Callable[[str], ModuleType]:
     return load
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds are cached for one test session, by all of its processes together, and never among the user's."""
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of one test session, for all of its processes together."""
     base = tmp_path_factory.getbasetemp()
-    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    monkeypatch.setenv("LAB_CACHE_DIR", str(session / "cache"))
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds are cached for one test session, by all of its processes together, and never among the user's."""
+    monkeypatch.setenv("LAB_CACHE_DIR", str(shared_folder / "cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pictures_drawn_once(shared_folder: Path) -> Iterator[None]:
+    """A report's PNGs, which take most of its time, are drawn once a session for all reports that show the same."""
+    drawn, kept = png.draw, shared_folder / "pictures"
+
+    @wraps(drawn)
+    def draw(picture: Picture, folder: Path) -> Path:
+        if not os.access(shared_folder, os.W_OK, effective_ids=True):  # `read_only` has changed who this process is
+            return drawn(picture, folder)
+        shown = kept / f"{hashlib.sha256(repr(picture).encode()).hexdigest()}.png"
+        if not shown.is_file():
+            kept.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=kept) as place:
+                drawn(picture, Path(place)).replace(shown)
+        return shutil.copyfile(shown, folder / picture.file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(png, "draw", draw)
+        yield
 
 
 @pytest.fixture
@@ -105,13 +138,16 @@ def make_at() -> Callable[[Path, str], Store]:
 
 
 @pytest.fixture(scope="session")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real run directory of kernels with known faults and costs, executed on the CPU."""
+def planted(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Path:
+    """A real run directory of kernels with known faults and costs, executed on the CPU; tests only read it."""
     import planted as kernels  # noqa: PLC0415 - after the path is set
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        return kernels.execute(tmp_path_factory.mktemp("planted"))
+    done = shared_folder / "planted"
+    with FileLock(shared_folder / "planted.lock"), pytest.MonkeyPatch.context() as patch:
+        if not done.exists():
+            patch.setenv("LAB_CACHE_DIR", str(shared_folder / "cache"))
+            kernels.execute(tmp_path_factory.mktemp("planted")).replace(done)
+    return done
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,11 @@ def test_a_kernel_is_inspected_and_executed_on_arrays(tmp_path):
     done = lab.emulate(tmp_path / "k.ptx", [np.int32(40), x, y], block=64)
     assert done.clean
     assert (y == x * x).all()
+    again = np.zeros(40, np.float32)
+    compiled = lab.emulate(tmp_path / "k.ptx", [np.int32(40), x, again], block=64, engine="compiled")
+    assert (done.engine, compiled.engine) == ("interpreted", "compiled")
+    assert (again == y).all()
+    assert compiled.counts == done.counts
     mixed = lab.emulate(tmp_path / "k.ptx", ["i32=41", "f32[40]=normal", y], block=64)
     assert not mixed.clean
     with pytest.raises(UserError, match="no such kernel"):

@@ -101,3 +101,9 @@ def test_no_test_depends_on_the_clock() -> None:
         if waits.search(test.read_text(encoding="utf-8")) and "support" not in test.parts
     ]
     assert found == []
+
+
+def test_no_duration_is_taken_from_a_clock_that_can_be_set() -> None:
+    """Limits and durations are on `time.monotonic` and `time.perf_counter`; dates are only written down."""
+    settable = re.compile(r"\btime\.time(_ns)?\(|^from time import .*\btime\b", re.MULTILINE)
+    assert not [relative(module) for module in MODULES if settable.search(module.read_text(encoding="utf-8"))]

@@ -16,7 +16,7 @@ from lab.base.expressions import Scalar
 from lab.base.yamlfile import read_text
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
-from lab.emulator.results import Emulation
+from lab.emulator.results import Emulation, Engine
 from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.space import expand
@@ -53,6 +53,7 @@ class KernelLaunch:
         macros: Macros of a source.
         arch: Architecture that a source is compiled for.
         options: Further compiler options.
+        engine: What executes it; the compiled engine does not watch for races.
     """
 
     kernel: str | None
@@ -63,6 +64,7 @@ class KernelLaunch:
     macros: Mapping[str, Scalar]
     arch: str
     options: Sequence[str]
+    engine: Engine = "interpreted"
 
 
 def is_text(file: str | Path) -> bool:
@@ -134,7 +136,14 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
     values = _values(arguments, chosen, how.seed, title)
     symbol = made.symbols.get(name, name)
     return launch(
-        read_ptx(made.ptx, str(title)), symbol, how.grid, how.block, values, dynamic_shared_bytes=how.shared_bytes
+        read_ptx(made.ptx, str(title)),
+        symbol,
+        how.grid,
+        how.block,
+        values,
+        dynamic_shared_bytes=how.shared_bytes,
+        check=how.engine == "interpreted",
+        engine=how.engine,
     )
 
 
@@ -209,7 +218,8 @@ def _execute(file: Path, variant: str | None, parameters: Mapping[str, Scalar], 
     unchecked = not loaded.operator.has_reference
     own = ReferenceLaunch(made.ptx, launches, dict(problem)) if unchecked else None
     seed = loaded.seed if seed is None else seed
-    task = EmulationTask(launches, loaded.operator_reference, dict(problem), seed, {}, own)
+    whole = point.problem.whole
+    task = EmulationTask(launches, loaded.operator_reference, dict(problem), seed, {}, own, whole=whole)
     if ".py" in loaded.operator_reference:  # a Python file of the user's runs in a worker
         with Services().executor(1) as executor:
             record: EmulationRecord = executor.submit(emulate, task, made.ptx, timeout_s=_MOST_SECONDS).result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import stat
@@ -9,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import CompileError, Location, StoreError, UserError, did_you_mean
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -32,8 +34,15 @@ def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -
             encoded as UTF-8.
 
     Raises:
-        OSError: The file cannot be written. The old content stays, and no temporary file is left.
+        OSError: The file cannot be written; the error names it. The old content stays, and no temporary file is left.
     """
+    try:
+        _write(path, content)
+    except OSError as error:  # of the temporary file, or, where it is full, of no file at all
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _write(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -44,6 +53,34 @@ def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """Make a folder for the files of a tool, and remove it on leaving.
+
+    That the disk is full is the machine's fault and not that of what is compiled: it must not become the failure of a
+    variant, which a run that goes on would keep.
+
+    Args:
+        prefix: What its name begins with.
+
+    Raises:
+        StoreError: It cannot be made or written, by this process or by a tool that says so in its log.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as name:
+            yield Path(name)
+    except OSError as error:
+        raise _full(error.strerror or str(error)) from error
+    except CompileError as error:
+        if (full := os.strerror(errno.ENOSPC)) in error.log:
+            raise _full(full) from error
+        raise
+
+
+def _full(reason: str) -> StoreError:
+    return StoreError(f"temporary files cannot be written: {reason}; TMPDIR names a folder that has room for them")
 
 
 def spelled(text: str) -> str:

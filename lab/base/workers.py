@@ -16,13 +16,12 @@ from collections.abc import Iterator, Mapping
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-from pebble import ProcessPool
-
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
 
 
 _IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
+_HANDING_DOWN = threading.RLock()
 
 
 def context() -> BaseContext:
@@ -41,7 +40,15 @@ def context() -> BaseContext:
 
 @contextlib.contextmanager
 def handed_down() -> Iterator[None]:
-    """Within this context, a Python process that is started imports from this process's path and nowhere else."""
+    """Within this context, a Python process that is started imports from this process's path and nowhere else.
+
+    One thread at a time is in it.
+    """
+    with _HANDING_DOWN:
+        yield from _handed_down()
+
+
+def _handed_down() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
     os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
@@ -64,30 +71,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def pool(jobs: int, memory_of: int | None = None) -> ProcessPool:
-    """Start a pool of `jobs` workers, each with its share of the memory. Call `end` to stop it.
-
-    Args:
-        jobs: How many workers.
-        memory_of: Among how many workers the memory is shared, where it is not `jobs`.
-    """
-    limits = [share_of_memory(memory_of or jobs), dict(os.environ)]
-    return ProcessPool(max_workers=jobs, context=context(), initializer=begin, initargs=limits)
-
-
-def end(working: ProcessPool, *, finished: bool) -> None:
-    """Stop a pool's workers and wait for them.
-
-    Args:
-        working: The pool.
-        finished: Whether all work is done; if not, work in progress is aborted.
-    """
-    if finished:
-        working.close()
-    working.stop()
-    working.join()
-
-
 def share_of_memory(workers: int) -> int:
     """Return the bytes that each worker may take: twice its part of the memory, since few need all of it at once."""
     return max(_LEAST_BYTES, 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(1, workers))
@@ -106,7 +89,7 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     within = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
-    # a pool that stops a worker after its time leaves the worker's children running; a process group ends as a whole
+    # a compiler that is run as a command must end with the worker that runs it; a process group ends as a whole
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()

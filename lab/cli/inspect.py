@@ -15,7 +15,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import read_regular
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
-from lab.emulator.results import Buffer, Emulation
+from lab.emulator.results import Buffer, Emulation, Engine
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
@@ -188,6 +188,7 @@ def execute_file(
     *,
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
+    engine: Engine = "interpreted",
 ) -> Emulation:
     """Execute one kernel of a `.ptx` file on the CPU.
 
@@ -200,6 +201,7 @@ def execute_file(
             `lab.emulator.arguments` describes.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         seed: Seed of random buffers.
+        engine: What executes it; the compiled engine does not watch for races.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -226,7 +228,16 @@ def execute_file(
         )
     made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
     values = [next(made) if isinstance(one, str) else one for one in arguments]
-    return launch(module, kernel or names[0], grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes)
+    return launch(
+        module,
+        kernel or names[0],
+        grid,
+        block,
+        values,
+        dynamic_shared_bytes=dynamic_shared_bytes,
+        check=engine == "interpreted",
+        engine=engine,
+    )
 
 
 def _sizes(word: str, key: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ asked for; 70 an error in lab itself; 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -78,7 +79,11 @@ def run(
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
     ] = None,
     gpu: Annotated[bool, typer.Option(help="Measure where there is a GPU.")] = True,
-    emulate: Annotated[bool, typer.Option(help="Execute every variant's PTX on the CPU.")] = True,
+    emulate: Annotated[
+        Literal["small", "full"],
+        typer.Option(help="Problem that the CPU executes: the experiment's small one, or the full one, unchecked."),
+    ] = "small",
+    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Do not execute variants on the CPU.")] = False,
     profile: Annotated[
         bool | None,
         typer.Option(help="Read hardware counters of the best variants.", show_default="where the experiment says so"),
@@ -105,7 +110,8 @@ def run(
         max_variants=max_variants,
         jobs=jobs,
         measure=gpu,
-        emulate=emulate,
+        emulate=not no_emulate,
+        whole=emulate == "full",
         archs=tuple(arch or ()),
         toolchains=tuple(toolchain or ()),
         profile=profile,
@@ -504,19 +510,20 @@ def main() -> NoReturn:
         code = app(standalone_mode=False)
         sys.stdout.flush()  # a reader that went away is met here, not when Python ends
     except _UsageError as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         code = _INPUT
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("interrupted", err=True)
+        _tell("interrupted")
         code = _INTERRUPTED
     except CompileError as error:
-        typer.echo(f"error: {error}\n{error.log}", err=True)
+        _tell(f"error: {error}\n{error.log}")
         code = _INPUT
     except (MissingToolError, StoreError) as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         code = _ENVIRONMENT
     except LabError as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         code = _INPUT
     except BrokenPipeError:
         # the reader of the output is gone, as with `| head`; nothing is wrong
@@ -524,12 +531,18 @@ def main() -> NoReturn:
         code = _OK
     except OSError as error:  # a full disk, a folder that cannot be entered, too many open files
         where = f"{error.filename}: " if error.filename is not None else ""
-        typer.echo(f"error: {where}{error.strerror or error}", err=True)
+        _tell(f"error: {where}{error.strerror or error}")
         code = _ENVIRONMENT
     except Exception as error:
         if os.environ.get("LAB_TRACEBACK"):
             raise
-        typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-        typer.echo("This is an error in lab itself; set LAB_TRACEBACK=1 to see where.", err=True)
+        _tell(f"internal error: {type(error).__name__}: {error}")
+        _tell("This is an error in lab itself; set LAB_TRACEBACK=1 to see where.")
         code = _BUG
     raise SystemExit(code if isinstance(code, int) else _OK)
+
+
+def _tell(message: str) -> None:
+    """Print on stderr; where even that is on a full disk, the exit code says the rest."""
+    with contextlib.suppress(OSError):
+        typer.echo(message, err=True)

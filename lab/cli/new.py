@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.base import yamlfile
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import Location, UserError
 from lab.base.files import write_atomically
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
-from lab.templates.plain.draft import choices, draft
+from lab.templates.plain import entry
+from lab.templates.plain.draft import draft
 
 
 def new(source: Path, output: Path | None = None, kernel: str | None = None, *, force: bool = False) -> Path:
@@ -46,28 +47,11 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
 
 
 def choose(kernels: tuple[SourceKernel, ...], name: str | None, source: Path) -> SourceKernel:
-    """Return the kernel with a name, or the only one.
+    """Return the kernel with a name, with or without its namespaces, or the only one.
 
     Raises:
         UserError: There is none, or several.
     """
-    if not kernels:
-        raise UserError("no kernel was found", at=Location(source), accepted="a function declared __global__")
-    names = list(dict.fromkeys(one.qualified_name for one in kernels))
-    if name is None:
-        if len(names) > 1:
-            raise UserError(
-                "the file has several kernels; name one", at=Location(source), key="--kernel", accepted=choices(kernels)
-            )
-        return kernels[0]
-    found = [one for one in kernels if name in (one.qualified_name, one.name, one.title)]
-    if not found:
-        raise UserError(
-            "there is no such kernel",
-            at=Location(source),
-            key="--kernel",
-            found=name,
-            accepted=choices(kernels),
-            suggestion=did_you_mean(name, names),
-        )
+    named = [one.qualified_name for one in kernels if name == one.name]
+    found = entry.choose(kernels, named[0] if named else name if kernels else None, at=Location(source), key="--kernel")
     return found[0]

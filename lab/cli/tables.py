@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -114,11 +114,26 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     console.print(f"{len(outcome.records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    for note in dict.fromkeys(outcome.run.notes):
+    said = (*outcome.run.notes, *_not_launched(outcome.records), *_not_executed(outcome.records))
+    for note in dict.fromkeys(said):
         console.print(Text(f"warning: {note}", style="yellow"))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
     if following := _next_command(outcome):
         console.print(Text(f"next: {following}"), soft_wrap=True)
+
+
+def _not_launched(records: Sequence[VariantRecord]) -> list[str]:
+    """Say which variants the GPU of the predictions cannot launch, once for each reason."""
+    predicted = [one.prediction for one in records if one.prediction]
+    reasons = Counter((one.gpu, one.limited_by) for one in predicted if one.blocks_per_sm == 0)
+    total = len(records)
+    return [f"{count} of {total} variants cannot be launched on {gpu}: {why}" for (gpu, why), count in reasons.items()]
+
+
+def _not_executed(records: Sequence[VariantRecord]) -> list[str]:
+    """Say what the CPU could not execute, once for each reason."""
+    reasons = Counter(one.emulation.unsupported for one in records if one.emulation and one.emulation.unsupported)
+    return [f"{count} of {len(records)} variants were not executed on the CPU: {why}" for why, count in reasons.items()]
 
 
 def _next_command(outcome: RunOutcome) -> str:
@@ -296,11 +311,14 @@ def _print_finding(console: Console, found: Finding) -> None:
     place = f"block {found.block} thread {found.thread} " if found.block else ""
     at = f"PTX line {found.line}{_source(found.source)}"
     console.print(Text(f"{found.kind}: {at}: {place}{found.detail} {found.text}", style="red"), soft_wrap=True)
+    if found.variable:
+        console.print(Text(f"    at {found.variable}", style="red"), soft_wrap=True)
     if side := found.other:
         where = f"PTX line {side.line}{_source(side.source)}" if side.line else "no instruction"
-        console.print(
-            Text(f"    other side: {side.kind} by thread {side.thread}, {where}", style="red"), soft_wrap=True
-        )
+        whose = f"thread {side.thread}" + (f" of block {side.block}" if side.block else "")
+        console.print(Text(f"    other side: {side.kind} by {whose}, {where}", style="red"), soft_wrap=True)
+    if found.remedy:
+        console.print(Text(f"    {found.remedy}", style="red"), soft_wrap=True)
 
 
 def _source(place: SourceLocation | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,22 +12,28 @@ from numpy.typing import NDArray
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.arrays import Bytes
+from lab.emulator.batch import padded_threads
+from lab.emulator.compiled.decoding import NotCompiled
+from lab.emulator.compiled.execution import Geometry, execute
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
-from lab.emulator.machine import LaunchState, StepBudgetSpent, run_batches
+from lab.emulator.machine import LaunchState, StepBudgetSpent
 from lab.emulator.memory import tensormaps
+from lab.emulator.memory.cells import Cells
+from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
+from lab.emulator.memory.provenance import Provenance
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Program, align_of, size_of
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.program import Program, align_of, program_of, size_of
+from lab.emulator.results import Buffer, Emulation, Engine, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.schedule import run_batches
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
-from lab.isa.mix import kernel_mix
 from lab.isa.model import Module, Variable
-from lab.isa.ptx.module import read_ptx
+from lab.toolchain.cache import default_folder
 
 BATCH_THREADS = 8192
 """Threads executed together: a register then is 32 KiB (64 KiB in double precision), so that the operands and
@@ -34,10 +41,14 @@ temporaries of an operation stay in a core's second-level cache. Larger batches 
 NumPy's overhead for each call more often. A batch of this size takes about 4 MiB for a kernel of 128 registers."""
 
 DEFAULT_MAX_STEPS = 20_000_000
-"""Steps before a launch counts as endless: minutes of work."""
+"""Steps without a change of memory before a launch counts as endless: minutes of work."""
 
+_WORKSPACE_BYTES = 64
 _MOST_THREADS = 1024
 _LIMITS = (1024, 1024, 64)
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)
+MAX_SHARED_BYTES = 227 * 1024
+"""Shared memory of a block on the largest of today's GPUs."""
 
 
 def launch(
@@ -51,7 +62,10 @@ def launch(
     check: bool = True,
     count: bool = True,
     max_steps: int | None = None,
+    engine: Engine = "interpreted",
+    threads: int | None = None,
     constants: Mapping[str, NDArray[Any]] | None = None,
+    schedule: int | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -66,8 +80,13 @@ def launch(
         dynamic_shared_bytes: Dynamic shared memory of a block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
-        max_steps: Step budget; None for `DEFAULT_MAX_STEPS`.
+        max_steps: Steps in which no memory changes before the launch is given up; None for `DEFAULT_MAX_STEPS`.
+        engine: `compiled` runs the launch as machine code where that gives the same result: without checks, with
+            instructions that it knows, and if nothing is found. Otherwise the interpreter runs it.
+        threads: Cores that the compiled engine uses; None for all.
         constants: What variables in constant memory hold, by their symbols.
+        schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
+            races gives the same results in every order, but for the rounding of atomic sums.
 
     Returns:
         Counts, findings and steps.
@@ -77,17 +96,43 @@ def launch(
         ReaderError: text that is not PTX.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    module = read_ptx(ptx) if isinstance(ptx, str) else ptx
-    program = Program(module, kernel)
+    program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
-    _check_block(shape_block)
+    _check_geometry(program, shape_grid, shape_block)
     space = AddressSpace()
     findings = Findings(program)
     buffers = _Arguments(program, space, args, check=check)
     shared = program.static_shared_bytes
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
+    if shared > MAX_SHARED_BYTES:
+        raise UserError(
+            "the block has too much shared memory",
+            key="dynamic_shared_bytes" if dynamic_shared_bytes else None,
+            found=f"{shared} bytes",
+            accepted=f"at most {MAX_SHARED_BYTES} bytes, static and dynamic together",
+        )
     counters = Counters(program) if count else None
+    symbols = _module_variables(program, space, constants or {})
+    cluster = cluster_blocks(program, shape_grid)
+    clocks, extents = None, {}
+    if check:
+        total = shape_grid[0] * shape_grid[1] * shape_grid[2]
+        clocks = LaunchClocks(total, padded_threads(shape_block), cluster, narrow=program.has_narrow_order)
+        provenance = Provenance(program)
+        extents = provenance.shared_places() if len(program.shared_variables) > 1 else {}
+        _watch_written(
+            program, provenance, space, buffers.names | {name: space.at(start) for name, start in symbols.items()}
+        )
+    why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
+    steps = 0
+    if engine != "interpreted" and not why_not:
+        geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
+        try:
+            steps = execute(program, space, symbols, geometry, counters, threads=threads, folder=default_folder())
+        except NotCompiled as reason:
+            why_not = str(reason)
+    used: Engine = "interpreted" if engine == "interpreted" or why_not else "compiled"
     plan = LaunchState(
         program,
         space,
@@ -95,22 +140,45 @@ def launch(
         shape_block,
         shared,
         dynamic_shared_bytes,
-        _module_variables(program, space, constants or {}),
+        symbols,
         counters,
         findings,
-        check,
+        clocks,
         DEFAULT_MAX_STEPS if max_steps is None else max_steps,
         {},
-        cluster_blocks(program, shape_grid),
+        cluster,
+        extents=extents,
+        workspace=_grid_workspace(space) if program.has_grid_sync else 0,
+        dice=None if schedule is None else np.random.default_rng(schedule),
     )
-    steps = _run(plan)
+    if used == "interpreted":
+        steps = _run(plan)
     buffers.copy_back()
     buffers.find_unwritten(findings)
     lines = counters.lines() if counters else ()
     loops = _loops(program, lines) if counters else ()
     return Emulation(
-        kernel, summary(lines) if counters else None, loops, lines, findings.all(), steps, tuple(plan.notes)
+        kernel,
+        summary(lines) if counters else None,
+        loops,
+        lines,
+        findings.all(),
+        steps,
+        tuple(plan.notes),
+        used,
+        why_not,
     )
+
+
+def _cannot_compile(program: Program, *, check: bool, max_steps: int | None) -> str:
+    """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
+    if check:
+        return "races and uninitialised reads are checked"
+    if max_steps is not None:
+        return "the steps are limited"
+    if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
+        return "clusters of blocks"
+    return ""
 
 
 def _run(plan: LaunchState) -> int:
@@ -121,11 +189,34 @@ def _run(plan: LaunchState) -> int:
             return plan.max_steps
 
 
+def _grid_workspace(space: AddressSpace) -> int:
+    """Allocate what a cooperative launch gives a grid to meet: its size, and a barrier that begins with zeros."""
+    region = space.allocate("grid workspace", "global", _WORKSPACE_BYTES)
+    region.data[:4] = np.frombuffer(np.uint32(_WORKSPACE_BYTES).tobytes(), np.uint8)
+    return region.base
+
+
+def _watch_written(
+    program: Program, provenance: Provenance, space: AddressSpace, names: dict[str, Region | None]
+) -> None:
+    """Watch the buffers for races that a kernel may write: what it only reads has none.
+
+    Args:
+        program: The kernel.
+        provenance: Where its addresses come from.
+        space: All buffers.
+        names: What parameters and module variables name.
+    """
+    written = provenance.written_names()
+    chosen = space.regions.values() if written is None else [names.get(name) for name in written]
+    for region in chosen:
+        if region is not None and region.space == "global" and region.cells is None:
+            region.cells = Cells(region.stride, 1, program.global_granule)
+
+
 def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
     return tuple(
-        LoopCounts(loop.label, loop.depth, summary(lines, loop.numbers.__contains__))
-        for function in program.functions
-        for loop in kernel_mix("ptx", function).loops
+        LoopCounts(loop.label, loop.depth, summary(lines, loop.numbers.__contains__)) for loop in program.loops
     )
 
 
@@ -137,7 +228,15 @@ def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _check_block(block: tuple[int, int, int]) -> None:
+def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    """Check what a launch may ask for.
+
+    Raises:
+        UserError: a launch that the driver would refuse.
+    """
+    if any(n > most for n, most in zip(grid, _GRID_LIMITS, strict=True)):
+        accepted = "at most {:,} blocks along x, {:,} along y and z".format(*_GRID_LIMITS)
+        raise UserError("the grid is too large", key="grid", found=grid, accepted=accepted)
     total = block[0] * block[1] * block[2]
     if total > _MOST_THREADS or any(n > most for n, most in zip(block, _LIMITS, strict=True)):
         raise UserError(
@@ -145,6 +244,14 @@ def _check_block(block: tuple[int, int, int]) -> None:
             key="block",
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
+        )
+    bounds = program.kernel.directives.get("maxntid")
+    if bounds and total > math.prod(bounds):
+        raise UserError(
+            "the block is larger than the kernel's __launch_bounds__",
+            key="block",
+            found=f"{block}, {total} threads",
+            accepted=f"at most {math.prod(bounds)} threads",
         )
 
 
@@ -162,6 +269,7 @@ class _Arguments:
             )
         self._space, self._check = space, check
         self._buffers: list[tuple[Buffer, Region, str]] = []
+        self.names: dict[str, Region | None] = {}  # parameters that are pointers, and what they point to
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
         for i, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
             place = program.places[0, parameter.name]
@@ -201,7 +309,9 @@ class _Arguments:
                 found=f"array of {array.dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
             )
-        return self._base(index, parameter, buffer).to_bytes(8, "little")
+        base = self._base(index, parameter, buffer)
+        self.names[parameter.name] = self._space.at(base)
+        return base.to_bytes(8, "little")
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         size = size_of(parameter)

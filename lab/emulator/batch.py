@@ -23,6 +23,7 @@ class Batch:
         grid: Blocks of the launch along x, y, z.
         block: Threads of a block along x, y, z.
         cluster: Blocks of a cluster, consecutive along x.
+        first_thread: The launch's number of the batch's first thread, where every block is filled up to whole warps.
         blocks: Blocks of the batch.
         threads: Threads of the batch, lanes that never run included.
         block_of: (threads,) block of each thread, counted within the batch.
@@ -35,6 +36,7 @@ class Batch:
     grid: Index3
     block: Index3
     cluster: int
+    first_thread: int
     blocks: int
     threads: int
     block_of: Indices
@@ -55,8 +57,17 @@ class Batch:
 
     def where(self, thread: int) -> tuple[Index3, Index3]:
         """Return the block index and the thread index of a thread of the batch."""
-        block, tid = (tuple(int(axis[thread]) for axis in axes) for axes in (self.ctaid, self.tid))
-        return (block[0], block[1], block[2]), (tid[0], tid[1], tid[2])
+        return self.whereabouts(self.first_thread + thread)
+
+    def whereabouts(self, ident: int) -> tuple[Index3, Index3]:
+        """Return the block index and the thread index of a thread of the launch, which may be of another batch."""
+        block, within = divmod(ident, padded_threads(self.block))
+        return _three(block, self.grid), _three(within, self.block)
+
+
+def _three(linear: int, size: Index3) -> Index3:
+    x, y, _ = size
+    return linear % x, linear // x % y, linear // (x * y)
 
 
 def padded_threads(block: Index3) -> int:
@@ -84,6 +95,7 @@ def make_batch(grid: Index3, block: Index3, first_block: int, blocks: int, *, cl
         grid,
         block,
         cluster,
+        first_block * each,
         blocks,
         blocks * each,
         block_of,

@@ -132,7 +132,7 @@ class OperandBinder:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
         """
         dtype = DTYPES[t]
-        found = self._register(text)
+        found = None if text[:1].isdigit() else self._register(text)  # no register's name begins with a digit
         if found is None:
             found = self._constant(text, t)
             if found is None:
@@ -146,15 +146,28 @@ class OperandBinder:
             self.refuse(f"{text} is narrower than .{t}")
         return found, False
 
-    def is_simple(self, text: str, t: str) -> bool:
-        """Return whether reading an operand in type t is reading its array, without a conversion."""
-        return text not in CLOCKS and not text.startswith("!") and self.array(text, t)[1]
+    def simple(self, text: str, t: str) -> NDArray[Any] | None:
+        """Return the array that a source in type t is; None where reading it takes more than that array.
 
-    def is_exact(self, text: str, t: str) -> bool:
-        """Return whether a destination is a register of type t's width."""
+        Raises:
+            UnsupportedInstruction: the operand is unknown, or does not fit the type.
+        """
+        if text in CLOCKS or text.startswith("!"):
+            return None
+        array, direct = self.array(text, t)
+        return array if direct else None
+
+    def exact(self, text: str, t: str) -> NDArray[Any] | None:
+        """Return the array of a destination that is a register of type t's width; None for other destinations.
+
+        Raises:
+            UnsupportedInstruction: the operand is not a register.
+        """
         if text == SINK:
-            return False
-        return text == CARRY or self._destination(text).dtype.itemsize == DTYPES[t].itemsize
+            return None
+        array, dtype = self._destination(text), DTYPES[t]
+        same = array.dtype.itemsize == dtype.itemsize and (array.dtype == np.bool_) == (t == "pred")
+        return array.view(dtype) if same else None
 
     def _destination(self, text: str) -> NDArray[Any]:
         if text == CARRY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from lab.emulator.arrays import Indices
@@ -10,15 +11,17 @@ from lab.emulator.program import Program, text_of
 from lab.emulator.results import Access, Finding, FindingKind
 from lab.isa.model import Instruction
 
+_LOCAL_NAME = re.compile(r".*E(\d+)(\D.*)$")  # the part after the function that holds it: _ZZ1kPjE4tile
+
 
 @dataclass(frozen=True, slots=True)
 class OtherSide:
     """The other access of a race.
 
     Attributes:
-        kind: `read` or `write`.
+        kind: `read`, `write` or `atomic`.
         position: Index of its instruction, or -1 where it is the same instruction.
-        thread: The batch's index of its thread.
+        thread: Its thread, numbered through the launch.
     """
 
     kind: str
@@ -44,6 +47,8 @@ class Findings:
         address: int | None = None,
         other: OtherSide | None = None,
         count: int | None = None,
+        variable: str = "",
+        remedy: str = "",
     ) -> None:
         """Note a fault, or add to the count of the same one.
 
@@ -56,6 +61,8 @@ class Findings:
             address: The address that the first of them used.
             other: The other side of a race.
             count: Occurrences; None for the number of threads, or 1 without threads.
+            variable: The variable and the element that the first of them touched.
+            remedy: What would put it right.
         """
         number = count if count is not None else (len(threads) if threads is not None else 1)
         key = (kind, -1 if position is None else position, "" if position is not None else detail)
@@ -77,16 +84,54 @@ class Findings:
             detail,
             None if other is None or batch is None else self._access(other, batch, instruction),
             number,
+            variable,
+            remedy,
         )
 
     def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
         there = self._program.code[other.position][1] if other.position >= 0 else None
         line = there.line if there else (instruction.line if instruction else 0)
-        return Access(other.kind, line, batch.where(other.thread)[1], there.source if there else None)
+        source = there.source if there else (instruction.source if instruction else None)
+        block, thread = batch.whereabouts(other.thread)
+        return Access(other.kind, line, thread, source, block)
+
+    def element(self, space: str, region: str, offset: int, width: int) -> str:
+        """Name the variable and the element at an offset.
+
+        Args:
+            space: `shared`, `local` or `global`.
+            region: The region's name, which is that of a buffer.
+            offset: Bytes from the start of the space as a thread sees it, or of the buffer.
+            width: Bytes of an element.
+        """
+        if space == "global":
+            return f"{region}[{offset // width}], elements of {width} bytes"
+        for (_, name), place in self._program.places.items():
+            if (
+                place.space == space
+                and place.offset <= offset
+                and (offset < place.offset + place.size or not place.size)
+            ):
+                short, size = source_name(name), place.size // width
+                extent = f"{short}[{size}]" if place.size else f"dynamic {short}[]"
+                return f"{short}[{(offset - place.offset) // width}] of {extent}, elements of {width} bytes"
+        return ""
+
+    def line(self, position: int) -> str:
+        """Return where an instruction stands, in words: its PTX line, and its source line where that is known."""
+        instruction = self._program.code[position][1]
+        source = instruction.source
+        return f"PTX line {instruction.line}" + (f" ({source.file}:{source.line})" if source else "")
 
     def all(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of first occurrence."""
         return tuple(self._found.values())
+
+
+def source_name(name: str) -> str:
+    """Return the name that a variable of a function has in its source, from its mangled one."""
+    found = _LOCAL_NAME.search(name)
+    return found[2][: int(found[1])] if name.startswith("_ZZ") and found else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +146,14 @@ class BatchFindings:
     findings: Findings
     batch: Batch
 
+    def element(self, space: str, region: str, offset: int, width: int) -> str:
+        """Name the variable and the element at an offset. Arguments as in `Findings.element`."""
+        return self.findings.element(space, region, offset, width)
+
+    def line(self, position: int) -> str:
+        """Return where an instruction stands, in words."""
+        return self.findings.line(position)
+
     def add(
         self,
         kind: FindingKind,
@@ -110,6 +163,18 @@ class BatchFindings:
         *,
         address: int | None = None,
         other: OtherSide | None = None,
+        variable: str = "",
+        remedy: str = "",
     ) -> None:
         """Note a fault of some threads of the batch, (count,) indices. Arguments as in `Findings.add`."""
-        self.findings.add(kind, position, detail, batch=self.batch, threads=threads, address=address, other=other)
+        self.findings.add(
+            kind,
+            position,
+            detail,
+            batch=self.batch,
+            threads=threads,
+            address=address,
+            other=other,
+            variable=variable,
+            remedy=remedy,
+        )

@@ -269,8 +269,8 @@ def round32(s: Doubles, e: Doubles, mode: str) -> Singles:
     nearest = s.astype(np.float32)
     rest = np.where(np.isfinite(s), s - nearest, 0.0)
     error = np.where(rest != 0, rest, e)
-    if mode == "rn":
-        return (odd_sum(s, e)).astype(np.float32)
+    if mode == "rn":  # a minus zero plus no error stays one
+        return np.where(e == 0, s, odd_sum(s, e)).astype(np.float32)
     result = directed(nearest, error, "rz" if mode == "odd" else mode)
     if mode == "odd":
         inexact = (error != 0) & np.isfinite(result)

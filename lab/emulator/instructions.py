@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.emulator import operands
 from lab.emulator.batch import Batch
@@ -101,7 +102,8 @@ class InstructionBinder:
 def _bind_alu(binder: OperandBinder, op: Opcode, everyone: Lanes) -> tuple[Full, Part]:
     """Bind an operation on registers.
 
-    Where no operand needs a conversion, all threads execute it on the register arrays themselves.
+    Where no operand needs a conversion, all threads execute it on the register arrays themselves. Most instructions are
+    never executed for chosen threads, so that form is then made only when it is first needed.
     """
     written = binder.instruction.operands
     texts = [piece.strip() for piece in written[0].split("|")] if written else []
@@ -109,9 +111,40 @@ def _bind_alu(binder: OperandBinder, op: Opcode, everyone: Lanes) -> tuple[Full,
     alu, outs, ins = _operation(op, texts)
     if len(ins) != len(alu.ins) or len(outs) != len(alu.outs):
         raise UnknownForm(f"{len(texts)} operands")
+    arrays = _whole(binder, alu, outs, ins)
+    if arrays is None:
+        part = _for_some(binder, alu, outs, ins)
+        return partial(part, everyone), part
+    made: list[Part] = []
+
+    def some_threads(lanes: Lanes) -> None:
+        if not made:
+            made.append(_for_some(binder, alu, outs, ins))
+        made[0](lanes)
+
+    return partial(alu.compute, *arrays), some_threads
+
+
+def _whole(binder: OperandBinder, alu: Alu, outs: list[str], ins: list[str]) -> list[NDArray[Any]] | None:
+    """Return the arrays that an operation on all threads writes and reads; None where an operand needs a conversion.
+
+    Raises:
+        UnsupportedInstruction: A source is unknown, or does not fit its type.
+    """
+    sources = [binder.simple(text, t) for text, t in zip(ins, alu.ins, strict=True)]
+    targets = [binder.exact(text, t) for text, t in zip(outs, alu.outs, strict=True)]
+    arrays = [array for array in (*targets, *sources) if array is not None]
+    apart = len(set(outs)) == len(outs) and (len(outs) == 1 or not set(outs) & set(ins))
+    return arrays if apart and len(arrays) == len(outs) + len(ins) else None
+
+
+def _for_some(binder: OperandBinder, alu: Alu, outs: list[str], ins: list[str]) -> Part:
+    """Return an operation for chosen threads, whose operands are converted where they must be.
+
+    Raises:
+        UnsupportedInstruction: An operand is unknown, or does not fit its type.
+    """
     compute = alu.compute
-    simple = all(binder.is_simple(text, t) for text, t in zip(ins, alu.ins, strict=True))
-    exact = simple and all(binder.is_exact(text, t) for text, t in zip(outs, alu.outs, strict=True))
     reads = [binder.source(text, t) for text, t in zip(ins, alu.ins, strict=True)]
     writes = [binder.target(text, t) for text, t in zip(outs, alu.outs, strict=True)]
     dtypes = [DTYPES[t] for t in alu.outs]
@@ -122,11 +155,7 @@ def _bind_alu(binder: OperandBinder, op: Opcode, everyone: Lanes) -> tuple[Full,
         for write, result in zip(writes, results, strict=True):
             write(lanes, result)
 
-    if exact and len(set(outs)) == len(outs) and (len(outs) == 1 or not set(outs) & set(ins)):
-        targets = [binder.array(text, t)[0] for text, t in zip(outs, alu.outs, strict=True)]
-        sources = [binder.array(text, t)[0] for text, t in zip(ins, alu.ins, strict=True)]
-        return partial(compute, *targets, *sources), some_threads
-    return partial(some_threads, everyone), some_threads
+    return some_threads
 
 
 def _operation(op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]:

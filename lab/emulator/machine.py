@@ -1,19 +1,21 @@
 """The interpreter: all threads of a batch of blocks, one basic block of the program at a time.
 
 Threads that are at one location with one call stack form a group and run together. While all threads of the batch are
-together, operations run on whole register arrays and nothing is masked.
+together, operations run on whole register arrays and nothing is masked. Threads that poll memory which does not change
+rest until the others have had their turn.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from lab.emulator.arrays import Mask
-from lab.emulator.batch import Batch, Index3, make_batch, padded_threads
+from lab.emulator.batch import Batch, Index3
 from lab.emulator.binding import Storage
 from lab.emulator.calls import Calls
 from lab.emulator.control import CodeBlock, is_wait
@@ -21,22 +23,26 @@ from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
+from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.pool import Location, Pool, Stack
-from lab.emulator.program import ASSERTION, IGNORED_CALLS, Program, callee
+from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee
+from lab.emulator.progress import MemoryProgress
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
+from lab.emulator.turns import Poll, Turns
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.isa.model import Instruction
 
-ENDLESS_AFTER_S = 8.0
-"""Processor time of a launch after which a loop with `_MANY_ROUNDS` rounds in one batch counts as endless."""
+_MOST_WORK = 50
+"""Times the step budget, after which a launch is given up although memory goes on changing."""
 
-_MANY_ROUNDS = 20_000
-"""More than a loop of a problem that was made small for the CPU; asked again after as many rounds."""
+Turn = Literal["done", "waits", "stuck"]
+"""How a batch's turn ended: all threads have; others may go on first; nothing in it changes any more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,11 +59,14 @@ class LaunchState:
         symbols: Addresses of module variables.
         counters: Tallies, or None.
         findings: Faults.
-        check: Watch for races and uninitialised reads.
-        max_steps: Step budget.
+        clocks: What orders accesses; None where races and uninitialised reads are not watched for.
+        max_steps: Steps without progress (no memory changes) before a launch counts as endless.
         notes: What was left out, in order.
         cluster: Blocks of a cluster, consecutive along x.
-        patience_ends: Processor time of this process, in seconds, after which loops may count as endless.
+        progress: Changes of memory so far.
+        extents: Position of an instruction to the shared variable that its address derives from.
+        workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
+        dice: What chooses who runs; None for the order of the program.
     """
 
     program: Program
@@ -69,11 +78,14 @@ class LaunchState:
     symbols: dict[str, int]
     counters: Counters | None
     findings: Findings
-    check: bool
+    clocks: LaunchClocks | None
     max_steps: int
     notes: dict[str, None]
     cluster: int = 1
-    patience_ends: float = field(default_factory=lambda: time.process_time() + ENDLESS_AFTER_S)
+    progress: MemoryProgress = field(default_factory=MemoryProgress)
+    extents: Mapping[int, Place] = field(default_factory=dict)
+    workspace: int = 0
+    dice: np.random.Generator | None = None
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -81,7 +93,11 @@ class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an e
 
 
 class Interpreter:
-    """Executes one batch of blocks."""
+    """Executes one batch of blocks.
+
+    Attributes:
+        stuck_at: The changes of memory after which all that can run polls in vain; None while something may go on.
+    """
 
     def __init__(self, launch: LaunchState, batch: Batch, clock: StepClock) -> None:
         """Prepare a batch.
@@ -94,12 +110,13 @@ class Interpreter:
         program = launch.program
         self._launch, self._program, self._batch, self._clock = launch, program, batch, clock
         self._findings = BatchFindings(launch.findings, batch)
-        self._pool = Pool(batch, program.priority, self._leave)
+        self._pool = Pool(batch, program.priority, self._leave, launch.dice)
+        self._turns = Turns(program, launch.progress)
         self._storage = Storage(
             program,
             batch,
             RegisterFile(program, batch.threads),
-            special_registers(batch, launch.shared_bytes, launch.dynamic_bytes),
+            special_registers(batch, launch.shared_bytes, launch.dynamic_bytes, launch.workspace),
             launch.symbols,
             clock,
         )
@@ -111,8 +128,11 @@ class Interpreter:
             shared_bytes=launch.shared_bytes,
             counters=launch.counters,
             notes=launch.notes,
-            check=launch.check,
+            clocks=launch.clocks,
+            progress=launch.progress,
+            extents=launch.extents,
         )
+        self._watch = memory.watch
         self._calls = Calls(program, memory.frame)
         self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)
         self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
@@ -120,19 +140,97 @@ class Interpreter:
         self._binder = InstructionBinder(self._storage, batch, memory, self._mbarriers, self._findings, launch.counters)
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
-        self._rounds = [0] * len(program.blocks)
+        self._noted: dict[Location, bytes] = {}  # registers of groups, at their latest look
+        self._last_state: tuple[int, bytes] | None = None
+        self.stuck_at: int | None = None
+        self._changes, self._changed_at = -1, 0  # of memory, and the step at which that was seen
         self._insist = False  # a parked group runs although its missing lanes have not come
 
-    def run(self) -> None:
-        """Run every thread to its end.
+        self._pool.arrive(((), program.entries[0]), Lanes(batch.threads).split(self._pool.alive)[0])
+
+    def turn(self, blocks: int | None = None) -> Turn:
+        """Run until all threads have ended, or all that could run poll memory that does not change.
+
+        Args:
+            blocks: Most basic blocks to execute; None for as many as there are.
 
         Raises:
             StepBudgetSpent: the launch's budget is used up; the finding is noted.
             UnsupportedInstruction: an instruction that the emulator does not know.
         """
-        self._pool.arrive(((), self._program.entries[0]), Lanes(self._batch.threads).split(self._pool.alive)[0])
-        while self._pool or self._resume():
-            self._step(*self._pool.take())
+        left = blocks
+        while True:
+            while self._pool:
+                if left is not None:
+                    if not left:
+                        return "waits"
+                    left -= 1
+                self._step(*self._pool.take())
+            if self._pool.resting:
+                return self._wake()
+            if not self._resume():
+                return "done"
+
+    def _wake(self) -> Turn:
+        """Let the threads that rest poll again; say whether anything changed since they did so last."""
+        before, changes = self._last_state, self._launch.progress.changes
+        known = before is not None and before[0] == changes
+        self._last_state = (changes, self._digest(self._pool.resting) if known else b"")
+        self._pool.wake()
+        if known and before == self._last_state and before[1]:
+            self.stuck_at = changes
+            return "stuck"
+        return "waits"
+
+    def _digest(self, groups: dict[Location, Lanes]) -> bytes:
+        """Return a digest of where the threads of some groups are, and of all registers."""
+        found = hashlib.blake2b(digest_size=16)
+        for at, lanes in sorted(groups.items(), key=lambda item: item[0]):
+            found.update(repr(at).encode())
+            found.update(lanes.indices().tobytes())
+        self._storage.registers.hash_into(found)
+        return found.digest()
+
+    def nudge(self) -> bool:
+        """Let threads go on that wait for lanes or phases which never come; return whether there are some."""
+        went = self._pool.unpark()
+        self._insist = went
+        went = went or self._mbarriers.let_polls_go()
+        if went:
+            self.stuck_at = None
+        return went
+
+    def give_up(self) -> None:
+        """End all threads that are left, with a finding for each group that goes round a loop in vain."""
+        waiting = [*self._barriers.waiting(), *self._clusters.waiting(), *self._mbarriers.waiting()]
+        others = [
+            f"{lanes.count} threads wait at {self._launch.findings.line(position)}" for position, lanes in waiting
+        ]
+        for at, lanes in self._pool.ready.items():
+            self._give_up_group(at, lanes, others)
+        self._pool.end_all()
+        for unit in (self._barriers, self._clusters, self._mbarriers):
+            unit.abandon()
+
+    def _give_up_group(self, at: Location, lanes: Lanes, others: list[str]) -> None:
+        """Note that a group goes round a loop forever, with what it waits for."""
+        threads, head = lanes.indices(), self._program.blocks[at[1]].first
+        reads = self._turns.polled.get(at[1], Poll(())).reads
+        if not reads:
+            self._findings.add("endless-loop", head, "nothing changes any more from round to round of a loop", threads)
+            return
+        detail, address, other, position = "these threads poll forever", None, None, reads[0]
+        for read in reads:
+            polled = self._watch.polled(read, threads)
+            if polled is not None:
+                first, name, address, other = polled
+                threads = np.concatenate([[first], threads[threads != first]])
+                position, detail = read, f"{detail} ({name}): no thread that can still run changes it"
+                break
+        if other is not None:
+            detail += "; the other side wrote it last"
+        detail = "; ".join([detail, *others])
+        self._findings.add("deadlock", position, detail, threads, address=address, other=other)
 
     def _resume(self) -> bool:
         """Find threads that can go on when none is ready; return False when all have ended."""
@@ -160,12 +258,7 @@ class Interpreter:
         if self._launch.counters is not None:
             self._launch.counters.visit(number, lanes)
         self._clock.steps += len(full) + 1
-        if self._clock.steps > self._launch.max_steps:
-            self._give_up(block, lanes, f"still running after {self._launch.max_steps} steps")
-        self._rounds[number] += 1
-        if self._rounds[number] % _MANY_ROUNDS == 0 and time.process_time() > self._launch.patience_ends:
-            rounds = f"still running after {self._rounds[number]} rounds of a loop"
-            self._give_up(block, lanes, f"{rounds}; if it is not endless, a smaller problem helps")
+        self._check_budget(block, lanes)
         if lanes.whole:
             for action in full:
                 action()
@@ -192,6 +285,15 @@ class Interpreter:
             return lanes
         self._pool.park(at, late)
         return complete
+
+    def _check_budget(self, block: CodeBlock, lanes: Lanes) -> None:
+        steps, changes, budget = self._clock.steps, self._launch.progress.changes, self._launch.max_steps
+        if changes != self._changes:
+            self._changes, self._changed_at = changes, steps
+        if steps - self._changed_at > budget:
+            self._give_up(block, lanes, f"still running, and no memory has changed for {budget} steps")
+        if steps > _MOST_WORK * budget:
+            self._give_up(block, lanes, f"still running after {_MOST_WORK * budget} steps; a smaller problem helps")
 
     def _give_up(self, block: CodeBlock, lanes: Lanes, detail: str) -> None:
         self._findings.add("endless-loop", block.first, detail, lanes.indices())
@@ -222,7 +324,7 @@ class Interpreter:
             if target is None:
                 self._leave(stack, lanes)
             else:
-                self._pool.arrive((stack, target), lanes)
+                self._branch(block.index, (stack, target), lanes)
         elif family == "call":
             self._call(stack, block, position, lanes)
         elif family in ("ret", "exit"):
@@ -233,6 +335,23 @@ class Interpreter:
             self._branch_by_table(stack, position, lanes)
         else:
             self._wait(position, instruction, after, lanes)
+
+    def _branch(self, source: int, at: Location, lanes: Lanes) -> None:
+        """Let threads go on at a location, unless they go round a loop that has to let others run."""
+        if not self._turns.is_back(source, at[1]):
+            self._pool.arrive(at, lanes)
+            return
+        verdict = self._turns.round(source, at)
+        if verdict in ("note", "compare"):
+            digest = self._digest({at: lanes})
+            if verdict == "compare" and self._noted.get(at) == digest:
+                verdict = "rest"
+            self._noted[at] = digest
+        if verdict == "rest":
+            self._turns.rested(at)
+            self._pool.rest(at, lanes)
+        else:
+            self._pool.arrive(at, lanes)
 
     def _wait(self, position: int, instruction: Instruction, after: Location, lanes: Lanes) -> None:
         """Let threads wait at a barrier or for an mbarrier's phase; they go on at `after`."""
@@ -263,9 +382,18 @@ class Interpreter:
                 self._calls.return_results(call, lanes)
             self._pool.arrive((stack[:-1], back), lanes)
             return
+        if self._watch.shadow is not None:
+            self._copies_are_over(self._watch.shadow, lanes)
         self._pool.end(lanes.rows)
         self._barriers.threads_left()
         self._clusters.release()
+
+    def _copies_are_over(self, shadow: SharedShadow, lanes: Lanes) -> None:
+        """Note the copies that threads asked for and leave without waiting for."""
+        threads, positions = shadow.in_flight(lanes.indices())
+        for position in np.unique(positions).tolist():
+            detail = "these threads end before they have waited for this copy into shared memory"
+            self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
         _, instruction = self._program.code[position]
@@ -292,24 +420,8 @@ class Interpreter:
         for i, label in enumerate(labels):
             target = self._program.block_at[self._program.offsets[number] + function.labels[label]]
             self._pool.arrive((stack, target), lanes.take(np.flatnonzero(index == i)))
-
-
-def run_batches(launch: LaunchState, batch_threads: int) -> int:
-    """Run every block of a launch in batches of about `batch_threads` threads; return the steps taken.
-
-    Raises:
-        StepBudgetSpent: the launch's budget is used up; the finding is noted.
-        UnsupportedInstruction: an instruction that the emulator does not know.
-    """
-    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    most = max(
-        1, batch_threads // (padded_threads(launch.block) * launch.cluster)
-    )  # clusters, which a batch holds whole
-    batches = -(-total // (most * launch.cluster))
-    share = -(-total // (batches * launch.cluster)) * launch.cluster
-    clock = StepClock()
-    for first in range(0, total, share):
-        blocks = min(share, total - first)
-        batch = make_batch(launch.grid, launch.block, first, blocks, cluster=launch.cluster)
-        Interpreter(launch, batch, clock).run()
-    return clock.steps
+        beyond = lanes.take(np.flatnonzero(index >= len(labels)))
+        if beyond.count:
+            detail = f"a branch to entry {int(index.max())} of a table of {len(labels)}"
+            self._findings.add("out-of-bounds", position, detail, beyond.indices())
+            self._leave((), beyond)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lab.base.errors import ReaderError
 from lab.isa.ptx import operands as isa
@@ -41,6 +42,7 @@ class FloatBits:
         return float(struct.unpack("<f" if self.width == 32 else "<d", raw)[0])  # noqa: PLR2004  single or double
 
 
+@lru_cache(maxsize=1 << 15)  # a batch and an engine ask again and again for the operands of one kernel
 def _parse(text: str) -> isa.Operand | None:
     try:
         return isa.parse_operand(text)

@@ -11,7 +11,9 @@ import numpy as np
 
 from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch
-from lab.emulator.lanes import Lanes
+from lab.emulator.lanes import Lanes, warp_of
+
+_SHARE = 0.5  # of a group's warps that run at a time where dice choose
 
 Stack = tuple[int, ...]
 """Blocks at which the callers of a group go on, outermost first."""
@@ -27,18 +29,26 @@ class Pool:
         alive: (threads,) whether the thread has not ended.
     """
 
-    def __init__(self, batch: Batch, ranks: Sequence[int], leave: Callable[[Stack, Lanes], None]) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        ranks: Sequence[int],
+        leave: Callable[[Stack, Lanes], None],
+        dice: np.random.Generator | None = None,
+    ) -> None:
         """Begin without groups.
 
         Args:
             batch: The threads.
             ranks: Rank of each block of the program; lower ranks run first.
             leave: Called with the stack and the threads that come to the end of a function.
+            dice: What chooses the group that runs, and the warps of it; None for the order of the program.
         """
         self.alive: Mask = batch.exists.copy()
-        self._ranks, self._leave = ranks, leave
+        self._ranks, self._leave, self._dice = ranks, leave, dice
         self._ready: dict[Location, Lanes] = {}
         self._parked: dict[Location, Lanes] = {}
+        self._resting: dict[Location, Lanes] = {}
         self._keys: dict[Location, tuple[float, ...]] = {}
 
     def __bool__(self) -> bool:
@@ -58,8 +68,51 @@ class Pool:
     def take(self) -> tuple[Location, Lanes]:
         """Remove and return the group that comes first in the order of the program's blocks."""
         ready = self._ready
+        if self._dice is not None:
+            return self._any(self._dice)
         at = min(ready, key=self._key) if len(ready) > 1 else next(iter(ready))
         return at, ready.pop(at)
+
+    def _any(self, dice: np.random.Generator) -> tuple[Location, Lanes]:
+        """Remove and return some warps of some group."""
+        at = list(self._ready)[int(dice.integers(len(self._ready)))]
+        lanes = self._ready.pop(at)
+        warps = warp_of(lanes.indices())
+        chosen = np.unique(warps)
+        chosen = chosen[dice.random(len(chosen)) < _SHARE]
+        taken, left = lanes.split(np.isin(warps, chosen))
+        if taken.count and left.count:
+            self._ready[at] = left
+            return at, taken
+        return at, lanes
+
+    def rest(self, at: Location, lanes: Lanes) -> None:
+        """Set threads aside until all others have had their turn."""
+        parts = [part for part in (self._resting.pop(at, None), lanes) if part is not None]
+        self._resting[at] = Lanes.union(parts)
+
+    @property
+    def ready(self) -> dict[Location, Lanes]:
+        """The groups that can run."""
+        return self._ready
+
+    @property
+    def resting(self) -> dict[Location, Lanes]:
+        """The groups that rest."""
+        return self._resting
+
+    def wake(self) -> None:
+        """Let all groups that rest run again."""
+        resting, self._resting = self._resting, {}
+        for at, lanes in resting.items():
+            self.arrive(at, lanes)
+
+    def end_all(self) -> None:
+        """End the threads of all groups, wherever they are."""
+        for groups in (self._ready, self._parked, self._resting):
+            for lanes in groups.values():
+                self.end(lanes.rows)
+            groups.clear()
 
     def park(self, at: Location, lanes: Lanes) -> None:
         """Set threads aside until others join them, or nothing else can run."""

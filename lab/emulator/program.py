@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import networkx as nx
 
@@ -13,7 +13,9 @@ from lab.emulator import operands
 from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.opcodes import DTYPES
+from lab.isa.mix import LoopMix, kernel_mix
 from lab.isa.model import Function, Instruction, Module, Variable
+from lab.isa.ptx.module import read_ptx
 
 IGNORED_CALLS = ("vprintf",)
 ASSERTION = "__assertfail"  # what a failed assert() calls
@@ -195,25 +197,70 @@ class Program:
         return targets
 
     @cached_property
+    def loops(self) -> tuple[LoopMix, ...]:
+        """The natural loops of every function."""
+        return tuple(loop for function in self.functions for loop in kernel_mix("ptx", function).loops)
+
+    @cached_property
     def has_mbarriers(self) -> bool:
         """Whether the program uses mbarriers, which bulk copies need too."""
         return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
 
+    @property
+    def shared_variables(self) -> list[Place]:
+        """Where the variables in shared memory lie, the dynamic ones included."""
+        return [place for place in self.places.values() if place.space == "shared"]
+
+    @cached_property
+    def has_grid_sync(self) -> bool:
+        """Whether the whole grid may meet: cooperative groups find their memory for that in %envreg1 and %envreg2."""
+        return any("%envreg2" in instruction.operands for _, instruction in self.code)
+
+    @cached_property
+    def has_narrow_order(self) -> bool:
+        """Whether some fence or atomic orders the threads of one block alone."""
+        return any(
+            "cta" in parts and family in ("ld", "st", "atom", "red", "fence", "membar")
+            for _, instruction in self.code
+            for family, *parts in [instruction.opcode.split(".")]
+        )
+
     @cached_property
     def shared_granule(self) -> int:
         """The smallest width in bytes in which shared memory can be touched, at most 4."""
+        return self._granule({"global", "param", "local", "const"})
+
+    @cached_property
+    def global_granule(self) -> int:
+        """The smallest width in bytes in which global memory can be touched, at most 4."""
+        return self._granule({"shared", "shared::cta", "shared::cluster", "param", "local", "const"})
+
+    def _granule(self, others: set[str]) -> int:
+        """Return the smallest width of accesses, at most 4, but of those to other spaces."""
         width = 4
         for _, instruction in self.code:
             family, *parts = instruction.opcode.split(".")
-            if family not in ("ld", "st", "atom", "red", "wmma") or not {
-                "global",
-                "param",
-                "local",
-                "const",
-            }.isdisjoint(parts):
+            if family not in ("ld", "st", "atom", "red", "wmma") or not others.isdisjoint(parts):
                 continue
             width = min([width, *(DTYPES[part].itemsize for part in parts if part in DTYPES and part != "pred")])
         return width
+
+
+@lru_cache(maxsize=4)
+def program_of(text: str, kernel: str) -> Program:
+    """Return the program of one kernel of a PTX text; the last ones are kept, since a text is launched repeatedly.
+
+    Raises:
+        ReaderError: The text is not PTX.
+        UserError: no kernel has that name.
+        UnsupportedInstruction: recursion, or an indirect call.
+    """
+    return Program(_module_of(text), kernel)
+
+
+@lru_cache(maxsize=1)
+def _module_of(text: str) -> Module:
+    return read_ptx(text)
 
 
 def callee(instruction: Instruction) -> str | None:

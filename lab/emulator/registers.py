@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,13 @@ from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program
 
 _NUMBERED = re.compile(r"^(.*?)(\d+)$")
+
+
+class Digest(Protocol):
+    """What `hashlib` makes."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take some bytes."""
 
 
 class RegisterFile:
@@ -39,6 +46,12 @@ class RegisterFile:
             match = _NUMBERED.match(name)
             found = self._declared.get((function, match[1], True)) if match else None
         return found
+
+    def hash_into(self, digest: Digest) -> None:
+        """Feed every register to a digest, in the order in which they were first named."""
+        for array in self._arrays.values():
+            digest.update(array.tobytes())
+        digest.update(self.carry.tobytes())
 
     def array(self, function: int, name: str) -> NDArray[Any] | None:
         """Return a register's array, (threads,), unsigned or bool for predicates; None for other names."""

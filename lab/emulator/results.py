@@ -15,6 +15,7 @@ FindingKind = Literal[
     "misaligned",
     "uninitialised-read",
     "shared-race",
+    "global-race",
     "async-not-waited",
     "missing-proxy-fence",
     "mbarrier-misuse",
@@ -22,9 +23,14 @@ FindingKind = Literal[
     "barrier-divergence",
     "warp-divergence",
     "never-written",
+    "deadlock",
     "endless-loop",
     "trap",
 ]
+
+
+Engine = Literal["interpreted", "compiled"]
+"""What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +72,18 @@ class Access:
     """One side of a race.
 
     Attributes:
-        kind: `read` or `write`.
+        kind: `read`, `write` or `atomic`.
         line: PTX line.
         thread: Thread index (x, y, z).
         source: Source line where the PTX carries one.
+        block: Block index (x, y, z); None where it was not recorded.
     """
 
     kind: str
     line: int
     thread: tuple[int, int, int]
     source: SourceLocation | None = None
+    block: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,8 @@ class Finding:
         detail: One sentence.
         other: The other side of a race.
         count: Threads (or elements) seen with this fault on this line.
+        variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
+        remedy: What would put it right; empty where that is not known.
     """
 
     kind: FindingKind
@@ -106,6 +116,8 @@ class Finding:
     detail: str
     other: Access | None = None
     count: int = 1
+    variable: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +132,8 @@ class MemoryCount:
         ideal_wavefronts: Shared memory: passes that the same bytes would need without bank conflicts.
         updates: Atomics: updates that wait for each other. In global memory, over the sectors of a request, the most
             that one element of the sector gets; in shared memory, over the requests, the most that one bank gets.
-        chunks: Atomics in global memory: distinct pieces of `CHUNK_BYTES` that they touch, which the slices of L2
-            share; those of several instructions add up.
+        chunks: Atomics in global memory: distinct pieces of `lab.hardware.memory.CHUNK_BYTES` that they touch, which
+            the slices of L2 share; of several instructions, the most that one of them touches.
     """
 
     requests: int = 0
@@ -155,7 +167,7 @@ class MemoryCount:
             self.bytes_used + other.bytes_used,
             self.ideal_wavefronts + other.ideal_wavefronts,
             self.updates + other.updates,
-            self.chunks + other.chunks,
+            max(self.chunks, other.chunks),
         )
 
 
@@ -259,8 +271,11 @@ class Emulation:
         loops: Counts of each loop of the kernel; empty with ``count=False``.
         lines: Counts of each instruction that was executed, in listing order; empty with ``count=False``.
         findings: Distinct by kind and line, in the order they were met.
-        steps: Instructions issued by the interpreter, each for all threads that were together.
+        steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
+            each for one warp, and counted only with ``count=True``.
         notes: What was deliberately not executed, such as `vprintf`.
+        engine: What executed the launch.
+        not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
     """
 
     kernel: str
@@ -270,6 +285,8 @@ class Emulation:
     findings: tuple[Finding, ...]
     steps: int
     notes: tuple[str, ...] = ()
+    engine: Engine = "interpreted"
+    not_compiled: str = ""
 
     @property
     def clean(self) -> bool:

@@ -27,13 +27,16 @@ class StepClock:
     steps: int = 0
 
 
-def special_registers(batch: Batch, shared_bytes: int, dynamic_bytes: int) -> dict[str, Integers | Mask]:
+def special_registers(
+    batch: Batch, shared_bytes: int, dynamic_bytes: int, workspace: int = 0
+) -> dict[str, Integers | Mask]:
     """Return the special registers that do not change.
 
     Args:
         batch: The threads.
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
+        workspace: Address of the memory through which cooperative groups let a whole grid meet.
 
     Returns:
         Name to an array of (threads,), or of (1,) where all threads see the same value. The machine shows one
@@ -45,6 +48,7 @@ def special_registers(batch: Batch, shared_bytes: int, dynamic_bytes: int) -> di
     table["%nwarpid"], table["%smid"], table["%nsmid"] = _fixed(_WARPS_OF_A_MULTIPROCESSOR), _fixed(0), _fixed(1)
     table["%gridid"] = np.array([1], np.uint64)
     table["%total_smem_size"], table["%dynamic_smem_size"] = _fixed(shared_bytes), _fixed(dynamic_bytes)
+    table["%envreg1"], table["%envreg2"] = _fixed(workspace >> 32), _fixed(workspace & 0xFFFFFFFF)
     return table
 
 

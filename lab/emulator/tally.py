@@ -15,6 +15,7 @@ from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
 from lab.hardware.memory import (
     CHUNK_BYTES,
+    LARGEST_COPY,
     Copy,
     atomic_updates,
     copy_sectors,
@@ -97,10 +98,12 @@ class Counters:
             copy: Flat: one element for each thread of the batch.
             lanes: The threads that take part.
         """
+        matter = copy.active if copy.width == LARGEST_COPY else copy.fetched  # sources that its cost depends on
         shape = np.concatenate(
             [
                 (copy.targets - _line_of(copy.targets[copy.active]))[copy.active],
-                np.where(copy.fetched, copy.sources - _line_of(copy.sources[copy.fetched]), -1)[copy.active],
+                np.where(matter, copy.sources - _line_of(copy.sources[matter]), -1)[copy.active],
+                copy.fetched[copy.active],
             ]
         )
         found = self._known(position, "shared.copy", lanes, shape)
@@ -108,6 +111,15 @@ class Counters:
             found = self._keep(position, "shared.copy", _Pattern(lanes, shape, _copied(copy)))
         self._add(position, "shared.copy", found[:_FIELDS])
         self._add(position, "global.copy", found[_FIELDS:])
+
+    def add_visits(self, block: int, warps: int, threads: int) -> None:
+        """Add visits of a block of the program that were counted elsewhere."""
+        self._block_warps[block] += warps
+        self._block_threads[block] += threads
+
+    def add_traffic(self, position: int, key: str, count: MemoryCount) -> None:
+        """Add traffic of an instruction that was counted elsewhere; `key` as in `memory`."""
+        self._add(position, key, astuple(count))
 
     def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount) -> None:
         """Note one bulk copy: what it wrote to shared memory and read from global memory."""

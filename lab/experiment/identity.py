@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -80,9 +81,29 @@ def plain(value: object) -> Any:  # noqa: ANN401 - JSON
             found = [plain(one) for one in value]
         case set() | frozenset():
             found = sorted((plain(one) for one in value), key=json.dumps)
+        case BaseModel():
+            found = _once(_Same(value))
         case _:
             found = dict(facts(value))
     return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A value as a key of a cache: equal to itself alone."""
+
+    value: BaseModel
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
+@lru_cache(maxsize=64)  # a declaration has hundreds of facts, and thousands of variants share it
+def _once(key: _Same) -> dict[str, Any]:
+    return dict(facts(key.value))
 
 
 def facts(value: object) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
@@ -20,6 +20,8 @@ from lab.operators.base import Problem
 from lab.operators.foreign import Described
 
 NAMED = ("name", "emulate")
+FULL = "full"
+"""What `emulate` says to execute the problem itself on the CPU."""
 """Keys of a problem in a list that are not the operator's."""
 
 _OF_THE_FILE = ("arguments", "metrics", "reference")
@@ -38,11 +40,17 @@ class ProblemCase:
         values: The problem.
         emulate: The same at the size that is executed on the CPU; None where the file has none.
         label: What tells it from the others: its name, or ``layout=nt m=2048``; empty for a single problem.
+        whole: The problem itself is executed, which takes the compiled engine.
     """
 
     values: Problem
     emulate: Problem | None
     label: str
+    whole: bool = False
+
+    def at_full_size(self) -> ProblemCase:
+        """Return the case with the problem itself executed on the CPU."""
+        return replace(self, emulate=self.values, whole=True)
 
 
 @dataclass(frozen=True)
@@ -53,13 +61,13 @@ class _Given:
         values: The operator's fields.
         place: Where the problem stands.
         name: What reports call it; None where the file does not name it.
-        emulate: Fields of its own to replace on the CPU.
+        emulate: Fields of its own to replace on the CPU, or `FULL`.
     """
 
     values: Mapping[str, object]
     place: Key
     name: str | None
-    emulate: Mapping[str, object] | None
+    emulate: Mapping[str, object] | str | None
 
 
 def problems(
@@ -76,17 +84,24 @@ def problems(
     for one in given:
         complete = _complete(computed, one, {}, document, one.place)
         emulate = None
-        if raw.emulate is not None or one.emulate is not None:
+        whole = (one.emulate or raw.emulate) == FULL
+        if not whole and (raw.emulate is not None or one.emulate is not None):
             place = (*one.place, "emulate") if one.emulate is not None else ("emulate",)
-            smaller = _smaller(one.values, {**(raw.emulate or {}), **(one.emulate or {})})
-            emulate = _complete(computed, one, smaller, document, place)
+            fields = {**_fields(raw.emulate), **_fields(one.emulate)}
+            emulate = _complete(computed, one, _smaller(one.values, fields), document, place)
         label = " ".join(
             show(complete[name]) if name == "name" else f"{name}={show(complete[name])}"
             for name in axes
             if name in complete
         )
-        made.setdefault(repr(sorted(complete.items())), ProblemCase(complete, emulate, label))
+        case = ProblemCase(complete, emulate, label)
+        made.setdefault(repr(sorted(complete.items())), case.at_full_size() if whole else case)
     return tuple(made.values()), axes
+
+
+def _fields(emulate: Mapping[str, object] | str | None) -> Mapping[str, object]:
+    """Return the fields that an `emulate` replaces."""
+    return emulate if isinstance(emulate, Mapping) else {}
 
 
 def _axes(given: list[_Given]) -> tuple[str, ...]:
@@ -136,8 +151,9 @@ def _given(problem: object, document: Document) -> Iterator[_Given]:
             raise _error(
                 "the name is too long", document, (*place, "name"), name, f"at most {MOST_NAME_LENGTH} characters"
             )
-        if "emulate" in own and not isinstance(emulate, dict):
-            raise _error("wrong type", document, (*place, "emulate"), emulate, "a mapping of the operator's fields")
+        if "emulate" in own and not isinstance(emulate, dict) and emulate != FULL:
+            accepted = f"a mapping of the operator's fields, or {FULL}"
+            raise _error("wrong type", document, (*place, "emulate"), emulate, accepted)
         axes = {key: values_of(value, document, (*place, key)) for key, value in entry.items() if key not in own}
         count += math.prod(len(values) for values in axes.values())
         if count > _MOST_PROBLEMS:

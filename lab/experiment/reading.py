@@ -140,7 +140,7 @@ def check_constraints(reading: Reading, known: set[str]) -> None:
     """Check that constraints name what is known, and that the emulated size has the problem's fields."""
     for i, constraint in enumerate(reading.raw.constraints):
         check_names(reading, constraint, ("constraints", i), known, "a constraint")
-    for name in reading.raw.emulate or {}:
+    for name in reading.raw.emulate if isinstance(reading.raw.emulate, dict) else {}:
         fields = reading.fields
         if name not in fields:
             reading.refuse(

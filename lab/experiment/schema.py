@@ -25,9 +25,8 @@ _NAMED_PROBLEM_SCHEMA: dict[str, Any] = {
     "properties": {
         "name": {"type": "string", "description": "What reports call this problem"},
         "emulate": {
-            "type": "object",
-            "additionalProperties": _SCALAR_SCHEMA,
-            "description": "Fields of this problem to replace where it is executed on the CPU",
+            "anyOf": [{"type": "object", "additionalProperties": _SCALAR_SCHEMA}, {"const": "full"}],
+            "description": "Fields of this problem to replace where it is executed on the CPU, or full",
         },
     },
 }
@@ -113,10 +112,11 @@ class ProfileModel(Strict):
 class MeasuringFile(Strict):
     """What every experiment file may say, whatever kernels it has."""
 
-    emulate: dict[str, Value] | None = Field(
+    emulate: dict[str, Value] | Literal["full"] | None = Field(
         None,
         description="Fields of the problem to replace where it is executed on the CPU: {m: 256, n: 128, k: 64}. A size "
-        "that is smaller in the problem stays",
+        "that is smaller in the problem stays. full executes the problem itself as machine code, which checks bounds, "
+        "but neither races nor reads of memory that nothing wrote",
     )
     emulate_at_most: int | None = Field(
         None, ge=1, description="The most variants to execute on the CPU, evenly spread over the sweep; all by default"

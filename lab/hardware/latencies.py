@@ -21,7 +21,8 @@ starts of blocks
     threads, of which an SM holds two blocks, they take 750 µs: 390 cycles from one block to the next in its place.
 atomics in L2
     experiments/micro/atomics_global.yaml, 16.8 million integer additions: 12.28 ms on one counter; 0.162 ms on 65,536
-    that lie apart, as if 76 slices worked at the first rate.
+    that lie apart, as if 76 slices worked at the first rate. Floating-point additions to one counter take 29.44 ms; to
+    eight sectors or more they take as long as integers.
 latencies, operands read, block barrier, branch, queue
     A coarse fit to the times of the 56 variants of gemm_unroll and gemm_ladder on an H200, made with an earlier form of
     the model and not repeated since.
@@ -55,6 +56,7 @@ class SmLatencies:
         block_latency: Time from the end of a block to the first instruction of the next one in its place, and from its
             last instruction to its end.
         atomic_update_s: Seconds that a slice of L2 takes for an update.
+        float_update_s: The same for floating-point numbers that all go to one sector.
         l2_slices: Slices of L2 that make updates at the same time.
         source: Sources of the figures in short; the module's docstring has them in full.
     """
@@ -75,6 +77,7 @@ class SmLatencies:
     block_start_s: float
     block_latency: float
     atomic_update_s: float
+    float_update_s: float
     l2_slices: int
     source: str
 
@@ -97,6 +100,7 @@ _LATENCIES = {
         block_start_s=0.601e-9,
         block_latency=350,
         atomic_update_s=0.732e-9,
+        float_update_s=1.755e-9,
         l2_slices=76,
         source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
     ),

@@ -20,8 +20,8 @@ Lanes = NDArray[np.bool_]
 LARGEST_COPY = 16
 """Most bytes that one lane copies with cp.async (PTX ISA, `cp.async`)."""
 CHUNK_BYTES = 512
-"""Neighbouring bytes of global memory that one slice of L2 holds, as the rate of atomics on few counters shows
-(`experiments/micro/atomics_global.yaml` on an H200: 256, 1024 and 4096 bytes of counters keep 1, 2 and 8 slices busy)."""
+"""Neighbouring bytes of global memory that one slice of L2 holds, as the rate of atomics on few counters shows:
+256, 1024 and 4096 bytes keep 1, 2 and 8 slices busy (`experiments/micro/atomics_global.yaml` on an H200)."""
 _FAR = np.int64(1) << 20
 """Exceeds every shared-memory address, so that two addresses fit into one number."""
 
@@ -228,7 +228,7 @@ def atomic_updates(addresses: Integers, active: Lanes, *, shared: bool) -> Integ
     busiest = np.where(together, meeting[:, None, :], 0).max(axis=2)  # of each lane's sector
     lanes = np.maximum(together.sum(axis=2), 1)
     shares = np.where(active, busiest / lanes, 0.0)  # each sector's figure, spread over its lanes
-    return np.rint(shares.sum(axis=1)).astype(np.int64)
+    return np.asarray(np.rint(shares.sum(axis=1)), np.int64)
 
 
 def global_sectors(addresses: Integers, width: int, active: Lanes) -> Integers:

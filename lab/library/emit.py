@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
+from lab.base.files import write_atomically
 from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
@@ -52,7 +53,7 @@ def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[
     files |= {f"{library.name}.{suffix}": text.encode() for suffix, text in texts.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (folder / name).write_bytes(content)
+        write_atomically(folder / name, content)
     return tuple(folder / name for name in files)
 
 

@@ -17,7 +17,7 @@ from lab.measured.timing import Merit
 from lab.operators.base import Operator, Problem
 from lab.operators.checked import Checked, OperatorFault, guarded
 from lab.operators.contraction import Contraction
-from lab.operators.declared.declaration import PREFIX
+from lab.operators.declared.declaration import PREFIX, Declaration
 from lab.operators.declared.operator import declared
 from lab.operators.gemm import Gemm
 from lab.operators.moves import CopyProblem, Move, TransposeProblem
@@ -63,6 +63,21 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
 def is_file(reference: str) -> bool:
     """Return whether a reference names a Python file."""
     return not reference.startswith(PREFIX) and (":" in reference or reference.endswith(".py"))
+
+
+def suspect(reference: str) -> str:
+    """Return the end of a sentence about a worker that ended by itself: it names the user's Python that ran there.
+
+    Args:
+        reference: The worker's operator.
+
+    Returns:
+        ``; ./my_op.py:MyOp ran there and may have ended it``, or nothing where no Python of the user's runs.
+    """
+    named = reference if is_file(reference) else ""
+    if reference.startswith(PREFIX):
+        named = Declaration.restored(reference).function
+    return f"; {named} ran there and may have ended it" if named else ""
 
 
 def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]:

@@ -197,12 +197,13 @@ def opened(
             try:
                 return promised.result()
             except TimeoutError as error:
-                advice = f"it must end, and not by os._exit; {VARIABLE} sets another limit"
-                raise OperatorFault(f"{place}{reference} took longer than {limit_s:g} s {doing}: {advice}") from error
+                why = f"took longer than {limit_s:g} s {doing}; {VARIABLE} sets another limit"
+                raise OperatorFault(f"{place}{reference} {why}") from error
             except MemoryError as error:
                 raise OperatorFault(f"{place}{reference} needs more memory than its share {doing}") from error
             except WorkerLostError as error:
-                raise OperatorFault(f"{place}{reference} ended its worker process {doing}: {error}") from error
+                why = f"ended its worker process, which was asked {doing}: {error}"
+                raise OperatorFault(f"{place}{reference} {why}") from error
 
         def problem(values: Mapping[str, object]) -> PlainProblem:
             fields, counts = ask(_stated, "to check a problem and count its operations", dict(values))

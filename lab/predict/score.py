@@ -28,7 +28,8 @@ DRAM
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: global loads in groups
     as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), 4 cycles for each
-    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826), and 350 for its start and end.
+    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826), and 350 for its start and end;
+    blocks of more than 8 warps take 22 % more for each doubling.
 
 docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
@@ -39,6 +40,7 @@ Not in it: caches that hold what is read twice, the order of instructions, and w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -55,6 +57,11 @@ hardware orders alike; below this difference the order of the scores says nothin
 ORDER: Final = 4
 DEPENDENT_CYCLES: Final = 4
 SHUFFLE_CYCLES: Final = 24
+LARGE_BLOCK_LOSS: Final = 0.22
+"""What each doubling of a block beyond 8 warps adds to its latency: its place stays taken until its last warp ends. In
+experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps 1.35 to
+1.53 times, where latency was what they waited for."""
+_SMALL_BLOCK: Final = 8
 _LANES: Final = {C.SPECIAL: 16, C.CONVERT: 64, C.SHUFFLE: 32}
 _MEMORY: Final = (
     C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
@@ -82,6 +89,7 @@ class LaunchWork:
         wavefronts: Passes through shared memory.
         updates: Updates of global memory by atomics that wait for each other (`MemoryCount.updates`).
         chunks: Pieces of global memory that they touch (`MemoryCount.chunks`).
+        one_float: Whether they add floating-point numbers to a single sector.
         loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
     """
@@ -98,6 +106,7 @@ class LaunchWork:
     wavefronts: float = 0.0
     updates: float = 0.0
     chunks: int = 1
+    one_float: bool = False
     loads_together: float = 1.0
     double: float = 0.0
 
@@ -140,7 +149,8 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelS
     for launch in launches:
         for name, cycles in _cycles(gpu, launch).items():
             found[name] = found.get(name, 0.0) + cycles / clock
-        meeting = launch.updates * machine.atomic_update_s / busy_slices(launch.chunks, machine.l2_slices)
+        update = machine.float_update_s if launch.one_float else machine.atomic_update_s
+        meeting = launch.updates * update / busy_slices(launch.chunks, machine.l2_slices)
         for name, seconds in (("atomics", meeting), ("starts of blocks", launch.blocks * machine.block_start_s)):
             found[name] = found.get(name, 0.0) + seconds
     moved = bytes_moved + sum(launch.partial_bytes for launch in launches)
@@ -191,5 +201,6 @@ def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
         + work.instructions * each * DEPENDENT_CYCLES
         + machine.block_latency
     )
+    chain *= 1 + LARGE_BLOCK_LOSS * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made

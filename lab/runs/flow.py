@@ -23,6 +23,7 @@ from lab.gpu.process.job import Job, JobResult, Policy
 from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.operators.base import Problem
+from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
 from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Direction
@@ -205,6 +206,7 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         seed=context.experiment.seed,
         hot_loops={mix.name: mix.hot_loop.label for mix in variant.record.mixes("ptx") if mix.hot_loop},
         reference=_reference_launch(context, given) if given is not None else None,
+        whole=point.problem.whole,
     )
 
 
@@ -239,7 +241,7 @@ def emulation_outcome(
     except MemoryError:
         why = "the emulation needs more memory than its share; a smaller `emulate` problem helps"
     except WorkerLostError as error:
-        why = f"the emulating process ended by itself: {error}"
+        why = f"the emulating process ended by itself: {error}{suspect(task.operator)}"
     except OperatorFault as error:
         why = str(error)
     except UserError as error:

@@ -52,6 +52,7 @@ class RunOptions:
         jobs: Worker processes; the number of usable cores by default.
         measure: Measure where there is a GPU.
         emulate: Execute every variant on the CPU, where the experiment gives a size for it.
+        whole: Execute the problems themselves there, whatever size the experiment gives.
         archs: Architectures in place of the experiment's, unless empty.
         toolchains: Toolchains in place of the experiment's, unless empty.
         profile: Read hardware counters of the best variants; by default where the experiment says so.
@@ -65,6 +66,7 @@ class RunOptions:
     jobs: int | None = None
     measure: bool = True
     emulate: bool = True
+    whole: bool = False
     archs: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
     profile: bool | None = None
@@ -186,6 +188,8 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         toolchains=options.toolchains or experiment.toolchains,
         profile=_profile_rules(experiment, asked=options.profile),
     )
+    if options.whole:
+        experiment = replace(experiment, problems=tuple(case.at_full_size() for case in experiment.problems))
     if experiment.gpu:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     expansion = expand(experiment, max_variants=options.max_variants)

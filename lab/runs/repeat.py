@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from lab.base import workers
 from lab.base.errors import StoreError
+from lab.measured.ranks import rank_correlation
 from lab.measured.timing import Kind
 from lab.runs.compare import Change, compare
 from lab.runs.observer import RunObserver
@@ -212,5 +212,5 @@ def _figure(name: str, kind: Kind, pairs: Mapping[str, tuple[float, float]]) -> 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     if len(pairs) < _FEWEST:
         return None
-    found = float(spearmanr(*zip(*pairs, strict=True)).statistic)
+    found = rank_correlation(*zip(*pairs, strict=True)).rho
     return None if math.isnan(found) else found

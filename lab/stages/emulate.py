@@ -18,8 +18,6 @@ from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
 from lab.hardware.tensormaps import find
-from lab.isa.model import Module
-from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
@@ -63,6 +61,7 @@ class EmulationTask:
         seed: Seed of the inputs.
         hot_loops: Entry point to the label of the hot loop of its PTX; entry points without loops are absent.
         reference: Launches whose outputs stand in for a reference; None where the operator has one.
+        whole: The problem is not made small: the compiled engine executes it, without a watch for races.
     """
 
     launches: Launches
@@ -71,6 +70,7 @@ class EmulationTask:
     seed: int
     hot_loops: Mapping[str, str]
     reference: ReferenceLaunch | None = None
+    whole: bool = False
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -87,7 +87,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     inputs = computed.inputs(problem, task.seed)
     memory = _Memory(inputs, task.launches)
     try:
-        done = _executed(ptx, task.launches, memory)
+        done = _executed(ptx, task.launches, memory, whole=task.whole)
         if task.reference is not None and (done[-1].findings or task.reference.is_of(task, ptx)):
             reference = computed.as_expected(problem, memory.outputs)  # it is faulty anyway, or compared with itself
         else:
@@ -112,7 +112,11 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         hot_loop=steps[0].hot_loop if len(steps) == 1 else None,
         findings=findings[:_MOST_FINDINGS],
         steps=sum(one.steps for one in done),
-        notes=(*dict.fromkeys(note for one in done for note in one.notes), *_left_out(len(findings))),
+        notes=(
+            *dict.fromkeys(note for one in done for note in one.notes),
+            *_unwatched(done, whole=task.whole),
+            *_left_out(len(findings)),
+        ),
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
@@ -135,12 +139,18 @@ def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> 
     return f"; the launch has {threads} threads for {elements} elements: does the grid cover them?"
 
 
-def _executed(ptx: str, launches: Launches, memory: _Memory) -> list[Emulation]:
-    """Execute launches in order, until one has findings: what follows would only repeat the fault."""
-    module = read_ptx(ptx)
+def _executed(ptx: str, launches: Launches, memory: _Memory, *, whole: bool = False) -> list[Emulation]:
+    """Execute launches in order, until one has findings: what follows would only repeat the fault.
+
+    Args:
+        ptx: The variant's PTX.
+        launches: What is launched.
+        memory: The device's memory.
+        whole: The problem is not made small.
+    """
     done: list[Emulation] = []
     for step in launches.steps:
-        done.append(_launch(module, step, memory))
+        done.append(_launch(ptx, step, memory, whole=whole))
         if done[-1].findings:
             break
     return done
@@ -150,7 +160,7 @@ def _reference(task: EmulationTask, computed: Operator[Any], problem: Any, input
     """What the outputs must hold: by the operator, or what another variant makes of the same inputs."""
     if task.reference is None:
         return computed.reference(problem, inputs)
-    outputs = _outputs(task.operator, task.reference.ptx, task.seed, _Hashed(task.reference))
+    outputs = _outputs(task.operator, task.reference.ptx, task.seed, _Hashed(task.reference), whole=task.whole)
     return computed.as_expected(problem, outputs)
 
 
@@ -168,11 +178,11 @@ class _Hashed:
 
 
 @lru_cache(maxsize=4)
-def _outputs(reference: str, ptx: str, seed: int, key: _Hashed) -> Mapping[str, Array]:
+def _outputs(reference: str, ptx: str, seed: int, key: _Hashed, *, whole: bool = False) -> Mapping[str, Array]:
     """Outputs of a variant; cached, since a worker compares many variants with one."""
     computed, given = operator(reference), key.launch
     memory = _Memory(computed.inputs(computed.restored(given.problem), seed), given.launches)
-    if _executed(ptx, given.launches, memory)[-1].findings:
+    if _executed(ptx, given.launches, memory, whole=whole)[-1].findings:
         raise UserError("the first variant, whose outputs stand in for the reference, has faults of its own")
     return memory.outputs
 
@@ -187,6 +197,16 @@ def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
         ExecutedLines(tuple(numbers), line.cls, line.warps, line.threads, line.memory)
         for numbers, line in found.values()
     )
+
+
+def _unwatched(done: Sequence[Emulation], *, whole: bool) -> tuple[str, ...]:
+    """Say what an execution of the whole problem did not check, and where it was not compiled."""
+    if not whole:
+        return ()
+    reasons = dict.fromkeys(
+        f"the interpreter executed {one.kernel}: {one.not_compiled}" for one in done if one.not_compiled
+    )
+    return ("bounds were checked; races and reads of memory that nothing wrote were not", *reasons)
 
 
 def _left_out(findings: int) -> tuple[str, ...]:
@@ -205,14 +225,16 @@ def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
     return EmulationRecord(task.problem, _steps(task, []), failure=reason)
 
 
-def _launch(module: Module, step: Launch, memory: _Memory) -> Emulation:
+def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool) -> Emulation:
     return launch(
-        module,
+        ptx,
         step.entry,
         step.grid,
         step.block,
         [memory.argument(name, kind) for name, kind in step.arguments],
         dynamic_shared_bytes=step.dynamic_shared_bytes,
+        check=not whole,
+        engine="compiled" if whole else "interpreted",
         constants=memory.constants,
     )
 

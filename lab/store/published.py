@@ -33,6 +33,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from lab.base.errors import StoreError
+from lab.base.files import write_atomically
 from lab.base.sizes import Size
 from lab.measured.timing import Kind, Samples
 from lab.store import tuning
@@ -99,7 +100,7 @@ def write_records(published: PublishedRun, folder: Path) -> None:
     repeat = REPEAT.dump_json(published.repeat).decode() if published.repeat else "null"
     head = f'"schema": {SCHEMA},\n"run": {record_to_text(published.run)},\n"repeat": {repeat}'
     text = f'{{{head},\n"left_out": {json.dumps(published.left_out)},\n"records": [\n{records}\n]}}\n'
-    (folder / RECORDS).write_bytes(compressed(text))
+    write_atomically(folder / RECORDS, compressed(text))
 
 
 def read_records(folder: Path) -> PublishedRun:
@@ -133,7 +134,7 @@ def write_listings(texts: Mapping[str, Mapping[str, str]], folder: Path) -> int:
     """
     content = archive(texts)
     if content:
-        (folder / LISTINGS).write_bytes(content)
+        write_atomically(folder / LISTINGS, content)
     else:
         (folder / LISTINGS).unlink(missing_ok=True)
     return len(content)
@@ -185,8 +186,8 @@ def write_tuning(store: TuningStore, folder: Path) -> None:
         "steps": STEPS.dump_python(dict(steps), mode="json"),
         "cuts": CUTS.dump_python(dict(cuts), mode="json"),
     }
-    (folder / TUNING).write_bytes(compressed(json.dumps(made, ensure_ascii=False, indent=0) + "\n"))
-    (folder / TIMES).write_bytes(compressed(times_table(store)))
+    write_atomically(folder / TUNING, compressed(json.dumps(made, ensure_ascii=False, indent=0) + "\n"))
+    write_atomically(folder / TIMES, compressed(times_table(store)))
 
 
 def times_table(store: TuningStore) -> str:

@@ -1,15 +1,16 @@
 """The score of a variant (`lab.predict.score`) from its record: counts of a small problem, scaled to the real one.
 
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
-executed in loops also with the work that each block has, by a factor that all compared variants share: the least
-``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the small problem fills them only
-in part.
+executed in loops also with the work that each block has, by a factor that all compared variants share: the least ``work
+ratio / block ratio`` among them. Such kernels compute whole tiles, also where the small problem fills them only in
+part.
 
 Where throughput counts bytes, threads beyond the data do nothing. Then what is executed in loops grows with the work,
 and what is executed outside of loops by as much less as the factor above says.
 
-Where the blocks grow by less than a quarter of the work, as in a loop over the grid, loops grow with the work and the
-rest with the blocks. The work is the problem's operations where throughput counts these, else its least bytes.
+Where the blocks grow by less than a quarter of the work and the GPU holds them all at once, they loop over the data:
+loops grow with the work and the rest with the blocks. The work is the problem's operations where throughput counts
+these, else its least bytes.
 """
 
 from __future__ import annotations
@@ -138,8 +139,9 @@ def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     work, blocks = _work(record), step.blocks_ratio
     grown = blocks * growth
-    inside = work if grown < _PERSISTENT * work or record.merit is not Merit.TFLOPS else grown
-    outside = blocks if grown < _PERSISTENT * work or record.merit is Merit.TFLOPS else max(blocks, work / growth)
+    persistent = grown < _PERSISTENT * work and _resides(record, step)
+    inside = work if persistent or record.merit is not Merit.TFLOPS else grown
+    outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
     outside = inside if looped is None else outside
 
     def scaled(whole: float, part: float) -> float:
@@ -169,11 +171,19 @@ def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
         store_sectors=stored,
         partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used")),
         wavefronts=traffic(("shared.load", "shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
-        updates=traffic(("global.atomic",), "updates"),
+        # records that count no updates have sectors, which are no more than these
+        updates=traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
         chunks=executed.memory.get("global.atomic", _NONE).chunks,
+        one_float=_one_float(executed),
         loads_together=_together(step.sass),
         double=_floating(executed),
     )
+
+
+def _resides(record: VariantRecord, step: _Step) -> bool:
+    """Whether the GPU holds all blocks of the real grid at once, as where a fixed grid loops over the data."""
+    gpu = _gpu(record)
+    return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
 
 def expansion(ptx: KernelMix | None, sass: KernelMix | None) -> float:
@@ -198,11 +208,29 @@ _LOADS: Final = ("global.load", "global.copy")
 
 
 def _together(sass: KernelMix | None) -> float:
-    """Global loads of the hot region's text; 1 where it has none, or was not read."""
+    """Global loads of the innermost loop that has most of them, or of a body without loops; at least 1.
+
+    The small problem may execute only what ptxas leaves behind an unrolled loop, so the hot region is not asked.
+    """
     if sass is None:
         return 1.0
-    by_class = sass.hot_counts.by_class
-    return max(1.0, float(by_class.get(C.LD_GLOBAL, 0) + by_class.get(C.CP_ASYNC, 0)))
+    outer = {loop.parent for loop in sass.loops}
+    regions = [loop.counts for loop in sass.loops if loop.label not in outer] or [sass.counts]
+    loads = (region.by_class.get(C.LD_GLOBAL, 0) + region.by_class.get(C.CP_ASYNC, 0) for region in regions)
+    return max(1.0, *map(float, loads))
+
+
+def _one_float(executed: ExecutedCounts) -> bool:
+    """Whether atomics add floating-point numbers to a single sector of global memory."""
+    met = executed.memory.get("global.atomic", _NONE)
+    floats = any(
+        opcode.partition(".")[0] in ("red", "atom") and ".add" in opcode and opcode.rpartition(".")[2] in _FLOATS
+        for opcode in executed.warps_by_opcode
+    )
+    return floats and met.chunks == 1 and met.sectors == met.requests
+
+
+_FLOATS: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
 
 
 def _floating(executed: ExecutedCounts) -> float:

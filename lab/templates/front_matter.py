@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -242,7 +243,16 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
             accepted=known or f"a file below {', '.join(map(str, roots))}",
             suggestion=did_you_mean(name, known),
         )
-    text = yamlfile.read_text(found, _MOST_BYTES, "the template")
+    return _read(name, found, roots, yamlfile.read_text(found, _MOST_BYTES, "the template"))
+
+
+@lru_cache(maxsize=32)  # reading its YAML takes tens of milliseconds, and every variant and launch asks for it
+def _read(name: str, found: Path, roots: tuple[Path, ...], text: str) -> Template:
+    """Read and check the text of a template.
+
+    Raises:
+        UserError: Its front matter is missing or wrong.
+    """
     start, end = text.find(_OPEN), text.find(_CLOSE)
     if not text.lstrip().startswith(_OPEN) or end < 0:
         raise UserError(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lab.base.executor import WorkerLostError
 from lab.isa.sass.lines import LineTable
 
 _FIRST_WITH_SUFFIX = {"": 0, "a": 90, "f": 100}
 """Maps the suffix of a target to the oldest architecture that has it. Architecture-specific targets are written
 `sm_90a`, family-specific ones `sm_100f`. Source: CUDA C++ Programming Guide, "Feature Set Compiler Targets"."""
+
+_PART_KILLED = re.compile(rf"^nvcc error\s*: '[^'\n]+' died due to signal {signal.SIGKILL:d}\b", re.MULTILINE)
+"""What nvcc says of the programs that it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +187,18 @@ def first_error(log: str) -> str:
         if re.search(r"\b(error|fatal)\b", line, re.IGNORECASE):
             return line
     return lines[-1] if lines else "the compiler failed without a message"
+
+
+def check_not_killed(tool: str, code: int, log: str = "") -> None:
+    """Check that a tool ended by itself: one that was killed has refused nothing, and may well succeed another time.
+
+    Args:
+        tool: Its name.
+        code: Its exit code, negative for a signal.
+        log: What it printed.
+
+    Raises:
+        WorkerLostError: Someone killed it or a program that it ran: a user, or the system short of memory.
+    """
+    if code == -signal.SIGKILL or (code != 0 and _PART_KILLED.search(log)):
+        raise WorkerLostError(f"{tool} was killed", killed=True)

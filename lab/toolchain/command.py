@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.toolchain.base import check_not_killed
 
 TIMEOUT_S = 600.0
 """A build that takes longer has hung."""
@@ -31,6 +32,7 @@ def run_tool(
     Raises:
         CompileError: It did not finish.
         MissingToolError: It cannot be started.
+        WorkerLostError: It was killed.
     """
     try:
         done = subprocess.run(
@@ -46,4 +48,6 @@ def run_tool(
         raise MissingToolError(f"cannot run {name} ({error}); install it: {install}") from error
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"{name} did not finish within {timeout_s:.0f} s", str(error), shown) from error
-    return done.returncode, done.stdout + done.stderr
+    log = done.stdout + done.stderr
+    check_not_killed(name, done.returncode, log)
+    return done.returncode, log

@@ -19,13 +19,13 @@ import os
 import posixpath
 import re
 import shlex
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.files import scratch
 from lab.toolchain import locate
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
 from lab.toolchain.command import run_tool
@@ -91,8 +91,7 @@ class Nvcc:
         command = _shown(request, options)
         check(request.source, request.name, dict(request.included), command)
         check_expressions(request, command)
-        with tempfile.TemporaryDirectory(prefix="lab-nvcc-") as name:
-            folder = Path(name)
+        with scratch("lab-nvcc-") as folder:
             try:
                 raw, log = _front_end(self.path, request, options, folder)
             except CompileError as error:

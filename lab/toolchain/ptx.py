@@ -7,13 +7,13 @@ is a program of its own, in `bin` of a toolkit.
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError, ReaderError, did_you_mean
+from lab.base.files import scratch
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain import locate, nvjitlink
 from lab.toolchain.base import Build, CompileRequest, can_target, first_error, is_version
@@ -163,8 +163,7 @@ def _with_library(library: Path, request: CompileRequest, options: Sequence[str]
 
 
 def _with_ptxas(ptxas: Path, request: CompileRequest, options: Sequence[str], command: str) -> tuple[bytes, str]:
-    with tempfile.TemporaryDirectory(prefix="lab-ptxas-") as name:
-        folder = Path(name)
+    with scratch("lab-ptxas-") as folder:
         (folder / "lab.ptx").write_text(request.source, encoding="utf-8")
         arguments = [str(ptxas), f"-arch={request.arch}", "-lineinfo", *options, "-o", "lab.cubin", "lab.ptx"]
         status, log = run_tool(arguments, folder, name="ptxas", shown=command, install=INSTALL)

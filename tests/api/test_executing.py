@@ -47,6 +47,7 @@ def test_a_template_with_macros_takes_arguments_by_name(tmp_path):
     assert done.clean
     assert (y == 3 * X).all()
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how).clean
+    assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, engine="compiled").engine == "compiled"
 
 
 @pytest.mark.parametrize(

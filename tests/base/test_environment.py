@@ -70,3 +70,9 @@ def test_an_installed_package_has_no_commit(tmp_path: Path, monkeypatch: pytest.
 def test_without_git_there_is_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert environment.commit() == ""
+
+
+def test_a_folder_that_looks_like_a_checkout_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "lab" / "base" / "environment.py"))
+    assert environment.commit() == ""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.base.errors import CompileError, LabError, Location, ReaderError, UserError, did_you_mean
+from lab.base.errors import CompileError, LabError, Location, ReaderError, UserError, did_you_mean, together
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,20 @@ def test_only_near_names_are_suggested() -> None:
 @pytest.mark.parametrize("found", ["x" * 100_000, 16**100_000, ["y" * 50] * 1000], ids=["text", "integer", "list"])
 def test_a_long_value_is_quoted_in_part(found):
     assert len(str(UserError("wrong", found=found))) < 400
+
+
+def test_a_value_of_300_characters_is_quoted_whole() -> None:
+    assert str(UserError("wrong", found="x" * 298)) == f"wrong\n  found: '{'x' * 298}'"
+    assert f"found: '{'x' * 299}… (301 characters)" in str(UserError("wrong", found="x" * 299))
+
+
+def test_several_mistakes_stand_in_the_order_of_their_lines_those_without_one_first() -> None:
+    third, first = (UserError(f"in {line}", at=Location("f", line)) for line in (3, 1))
+    file, nowhere = UserError("in all", at=Location("f")), UserError("nowhere")
+    assert str(together([third, first, third])) == "f:1: in 1\nf:3: in 3"
+    assert str(together([third, first, file])) == "f: in all\nf:1: in 1\nf:3: in 3"
+    assert str(together([third, first, nowhere])) == "nowhere\nf:1: in 1\nf:3: in 3"
+    assert together([first, first]) is first
 
 
 def test_a_name_in_other_capitals_is_close():

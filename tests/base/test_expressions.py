@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import evaluate, names_in
+from lab.base.expressions import evaluate, names_in, parts_of
 from lab.base.facts import FactValue
+from lab.base.parser import parse
 
 AT = Location("x.yaml", 3)
 
@@ -249,6 +250,10 @@ def test_whole_numbers_are_computed_as_in_python(expression, m, n):
         assert expected is None or any(sign in expression for sign in ("**", "<<", "*", "1_000"))
     else:
         assert (found, type(found)) == (expected, type(expected))
+
+
+def test_the_parts_are_those_of_the_parser():
+    assert parts_of("a + 1", at=Location("f"), key="k") == parse("a + 1")
 
 
 def test_types_have_sizes():

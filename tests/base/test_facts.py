@@ -77,6 +77,7 @@ def test_what_a_function_raises_is_an_operand_error():
 
 
 def test_values_are_described_in_a_few_words():
+    assert described("a" * 58) == f"the text '{'a' * 58}'"
     assert described("a" * 100) == f"the text 'a{'a' * 55}..."
     assert described(10**5000) == "a very large number"
     assert [described(value) for value in (None, True, (1,), Word("a"), object())] == [

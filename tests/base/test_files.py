@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.base.errors import Location, UserError
-from lab.base.files import check_below, read_regular, spelled, within, write_atomically
+from lab.base.errors import CompileError, Location, StoreError, UserError
+from lab.base.files import check_below, read_regular, scratch, spelled, within, write_atomically
 
 
 def test_text_and_bytes_and_parts_of_both(tmp_path: Path) -> None:
@@ -121,3 +121,28 @@ def test_names_that_are_no_text_can_be_written(tmp_path: Path) -> None:
     assert spelled("b\ud800\udcff") == "b??"
     write_atomically(tmp_path / "a", "b\udcff")
     assert (tmp_path / "a").read_text(encoding="utf-8") == "b\ufffd"
+
+
+def test_a_folder_for_a_tools_files_is_there_for_a_while() -> None:
+    with scratch("lab-test-") as folder:
+        (folder / "a").write_text("b")
+        assert folder.name.startswith("lab-test-")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        CompileError("refused", "cicc: fatal: /tmp/x.ii: No space left on device", "nvcc"),
+    ],
+)
+def test_that_temporary_files_have_no_room_is_not_the_fault_of_a_source(error: Exception) -> None:
+    words = "temporary files cannot be written: No space left on device; TMPDIR"
+    with pytest.raises(StoreError, match=words), scratch("lab-test-"):
+        raise error
+
+
+def test_what_a_compiler_refuses_stays_its_refusal() -> None:
+    with pytest.raises(CompileError, match="refused"), scratch("lab-test-"):
+        raise CompileError("refused", "k.cu(1): error", "nvcc")

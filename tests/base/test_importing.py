@@ -17,7 +17,6 @@ PLANTED = (
     "jinja2",
     "typer",
     "rich",
-    "pebble",
     "ruamel",
     "pydantic",
     "filelock",

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,11 @@ def test_a_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> No
     (tmp_path / "taken" / LOCK_NAME).mkdir(parents=True)
     with pytest.raises(StoreError, match="cannot be written"):
         Lock(tmp_path / "taken")
+
+
+def test_another_thread_may_release_it(tmp_path: Path) -> None:
+    held = Lock(tmp_path)
+    other = threading.Thread(target=held.release)
+    other.start()
+    other.join()
+    Lock(tmp_path).release()

@@ -69,6 +69,7 @@ def shape(part: Part | None) -> str:  # noqa: C901, PLR0911, PLR0912 - one case 
         ("-a ** -b ** c", "(- (a ** (- (b ** c))))"),
         ("a << 1 + b & c ^ d", "(((a << (1 + b)) & c) ^ d)"),
         ("not a == b and c or d", "(((not (a == b)) and c) or d)"),
+        ("a ^ 1 < b ^ 2", "((a ^ 1) < (b ^ 2))"),
         ("1 < a <= b not in (1, 2)", "(1 < a <= b not in <1 2>)"),
         ("a if b else c if d else e", "(b ? a : (d ? c : e))"),
         ("x | join(', ') | length > 1", "(length(join(x ', ')) > 1)"),

@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import pytest
-from pebble import ProcessExpired, ProcessPool
 
 from lab.base import workers
+from lab.base.executor import ProcessExecutor, WorkerLostError
 
 MEGABYTE = 1 << 20
 LIMIT = 1 << 30
@@ -45,32 +45,33 @@ def kill_myself():
 
 @pytest.fixture(scope="module")
 def pool():
-    context = workers.context()
-    with ProcessPool(max_workers=1, context=context, initializer=workers.begin, initargs=[LIMIT, {}]) as pool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "share_of_memory", lambda workers: LIMIT)
+        executor = ProcessExecutor(1)
+    with executor as pool:
         yield pool
-        pool.stop()
 
 
 def test_memory_beyond_the_share_is_this_tasks_failure_in_words(pool):
-    assert pool.schedule(take, args=[100]).result() == 100 * MEGABYTE
-    future = pool.schedule(take, args=[2000])
+    assert pool.submit(take, 100, timeout_s=60).result() == 100 * MEGABYTE
+    future = pool.submit(take, 2000, timeout_s=60)
     assert isinstance(future.exception(), MemoryError)
-    assert pool.schedule(limit).result() == LIMIT  # the worker goes on
+    assert pool.submit(limit, timeout_s=60).result() == LIMIT  # the worker goes on
 
 
 def test_a_compiler_that_is_run_as_a_command_has_the_same_limit(pool):
-    assert "MemoryError" in pool.schedule(take_in_a_child, args=[2000]).result()
-    assert pool.schedule(take_in_a_child, args=[100]).result() == ""
+    assert "MemoryError" in pool.submit(take_in_a_child, 2000, timeout_s=60).result()
+    assert pool.submit(take_in_a_child, 100, timeout_s=60).result() == ""
 
 
 def test_work_that_does_not_end_is_stopped(pool):
-    future = pool.schedule(signal.pause, timeout=0.5)
+    future = pool.submit(signal.pause, timeout_s=0.5)
     assert isinstance(future.exception(), TimeoutError)
-    assert pool.schedule(limit).result() == LIMIT  # in a new worker
+    assert pool.submit(limit, timeout_s=60).result() == LIMIT  # in a new worker
 
 
 def test_a_command_is_stopped_with_the_worker_that_runs_it(pool, tmp_path):
-    future = pool.schedule(wait_for_a_child, args=[tmp_path / "child"], timeout=2)
+    future = pool.submit(wait_for_a_child, tmp_path / "child", timeout_s=2)
     assert isinstance(future.exception(), TimeoutError)
     assert has_ended(int((tmp_path / "child").read_text()))
 
@@ -86,9 +87,9 @@ def has_ended(process):
 
 
 def test_a_worker_that_dies_of_its_work_costs_that_work(pool):
-    future = pool.schedule(kill_myself)
-    assert isinstance(future.exception(), ProcessExpired)
-    assert pool.schedule(take, args=[1]).result() == MEGABYTE
+    future = pool.submit(kill_myself, timeout_s=60)
+    assert isinstance(future.exception(), WorkerLostError)
+    assert pool.submit(take, 1, timeout_s=60).result() == MEGABYTE
 
 
 def test_shares_are_twice_the_machines_part_and_never_too_little():
@@ -108,3 +109,18 @@ def test_a_process_that_is_started_has_this_ones_path(tmp_path):
     assert told.returncode == 0, told.stderr
     assert str(tmp_path) not in told.stdout
     assert dict(os.environ) == before
+
+
+def test_a_limit_of_the_machines_own_is_not_raised():
+    lower = MEGABYTE * 900
+    program = (
+        "import resource, sys\nfrom lab.base import workers\n"
+        f"resource.setrlimit(resource.RLIMIT_DATA, ({lower}, {lower}))\n"
+        "workers.begin(int(sys.argv[1]), {})\nprint(*resource.getrlimit(resource.RLIMIT_DATA))"
+    )
+    with workers.handed_down():
+        for asked, given in ((LIMIT, lower), (lower - MEGABYTE, lower - MEGABYTE)):
+            told = subprocess.run(
+                [sys.executable, "-c", program, str(asked)], capture_output=True, text=True, check=False
+            )
+            assert told.stdout.split() == [str(given), str(lower)], told.stderr

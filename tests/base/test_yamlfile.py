@@ -127,3 +127,9 @@ def test_a_number_of_more_than_64_bits_is_refused(number):
 
 def test_a_number_of_64_bits_is_read():
     assert parse("a: 18446744073709551615\nb: -0x8000000000000000", "f.yaml").data == {"a": 2**64 - 1, "b": -(2**63)}
+
+
+def test_lines_may_end_as_on_any_system(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_bytes(b"a: 1\r\nb: 2\rc: 3\n")
+    assert read_text(file) == "a: 1\nb: 2\nc: 3\n"

@@ -57,6 +57,20 @@ def test_predictions_are_made_again_and_the_rest_stays(benchmark_script, tmp_pat
     assert (tmp_path / "again" / "index.html").exists()
 
 
+def test_counts_are_made_again_where_that_is_asked_for(benchmark_script, tmp_path, report):
+    kept = published.read_records(tmp_path / "published")
+    last = kept.records[1]
+    assert last.emulation is not None
+    stale = replace(last, emulation=replace(last.emulation, executed=None, steps=7))
+    published.write_records(replace(kept, records=(kept.records[0], stale)), tmp_path / "published")
+    script = benchmark_script("estimate_again")
+    facts = script.run_again(tmp_path / "published", tmp_path / "again", experiments=tmp_path, jobs=1, counts=True)
+    with Store(tmp_path / "again") as store:
+        found = {record.variant: record for record in store.records()}
+    assert found[last.variant].emulation == report[1].emulation
+    assert "counts of the CPU were made again" in facts.notes[-2]
+
+
 def test_a_folder_without_records_says_so(benchmark_script, tmp_path):
     with pytest.raises(StoreError, match=r"records\.json\.xz cannot be read"):
         benchmark_script("estimate_again").run_again(tmp_path, tmp_path / "again")

@@ -39,3 +39,13 @@ def test_the_page_is_the_scripts(benchmark_script):
     text = PAGE.read_text(encoding="utf-8")
     row = script.row_of("copy_mapping", script.points_of("copy_mapping"))
     assert f"| copy_mapping | {row.n} |  | {row.now:.2f} |" in text
+
+
+def test_first_picks_reach_nine_tenths_with_most_kernels_of_a_users_own(benchmark_script):
+    script = benchmark_script("score_agreement")
+    own, later = ([script.first_pick(name) for name in names] for names in (script.OWN, script.LATER))
+    assert sum(one.reached >= 0.9 for one in own) >= 6
+    assert sum(one.reached >= 0.9 for one in later) >= 9
+    for one in (*own, *later):
+        assert one.reached >= 0.5
+        assert 1 <= one.ties <= one.n

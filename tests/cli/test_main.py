@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 from written_runs import make_store
@@ -26,6 +28,19 @@ def lab(*arguments, cwd, **more):
         env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
         **more,
     )
+
+
+def here(*arguments, cwd):
+    """The command line in this process, for what ends before it starts anything: the imports are made only once."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        for name, value in (("TERM", "dumb"), ("COLUMNS", "200"), ("PYTHONSAFEPATH", "1")):
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", ["lab", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 SMALL = """question: Does unrolling show?
@@ -59,22 +74,22 @@ def test_run_prints_rows_and_writes_the_report(folder):
     assert {line.split()[1] for line in table} == {row["variant"] for row in rows}
     assert (folder / "reports" / "small" / "previous" / "index.html").is_file()
     assert "against the last run, " in again.stderr
-    listed = json.loads(lab("inspect", "small.yaml", "--json", cwd=folder).stdout)
+    listed = json.loads(here("inspect", "small.yaml", "--json", cwd=folder).stdout)
     assert [one["variant"] for one in listed] == [row["variant"] for row in rows]
-    again = lab("report", "reports/small", cwd=folder)
+    again = here("report", "reports/small", cwd=folder)
     assert again.returncode == 0
     assert "index.html" in again.stdout
 
 
 def test_inspect_lists_and_shows_variants(folder):
-    listed = lab("inspect", "small.yaml", cwd=folder)
+    listed = here("inspect", "small.yaml", cwd=folder)
     assert listed.returncode == 0, listed.stderr
     variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
     shown = lab("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
     assert shown.returncode == 0, shown.stderr
     for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
         assert part in shown.stdout
-    unknown = lab("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
+    unknown = here("inspect", "small.yaml", "--variant", "zzz", cwd=folder)
     assert unknown.returncode == 2
     assert variant in unknown.stderr
 
@@ -84,7 +99,7 @@ def test_inspect_json_is_one_object_of_the_known_shape(folder):
         'extern "C" __global__ void k(float* x, int n) {'
         " float s = 0; for (int i = 0; i < n; ++i) s = s * x[i] + 1; x[0] = s; }"
     )
-    done = lab("inspect", "k.cu", "--json", cwd=folder)
+    done = here("inspect", "k.cu", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     value = json.loads(done.stdout)
     assert set(value) >= {"file", "isa", "kernels"}
@@ -106,7 +121,7 @@ def test_inspect_json_is_one_object_of_the_known_shape(folder):
     }
     assert loop["by_class"]["fma"] >= 1
     assert loop["fma_per_ld_shared"] is None
-    sass = json.loads(lab("inspect", "k.cu", "--json", "--isa", "sass", cwd=folder).stdout)
+    sass = json.loads(here("inspect", "k.cu", "--json", "--isa", "sass", cwd=folder).stdout)
     assert sass["isa"] == "sass"
 
 
@@ -121,18 +136,28 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     source = SQUARE.replace("BOUND", bound)
     (folder / "k.ptx").write_text(toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90")).ptx)
     words_of = ["i32=40", "f32[40]=normal", "f32[40]=out"]
-    done = lab("emulate", "k.ptx", "--block", "64", *words_of, cwd=folder)
+    done = here("emulate", "k.ptx", "--block", "64", *words_of, cwd=folder)
     assert done.returncode == code, done.stderr
     assert words in done.stdout
     assert "global.load" in done.stdout
-    value = json.loads(lab("emulate", "k.ptx", "--block", "64", *words_of, "--json", cwd=folder).stdout)
+    value = json.loads(here("emulate", "k.ptx", "--block", "64", *words_of, "--json", cwd=folder).stdout)
     assert value["counts"]["memory"]["global.load"]["requests"] == 2
     assert (not value["findings"]) == (code == 0)
     assert "f32[40]: " in done.stdout
     assert len(value["outputs"]) == 1
-    wrong = lab("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
+    wrong = here("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
     assert wrong.returncode == 2
     assert "--block" in wrong.stderr
+
+
+@pytest.fixture
+def mistaken(folder):
+    (folder / "bad.cu").write_text("this is not CUDA")
+    (folder / "bad.ptx").write_text(".version 8.0\n.target sm_90\n.visible .entry k( {")
+    (folder / "bad.cubin").write_bytes(b"not an ELF image")
+    (folder / "small.txt").write_text("")
+    (folder / "tuning.yaml").write_text("question: which?\ngroups: []\n")
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -154,34 +179,44 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
         (["report", "nowhere"], 3, "holds no run"),
     ],
 )
-def test_mistakes_are_told_in_words(folder, arguments, code, words):
-    (folder / "bad.cu").write_text("this is not CUDA")
-    (folder / "bad.ptx").write_text(".version 8.0\n.target sm_90\n.visible .entry k( {")
-    (folder / "bad.cubin").write_bytes(b"not an ELF image")
-    (folder / "small.txt").write_text("")
-    (folder / "tuning.yaml").write_text("question: which?\ngroups: []\n")
-    done = lab(*arguments, cwd=folder)
+def test_mistakes_are_told_in_words(mistaken, arguments, code, words):
+    done = here(*arguments, cwd=mistaken)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "smal.yaml"], 2, "did you mean 'small.yaml'"),
+        (["report", "nowhere"], 3, "holds no run"),
+        (["rum"], 2, ""),
+    ],
+)
+def test_a_mistake_ends_the_process_with_its_code(mistaken, arguments, code, words):
+    done = lab(*arguments, cwd=mistaken)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("command", [[], ["run"], ["inspect"], ["report"], ["emulate"], ["doctor"], ["schema"]])
 def test_every_command_has_help(folder, command):
-    done = lab(*command, "--help", cwd=folder)
+    done = here(*command, "--help", cwd=folder)
     assert done.returncode == 0
     assert "Usage" in done.stdout
 
 
 def test_doctor_names_a_command_for_everything_missing(folder):
-    findings = json.loads(lab("doctor", "--json", cwd=folder).stdout)
+    findings = json.loads(here("doctor", "--json", cwd=folder).stdout)
     assert {"NVRTC", "nvdisasm", "PyCUDA"} <= {f["name"] for f in findings}
     assert all(f["install"] and f["adds"] for f in findings if not f["found"])
-    assert lab("doctor", cwd=folder).returncode == 0
+    assert here("doctor", cwd=folder).returncode == 0
 
 
 def test_schema_prints_what_is_committed(folder, root):
-    done = lab("schema", cwd=folder)
+    done = here("schema", cwd=folder)
     assert done.stdout == (root / "experiments" / "experiment.schema.json").read_text()
 
 
@@ -224,13 +259,13 @@ def test_a_sigint_that_is_ignored_at_the_start_stays_ignored(folder):
 
 
 def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
-    done = lab("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
+    done = here("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].split() == ["0", "0", "0", "2", "2", "2", "1", "1", "1", "3", "3", "3"]
     assert "every element has at most one thread; 0 untouched" in done.stdout
     assert "index: (i + (t >> 1) * 3 + (t & 1) * 6)" in done.stdout
     facts = json.loads(
-        lab("map", "cyclic(width=4)", "--bytes", "4", "--elements", "5000", "--json", cwd=tmp_path).stdout
+        here("map", "cyclic(width=4)", "--bytes", "4", "--elements", "5000", "--json", cwd=tmp_path).stdout
     )
     assert facts["map"][:5] == [0, 0, 0, 0, 1]
     assert (facts["threads"], facts["items"], facts["untouched"], facts["injective"]) == (256, 16, 904, True)
@@ -239,13 +274,13 @@ def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
         (2, 16, 0.5),
         (4, 16, 1.0),
     ]
-    skipping = lab("map", "[3] | [2, (2, 1)] => [i0, t0, t1]", "--elements", "12", cwd=tmp_path).stdout
+    skipping = here("map", "[3] | [2, (2, 1)] => [i0, t0, t1]", "--elements", "12", cwd=tmp_path).stdout
     assert skipping.splitlines()[1].split() == ["0", "0", "0", "1", "1", "1", "−", "−", "−", "−", "−", "−"]
     assert "guard: t < 2" in skipping
 
 
 def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):
-    done = lab("map", "[3] | [2, x] => [i0, t0, t1]", cwd=tmp_path)
+    done = here("map", "[3] | [2, x] => [i0, t0, t1]", cwd=tmp_path)
     assert done.returncode == 2
     assert "column 11" in done.stderr
     assert "accepted: an integer from 1" in done.stderr
@@ -281,7 +316,7 @@ def test_a_file_that_cannot_be_used_is_a_message(folder, words, message):
     os.mkfifo(folder / "fifo.ptx")
     for name in ("zero.yaml", "zero.cubin"):
         (folder / name).symlink_to("/dev/zero")
-    done = lab(*words, cwd=folder, timeout=60)
+    done = here(*words, cwd=folder)
     assert done.returncode in (2, 3)
     assert message in done.stderr
     assert "internal error" not in done.stderr
@@ -292,6 +327,16 @@ def test_a_full_disk_at_the_start_is_a_message(folder):
     done = subprocess.run(["/bin/sh", "-c", limited], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert done.stderr.strip().startswith("error: ")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
+def test_output_that_cannot_be_written_has_its_exit_code(tmp_path):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [sys.executable, "-m", "lab", "schema"]
+        said = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        silent = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=full, check=False)
+    assert (said.returncode, silent.returncode) == (3, 3)
+    assert said.stderr == "error: No space left on device\n"
 
 
 def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(tmp_path, monkeypatch):
@@ -307,7 +352,7 @@ def test_the_report_of_a_run_that_cannot_be_written_goes_elsewhere(tmp_path, mon
 
 
 def test_help_keeps_the_brackets_of_a_mapping(tmp_path):
-    assert "[3] | [2, 2] => [i0, t1, t0]" in lab("map", "--help", cwd=tmp_path).stdout
+    assert "[3] | [2, 2] => [i0, t1, t0]" in here("map", "--help", cwd=tmp_path).stdout
 
 
 def test_a_reader_that_stops_early_ends_nothing(folder):
@@ -324,7 +369,7 @@ def test_a_listing_in_a_file_is_never_cropped(folder):
     long = "// " + "x" * 900
     source = SQUARE.replace("BOUND", "i < n") + "\n" + long
     (folder / "k.cu").write_text(source)
-    done = lab("inspect", "k.cu", cwd=folder)
+    done = here("inspect", "k.cu", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert long in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 2000
@@ -338,7 +383,7 @@ def test_try_needs_no_file_but_the_kernel(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "2 of 2 variants: 2 verified" in done.stderr
     assert (tmp_path / "reports" / "twice" / "input" / "twice.yaml").is_file()
-    wrong = lab("try", "twice.cu", "--m", "5", cwd=tmp_path)
+    wrong = here("try", "twice.cu", "--m", "5", cwd=tmp_path)
     assert (wrong.returncode, "the kernel has no such size" in wrong.stderr) == (2, True)
 
 

@@ -27,7 +27,7 @@ from lab.isa.model import SourceLocation
 from lab.report.tuning.data import Champion
 from lab.runs.compare import compare
 from lab.runs.pipeline import RunOutcome
-from lab.store.model import Status
+from lab.store.model import EmulationRecord, Status
 from lab.templates.mapping.facts import facts
 from lab.templates.mapping.text import parse
 from lab.tuning.run import TuningOutcome
@@ -62,6 +62,7 @@ def test_only_the_first_failures_of_a_tuning_run_are_printed(console, tmp_path):
         not_measured="There is no GPU.",
         libraries=(tmp_path / "sgemm",),
         pages=(tmp_path / "index.html", tmp_path / "map.png"),
+        previous=None,
     )
     print_tuned(console, cast("TuningOutcome", outcome))
     text = printed(console).replace("\n", "")
@@ -166,6 +167,26 @@ def test_an_outcome_warns_and_names_the_next_command(console, make):
     assert f"next: lab compare {store.folder}#{ranked[0].variant} {store.folder}#{ranked[-1].variant}" in text
 
 
+def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
+    store = make("sweep")
+    one, other, *others = store.records()
+    unknown = EmulationRecord({}, (), unsupported="PTX line 9: unknown opcode")
+    records = (replace(one, emulation=unknown), replace(other, emulation=unknown), *others)
+    print_outcome(console, RunOutcome(store.folder, store.run(), records, (), False))
+    text = printed(console)
+    assert f"warning: 2 of {len(records)} variants were not executed on the CPU: PTX line 9: unknown opcode" in text
+
+
+def test_an_outcome_says_what_the_gpu_cannot_launch(console, make):
+    store = make("no_gpu")
+    one, *others = store.records()
+    why = "300000 bytes of shared memory per block; at most 232448 on sm_90"
+    too_large = replace(one, prediction=replace(one.prediction, blocks_per_sm=0, occupancy=0.0, limited_by=why))
+    print_outcome(console, RunOutcome(store.folder, store.run(), (too_large, *others), (), False))
+    warned = " ".join(printed(console).split())
+    assert f"warning: 1 of {1 + len(others)} variants cannot be launched on {one.prediction.gpu}: {why}" in warned
+
+
 def test_changes_against_the_last_run_are_counted_and_the_largest_named(console, make):
     store = make("sweep")
     records = store.records()
@@ -210,7 +231,9 @@ def test_the_winners_of_a_tuning_run_are_named_with_the_kind_of_their_figures(co
     facts = [SimpleNamespace(facts=SimpleNamespace(name=f"k{i}"), wins=9 - i, best_tflops=40.0) for i in range(7)]
     won = [("SB_NT", cast("Champion", one)) for one in facts]
     for reason, kind in (("There is no GPU.", "predicted"), ("", "measured")):
-        outcome = SimpleNamespace(interrupted=False, failed=(), not_measured=reason, libraries=(), pages=())
+        outcome = SimpleNamespace(
+            interrupted=False, failed=(), not_measured=reason, libraries=(), pages=(), previous=None
+        )
         print_tuned(console, cast("TuningOutcome", outcome), won)
         text = printed(console)
         assert f"k0: fastest at 9 sizes of SB_NT, up to 40.00 TFLOP/s ({kind})" in text

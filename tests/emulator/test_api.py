@@ -100,3 +100,20 @@ def test_static_and_dynamic_shared_memory():
     assert out.tolist() == [32, 64, 7]
     findings = launch(ptx, "k", 1, 1, [out], dynamic_shared_bytes=60).findings
     assert {finding.kind for finding in findings} == {"out-of-bounds"}
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "key"),
+    [((1, 65536), 32, "grid"), ((1, 1, 65536), 32, "grid"), (1, 128, "block")],
+)
+def test_launches_that_a_driver_refuses(grid, block, key):
+    ptx = kernel("").replace("k()\n", "k() .maxntid 64, 1, 1\n")
+    assert ".maxntid" in ptx
+    with pytest.raises(UserError) as refused:
+        launch(ptx, "k", grid, block, [])
+    assert refused.value.key == key
+
+
+def test_shared_memory_beyond_what_a_gpu_has():
+    with pytest.raises(UserError, match="too much shared memory"):
+        launch(kernel(""), "k", 1, 32, [], dynamic_shared_bytes=300_000)

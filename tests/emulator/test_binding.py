@@ -128,3 +128,17 @@ def test_lanes_that_a_gate_names_but_that_are_elsewhere():
     assert found.at(0).missing_lanes(here, alive).tolist() == [False, True]
     alive[32:40] = False  # lanes that have ended are not waited for
     assert found.at(0).missing_lanes(here, alive).tolist() == [False, False]
+
+
+def test_arrays_that_an_operation_may_use_as_they_are():
+    found = storage()
+    held = found.registers.array(0, "%r1")
+    here = found.at(0)
+    assert np.shares_memory(here.simple("%r1", "s32"), held)
+    assert np.shares_memory(here.exact("%r1", "s32"), held)
+    assert here.simple("7", "u64").tolist() == [7]
+    assert here.exact(CARRY, "pred") is not None
+    for text, t in (("%clock", "u32"), ("!%p1", "pred"), ("%rd1", "u32")):
+        assert here.simple(text, t) is None
+    for text, t in (("_", "u32"), ("%rd1", "u32"), ("%p1", "u32"), ("%r1", "u16")):
+        assert here.exact(text, t) is None

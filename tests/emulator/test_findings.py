@@ -1,10 +1,11 @@
 """Collecting faults."""
 
 import numpy as np
+import pytest
 from small_ptx import kernel
 
 from lab.emulator.batch import make_batch
-from lab.emulator.findings import BatchFindings, Findings, OtherSide
+from lab.emulator.findings import BatchFindings, Findings, OtherSide, source_name
 from lab.emulator.program import Program
 from lab.isa.ptx.module import read_ptx
 
@@ -48,3 +49,20 @@ def test_faults_without_an_instruction_are_told_apart_by_their_detail():
         ("args[1]", 4, 0),
     ]
     assert findings.all()[0].thread is None
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("_ZZ1kPjE4tile", "tile"), ("_ZZ11test_kernelPiS_iE7s_carry", "s_carry"), ("_ZZ1kE1s__1", "s"), ("tile", "tile")],
+)
+def test_names_of_variables_as_in_the_source(name, short):
+    assert source_name(name) == short
+
+
+def test_elements():
+    shared = ".shared .align 4 .b8 _ZZ1kPjE4tile[64]; .extern .shared .align 16 .b8 rest[];"
+    found = Findings(Program(read_ptx(kernel("mov.u32 %r0, _ZZ1kPjE4tile; mov.u32 %r1, rest;", module=shared)), "k"))
+    assert found.element("shared", "shared memory", 20, 4) == "tile[5] of tile[16], elements of 4 bytes"
+    assert found.element("shared", "shared memory", 72, 2) == "rest[4] of dynamic rest[], elements of 2 bytes"
+    assert found.element("global", "args[1] (y)", 20, 4) == "args[1] (y)[5], elements of 4 bytes"
+    assert not found.element("local", "local memory", 0, 4)

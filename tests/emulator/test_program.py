@@ -5,7 +5,7 @@ from small_ptx import HEADER, kernel
 
 from lab.base.errors import UserError
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.program import Program, align_of, callee, size_of, text_of
+from lab.emulator.program import Program, align_of, callee, program_of, size_of, text_of
 from lab.isa.ptx.module import read_ptx
 
 CALLS = (
@@ -92,3 +92,11 @@ def test_sizes_and_alignment_of_variables():
     assert (size_of(variables["h"]), align_of(variables["h"])) == (2, 2)
     assert not program(CALLS).has_mbarriers
     assert program(kernel("mbarrier.init.shared.b64 [%r0], 1;")).has_mbarriers
+
+
+def test_a_text_is_read_once_for_several_launches():
+    text = kernel("mov.u32 %r0, 1;")
+    assert program_of(text, "k") is program_of(text, "k")
+    assert program_of(kernel("mov.u32 %r0, 2;"), "k").code[0][1].operands == ("%r0", "2")
+    with pytest.raises(UserError, match="no such kernel"):
+        program_of(text, "other")

@@ -82,3 +82,18 @@ def test_summaries_add_what_is_within():
     assert summary(lines).threads_by_class == {"integer": 61, "ld.global": 64}
     inside = summary(lines, lambda number: number < 9)
     assert (inside.warps, inside.threads_by_opcode["add.u32"], inside.memory["global.load"].requests) == (4, 60, 2)
+
+
+def test_a_wide_copy_costs_what_the_sources_of_all_its_lanes_decide():
+    """Lanes that read nothing still decide how pieces of 16 bytes are moved: another source is another pattern."""
+    on, nobody = np.ones(64, bool), np.zeros(64, bool)
+
+    def wavefronts(*strides):
+        counters = Counters(PROGRAM)
+        counters.visit(0, ALL)
+        for stride in strides:
+            counters.copy(0, Copy(16 * LANE, stride * LANE, 16, on, nobody), ALL)
+        return line(counters, "ld").memory["shared.copy"].wavefronts
+
+    assert wavefronts(16) != wavefronts(144)
+    assert wavefronts(16, 144) == wavefronts(16) + wavefronts(144)

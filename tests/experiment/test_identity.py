@@ -11,6 +11,8 @@ import pytest
 from pydantic import BaseModel
 from run_support import all_played, build_once
 
+from lab.base.validation import Strict
+from lab.experiment import identity
 from lab.experiment.identity import IGNORED, counts, fields_of, fingerprint, plain
 from lab.experiment.load import load
 from lab.experiment.model import Experiment, KernelEntry
@@ -331,3 +333,19 @@ def test_which_variants_are_executed_is_a_condition_where_not_all_are(planned, t
         conditions_of(experiment, None, emulated=True, measured=True, variants=ids) for ids in (["a"], ["a", "b"])
     )
     assert some != others
+
+
+def test_a_declaration_that_variants_share_is_read_once(monkeypatch):
+    class Declared(Strict):
+        grid: list[int]
+
+    read, facts = [], identity.facts
+
+    def noted(value):
+        read.append(value)
+        return facts(value)
+
+    monkeypatch.setattr(identity, "facts", noted)
+    shared, equal, other = Declared(grid=[1]), Declared(grid=[1]), Declared(grid=[2])
+    assert fingerprint([shared] * 9) == fingerprint([shared] * 8 + [equal]) != fingerprint([shared] * 8 + [other])
+    assert len(read) == 3

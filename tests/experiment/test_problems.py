@@ -57,6 +57,17 @@ def test_the_emulated_size_replaces_fields_and_never_grows_one() -> None:
     assert [dict(one)["lda"] for one in emulated if one] == [10, 8]
 
 
+def test_the_problem_itself_may_be_executed() -> None:
+    cases, _ = read("problem: [{m: 100, n: 2, k: 30}, {m: 8, n: 9, k: 7, emulate: {n: 3}}]\nemulate: full")
+    assert [case.whole for case in cases] == [True, False]
+    assert cases[0].emulate == cases[0].values
+    assert cases[1].emulate is not None
+    assert dict(cases[1].emulate)["n"] == 3
+    cases, _ = read("problem: [{m: 100, n: 2, k: 30, emulate: full}]\nemulate: {m: 10}")
+    assert [case.whole for case in cases] == [True]
+    assert cases[0].at_full_size() == cases[0]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "key", "words"),
     [
@@ -73,6 +84,7 @@ def test_the_emulated_size_replaces_fields_and_never_grows_one() -> None:
         ("problem: [4]", 4, "problem[0]", "a mapping"),
         ("problem: [{name: 4, m: 4, n: 5, k: 6}]", 4, "problem[0].name", "as text"),
         ("problem: [{m: 4, n: 5, k: 6, emulate: 3}]", 4, "problem[0].emulate", "a mapping"),
+        ("problem: [{m: 4, n: 5, k: 6, emulate: all}]", 4, "problem[0].emulate", "or full"),
         ("problem: {m: 4, n: 5, k: 6}\nemulate: {mm: 3}", 5, "emulate.mm", "unknown key"),
         ("problem: {m: {range: [1, 10001, 1]}, n: 5, k: 6}", 4, "problem.m", "at most 10000"),
         ("problem: {m: {range: [1, 200, 1]}, n: {range: [1, 200, 1]}, k: 6}", 4, "problem", "too many problems"),

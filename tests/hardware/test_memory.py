@@ -106,6 +106,15 @@ def test_a_wide_copy_moves_whole_sectors_where_the_halves_agree():
     assert traffic.copy_sectors(traffic.Copy(row(LANES * 32), row(LANES * 32), 16, few, few)).tolist() == [5]
 
 
+def test_halves_of_a_sector_that_distant_lanes_copy_make_one_request():
+    sector, half = LANES // 4 * 2 + LANES % 2, LANES // 2 % 2
+    places = row(sector * 32 + half * 16)
+    assert traffic.copy_sectors(traffic.Copy(places, places, 16, ALL, ALL)).tolist() == [16]
+    # the same halves, but each in the other half of its target
+    crossed = row(sector * 32 + (1 - half) * 16)
+    assert traffic.copy_sectors(traffic.Copy(crossed, places, 16, ALL, ALL)).tolist() == [32]
+
+
 def test_inactive_lanes_add_no_value() -> None:
     assert traffic._distinct(row(LANES + 10), row(LANES < 3)).tolist() == [3]
     assert traffic._distinct(row(LANES // 8), ALL).tolist() == [4]

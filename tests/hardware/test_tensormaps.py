@@ -12,6 +12,7 @@ MAP = TensorMap("a_map", "A", "float32", (100, 50), 100, (64, 8))
 def test_a_map_that_the_driver_takes() -> None:
     assert MAP.refused(4) is None
     assert replace(MAP, extents=(1, 2**32), box=(256, 256)).refused(4) is None
+    assert replace(MAP, box=(4, 8)).refused(4) is None
 
 
 @pytest.mark.parametrize(

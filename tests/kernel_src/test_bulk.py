@@ -1,8 +1,7 @@
 """The SGEMM with bulk copies: when it is launched, whether planted faults are found, what is read off its code."""
 
-import functools
-
 import pytest
+from compiling import ptx_of
 
 from lab.base.expressions import Scalar
 from lab.isa.mix import kernel_mix
@@ -29,11 +28,6 @@ def problem(**given):
 
 def source(given, **of):
     return Instance(TEMPLATE, TEMPLATE.completed(given), problem(**of)).source
-
-
-@functools.cache
-def ptx_of(text):
-    return toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", "sm_90")).ptx
 
 
 def found(text, given, **of):

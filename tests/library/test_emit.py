@@ -13,7 +13,7 @@ from library_support import invented_grid, invented_library, random_sizes, small
 
 from lab.base.errors import UserError
 from lab.library import dispatch
-from lab.library.emit import to_python, write
+from lab.library.emit import to_python, to_source, write
 from lab.library.grid import Grid
 from lab.library.package import SCHEMA, from_json, to_json
 from lab.library.specialise import kernel
@@ -107,6 +107,21 @@ def test_the_whole_c_compiles_without_warnings(tmp_path, layout, single):
     grid = Grid.of({(1, 1, 1): {"only": 1.0}}) if single else invented_grid((16, 128, 900))
     library = invented_library(build(grid, None if single else invented_grid((5, 9))), grid, layout)
     assert compiled(library, tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("layout", "a", "b"),
+    [
+        ("nn", "p->m, p->k", "p->k, p->n"),
+        ("nt", "p->m, p->k", "p->n, p->k"),
+        ("tn", "p->k, p->m", "p->k, p->n"),
+        ("tt", "p->k, p->m", "p->n, p->k"),
+    ],
+)
+def test_leading_dimensions_are_checked_against_stored_matrices(layout, a, b):
+    grid = Grid.of({(1, 1, 1): {"only": 1.0}})
+    source = to_source(invented_library(build(grid, None), grid, layout))
+    assert f"!fits({a}, p->lda) || !fits({b}, p->ldb) || !fits(p->m, p->n, p->ldc)" in source
 
 
 def test_json_round_trips():

@@ -86,6 +86,13 @@ def test_a_checkerboard_where_no_single_split_gains_is_split_to_the_end():
     assert evaluate(build(grid), grid).max == 0
 
 
+def test_a_threshold_stands_behind_the_edge_of_a_cell():
+    grid = Grid.of({(m, 1, 1): {"a": 1.0 if m <= 100 else 2.0, "b": 1.5} for m in (60, 99, 140, 900)})
+    logic = build(grid, edges=((100, 200, 300), (1,), (1,)))
+    assert [(split.axis, split.threshold) for split in logic.splits] == [(0, 101)]
+    assert [logic.kernels[logic.select(m, 1, 1)] for m in (1, 100, 101, 301)] == ["a", "a", "b", "b"]
+
+
 def test_a_tolerated_loss_ends_the_splitting():
     grid = Grid.of({(m, 1, 1): {"a": 1.0, "b": 1.0 + (0.02 if m > 2 else -0.02)} for m in (1, 2, 3, 4)})
     assert not build(grid, tolerance=0.05).splits

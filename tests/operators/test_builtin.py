@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import Location, UserError
-from lab.operators.builtin import BUILT_IN, operator
+from lab.operators.builtin import BUILT_IN, operator, suspect
+from lab.operators.declared.declaration import Declaration
 
 MINE = """
 from lab.operators.gemm import Gemm
@@ -67,3 +68,10 @@ def test_a_file_that_fails_to_import_says_why_and_may_be_mended(tmp_path: Path) 
         operator("broken.py:Mine", tmp_path)
     file.write_text(MINE)
     assert operator("broken.py:Mine", tmp_path).name == "mine"
+
+
+def test_only_python_of_the_users_own_is_suspected() -> None:
+    assert suspect("gemm") == suspect(Declaration("k", ()).reference) == ""
+    assert suspect("./my_op.py:Mine") == "; ./my_op.py:Mine ran there and may have ended it"
+    declared = Declaration("k", (), function="./ref.py:expected").reference
+    assert suspect(declared) == "; ./ref.py:expected ran there and may have ended it"

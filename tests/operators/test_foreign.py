@@ -63,8 +63,19 @@ FAULTS = {
     "raises at import": ("1 / 0\n", ":1: importing it raised ZeroDivisionError: division by zero"),
     "syntax": ("\ndef f(:\n", ":2: importing it raised SyntaxError"),
     "exit": ("import sys\nsys.exit(0)\n", ":2: importing it ends the process with sys.exit(0)"),
-    "hard exit": ("import os\nos._exit(3)\n", "ended its worker process to import"),
-    "hard exit that looks well, which hangs": ("import os\nos._exit(0)\n", "took longer than 2 s to import"),
+    "hard exit": ("import os\nos._exit(3)\n", "ended its worker process, which was asked to import: exit code 3"),
+    "hard exit that looks well": (
+        "import os\nos._exit(0)\n",
+        "ended its worker process, which was asked to import: exit code 0",
+    ),
+    "segfault": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+        "ended its worker process, which was asked to import: signal 11 (SIGSEGV)",
+    ),
+    "hard exit in a method": (
+        AXPY.replace("return 2 * problem.n", "__import__('os')._exit(0)"),
+        "which was asked to check a problem and count its operations: exit code 0",
+    ),
     "hangs": ("while True:\n    pass\n", "took longer than 2 s to import"),
     "class raises": (
         f"{AXPY}\n    def __init__(self):\n        raise ValueError('no')\n",

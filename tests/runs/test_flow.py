@@ -132,6 +132,13 @@ def test_an_emulation_that_ends_badly_is_a_record_that_says_so(variant, error, w
     assert (judged.status, judged.reason) == (Status.VERIFICATION_FAILED, f"not executed: {why}")
 
 
+def test_python_of_the_users_own_is_named_where_its_process_ended(variant):
+    future: Future[Any] = Future()
+    future.set_exception(WorkerLostError("exit code 0", killed=False))
+    record, _ = flow.emulation_outcome(variant, replace(TASK, operator="./my_op.py:Mine"), future)
+    assert record.failure.endswith("by itself: exit code 0; ./my_op.py:Mine ran there and may have ended it")
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

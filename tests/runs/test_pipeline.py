@@ -561,6 +561,14 @@ def test_without_a_gpu_variants_are_executed_and_judged(emulated, tmp_path, no_g
     assert "executing their PTX on the CPU" in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_the_problem_itself_is_executed_where_that_is_asked_for(emulated, tmp_path, no_gpu):
+    emulated.write_text(EMULATED.replace("[true, false]", "[true]"))
+    outcome = run(emulated, RunOptions(output=tmp_path / "out", jobs=1, whole=True), Watcher(), no_gpu)
+    (record,) = outcome.records
+    assert record.emulation.problem["m"] == 64
+    assert any("races" in note for note in record.emulation.notes)
+
+
 def test_equal_code_on_equal_emulated_problems_is_executed_once(emulated, tmp_path):
     emulated.write_text(EMULATED.replace("m: 64", "m: [64, 60]").replace("[true, false]", "[true]"))
     executor = InProcess()

@@ -61,6 +61,20 @@ def test_a_wrong_result_is_a_verification_that_failed_with_its_counts(task):
     assert record.launches[0].executed == record.executed
 
 
+def test_the_whole_problem_is_executed_as_machine_code_which_the_record_says(task):
+    small, whole = emulate(task, PTX), emulate(replace(task, whole=True), PTX)
+    assert whole.executed == small.executed
+    assert whole.lines == small.lines
+    assert whole.verification == small.verification
+    assert (small.notes, len(whole.notes)) == ((), 1)
+    assert "races" in whole.notes[0]
+    slow = emulate(
+        replace(task, whole=True), PTX.replace("mov.u32 %r2, %tid.x;", "mov.u32 %r2, %tid.x; mov.u32 %r0, %clock;")
+    )
+    assert slow.executed is not None
+    assert "the interpreter executed k: PTX line 13: mov.u32 %r0, %clock: operand %clock" in slow.notes[1]
+
+
 def test_a_fault_ends_the_sequence(task):
     (step,) = task.launches.steps
     beyond = replace(task, launches=Launches((replace(step, grid=(1, 1, 1)), step)))
@@ -104,9 +118,9 @@ def test_a_workspace_that_no_launch_wrote_is_a_finding(task):
 def test_a_reference_is_executed_once_for_all_variants_that_are_compared_with_it(task, monkeypatch):
     executed, original = [], stage._executed
 
-    def counted(ptx, *rest):
+    def counted(ptx, *rest, **options):
         executed.append(ptx)
-        return original(ptx, *rest)
+        return original(ptx, *rest, **options)
 
     monkeypatch.setattr(stage, "_executed", counted)
     outputs = []

@@ -150,3 +150,15 @@ def test_files_are_written_whole(tmp_path):
     assert (folder / "kernel.cu").read_text() == "text\n"
     assert (folder / "kernel.cubin").read_bytes() == b"\x00\xff"
     assert sorted(p.name for p in folder.iterdir()) == ["kernel.cu", "kernel.cubin"]
+
+
+def test_a_record_whose_files_are_not_all_there_is_not_whole(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        assert store.count() == 0
+        for position, name in enumerate(("whole", "cut", "bare")):
+            store.write(dataclasses.replace(RECORD, variant=name), position)
+        sizes = json.dumps({"sizes": {"kernel.ptx": 3}})
+        store.write_files("whole", {"kernel.ptx": "abc", "provenance.json": sizes})
+        store.write_files("cut", {"kernel.ptx": "ab", "provenance.json": sizes})
+        assert set(store.whole_records()) == {"whole"}
+        assert store.count() == 3

@@ -12,7 +12,7 @@ from lab.measured.timing import CardState, Kind, Measurement, Merit, Samples
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
 from lab.store import figures
-from lab.store.figures import Basis, noise, response_of
+from lab.store.figures import Basis, Response, noise, response_of
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, StepRecord, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -120,6 +120,12 @@ def test_the_response_is_of_one_kind_for_all_variants() -> None:
     assert found.axis == "throughput (TFLOP/s, measured)"
     bytes_counted = response_of((record(measurement=timed(1.0), merit=Merit.BANDWIDTH),))
     assert (bytes_counted.column, bytes_counted.unit) == ("measured_gb_s", Merit.BANDWIDTH)
+
+
+def test_a_score_is_the_response_of_the_variants_that_have_one() -> None:
+    scored = Response(Basis.SCORE, "score", "score", scored={"a": 2.5})
+    assert (scored.of(record("a")), scored.of(record("b"))) == (2.5, None)
+    assert scored.of(record("a", status=Status.PRUNED)) is None
 
 
 def test_failed_and_pruned_variants_are_not_ranked() -> None:

@@ -10,7 +10,7 @@ from lab.measured.timing import Merit
 from lab.predict.score import KernelScore
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, Status
-from lab.store.scores import expansion, lean, rate, scores, scores_of_problem
+from lab.store.scores import _launch, _steps, expansion, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -59,7 +59,7 @@ def test_a_loop_over_the_grid_grows_with_the_work(one):
 
 
 def test_blocks_that_the_small_problem_fills_in_part_execute_more_at_the_real_size(one):
-    """Of two variants, one has half as many blocks at the real size for as many at the small one: they were half full."""
+    """Of two variants with as many blocks at the small size, one has half as many at the real one."""
     whole = one("whole", executed=counted(1000), looped=counted(0))
     part = one("part", executed=counted(1000), looped=counted(0), real=(2048, 1, 1))
     assert slots(part, whole) == pytest.approx(slots(whole, part))
@@ -138,3 +138,13 @@ def test_an_instruction_that_ptxas_expands_counts_as_what_it_becomes(make):
     assert expansion(ptx, replace(ptx, counts=unrolled)) == 1
     assert expansion(ptx, replace(ptx, counts=Counts(12, {"ld.global": 2, "integer": 10}, {}, 0, 8))) == 1
     assert expansion(ptx, None) == 1
+
+
+def test_a_block_has_whole_warps(one):
+    record = one(executed=counted(1000))
+    small = replace(record.emulation.launches[0], launch=LaunchRecord(SMALL, (40, 1, 1), 0))
+    narrow = replace(
+        record, launch=LaunchRecord(LARGE, (40, 1, 1), 0), emulation=replace(record.emulation, launches=(small,))
+    )
+    (step,) = _steps(narrow)
+    assert _launch(narrow, step, 1.0).warps_per_block == 2

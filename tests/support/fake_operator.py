@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from lab.measured.timing import Merit
@@ -22,6 +24,8 @@ class Double(Operator[DoubleProblem]):
     def inputs(self, problem, seed):
         if problem.n == 13:
             raise ValueError("thirteen")
+        if problem.n == 11:
+            os._exit(0)
         x = np.random.default_rng(seed).standard_normal(problem.n)
         return Inputs({"n": problem.n}, {"x": x, "y": np.full_like(x, np.nan)}, ("y",))
 

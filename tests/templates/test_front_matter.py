@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 
@@ -12,8 +13,7 @@ from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 from lab.toolchain.base import CompileRequest
-from lab.toolchain.cache import Cache, default_folder
-from lab.toolchain.select import build, toolchain
+from lab.toolchain.select import toolchain
 
 ROOTS = kernels.search_path()
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
@@ -50,8 +50,12 @@ def mix_of(name, problem, **given):
     assert Instance(template, parameters, problem).unmet() is None
     source = Instance(template, parameters, problem).source
     (entry,) = Instance(template, parameters, problem).launches.entries
-    built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", "sm_90"), Cache(default_folder()))
-    return next(mix for mix in module_mix(read_ptx(built.build.ptx)) if mix.name == entry)
+    return next(mix for mix in mixes_of(source) if mix.name == entry)
+
+
+@functools.lru_cache(maxsize=8)
+def mixes_of(source):
+    return module_mix(read_ptx(toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -337,3 +341,12 @@ def test_a_template_stays_below_its_roots_and_is_a_regular_file(tmp_path):
             kernels.load(name, (root,))
     with pytest.raises(UserError, match="regular file"):
         kernels.load("fifo.cu.j2", (root,))
+
+
+def test_a_template_is_read_again_when_its_text_has_changed(tmp_path):
+    before = written(tmp_path, FRONT)
+    assert written(tmp_path, FRONT) is before
+    assert written(tmp_path, FRONT.replace("[32]", "[64]")).declares.block == [64]
+    for _ in range(2):
+        with pytest.raises(UserError, match="no front matter"):
+            written(tmp_path, "")

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.toolchain.base import Resources, can_target, first_error, is_version
+from lab.base.executor import WorkerLostError
+from lab.toolchain.base import Resources, can_target, check_not_killed, first_error, is_version
 
 LISTED = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 
@@ -67,3 +68,25 @@ def test_it_is_one_line_of_the_log(log: str) -> None:
 
 def test_spills_are_stores_and_loads() -> None:
     assert Resources(32, 8, 12, 16, 0, 0, 0).spill_bytes == 20
+
+
+@pytest.mark.parametrize(
+    ("code", "log"), [(-9, ""), (1, "x.cu(1): warning\nnvcc error   : 'cicc' died due to signal 9 (Kill signal)\n")]
+)
+def test_a_tool_that_was_killed_has_refused_nothing(code: int, log: str) -> None:
+    with pytest.raises(WorkerLostError, match="nvcc was killed") as error:
+        check_not_killed("nvcc", code, log)
+    assert error.value.killed
+
+
+@pytest.mark.parametrize(
+    ("code", "log"),
+    [
+        (0, "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"),
+        (-11, ""),
+        (1, "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)"),
+        (1, "k.cu(1): error: 'x' died due to signal 9"),
+    ],
+)
+def test_a_tool_that_crashes_or_refuses_was_not_killed(code: int, log: str) -> None:
+    check_not_killed("nvcc", code, log)

@@ -137,6 +137,23 @@ def test_a_truncated_entry_is_a_miss(tmp_path):
     assert store.get(KEY) is None
 
 
+@pytest.mark.parametrize("harm", ["a folder", "a link to nowhere", "not ours to read"])
+def test_what_cannot_be_read_is_a_miss_and_costs_no_build(tmp_path, monkeypatch, harm):
+    store = Cache(tmp_path)
+    path = store._path(KEY)
+    if harm == "a folder":
+        path.mkdir()
+    elif harm == "a link to nowhere":
+        path.symlink_to(tmp_path / "gone")
+    else:
+        store.put(KEY, BUILD, DISASSEMBLY)
+        monkeypatch.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(PermissionError(13, "denied")))
+    assert store.get(KEY) is None
+    store.put(KEY, BUILD, DISASSEMBLY)
+    monkeypatch.undo()
+    assert store.get(KEY) == (None if harm == "a folder" else (BUILD, DISASSEMBLY))
+
+
 def test_an_entry_under_another_name_is_a_miss(tmp_path):
     store = Cache(tmp_path)
     store.put(KEY, BUILD, DISASSEMBLY)

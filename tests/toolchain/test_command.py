@@ -2,19 +2,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.executor import WorkerLostError
 from lab.toolchain.command import run_tool
 
-WORDS = {"name": "mytool", "shown": "mytool x", "install": "pip install mytool"}
+WORDS: Any = {"name": "mytool", "shown": "mytool x", "install": "pip install mytool"}
 
 
 def test_what_a_tool_prints_and_how_it_ends(tmp_path):
     script = "import os, sys; print(os.getcwd()); print('bad', file=sys.stderr); sys.exit(3)"
     status, log = run_tool([sys.executable, "-c", script], tmp_path, **WORDS)
     assert (status, log.split()) == (3, [str(tmp_path.resolve()), "bad"])
+
+
+def test_a_tool_that_was_killed_has_refused_nothing(tmp_path):
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(WorkerLostError, match="mytool was killed"):
+        run_tool([sys.executable, "-c", script], tmp_path, **WORDS)
 
 
 def test_a_tool_that_is_not_there(tmp_path):

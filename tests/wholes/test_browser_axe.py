@@ -6,9 +6,12 @@ import importlib.util
 import shutil
 from pathlib import Path
 
+import planted_tuning
 import pytest
 
 from lab.report.render import render
+from lab.report.tuning import render as tuning
+from lab.store.tuning import TuningStore
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
 AXE = importlib.util.find_spec("axe_playwright_python")
@@ -76,6 +79,14 @@ def test_nothing_is_wrong_with_the_page_of_a_run(browser, axe, make, what):
     last = "#chart-mix-sass svg"
     assert violations(browser, axe, f"file://{file}#v-{one}", (".pane", last)) == []
     assert violations(browser, axe, f"file://{file}#v-{one}?with={two}&filter=regs%3C1", ("#differences", last)) == []
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_nothing_is_wrong_with_the_page_of_a_tuning_run(browser, axe, tmp_path, measured):
+    folder = planted_tuning.plant(tmp_path / "tuned", planted_tuning.GPU if measured else None)
+    with TuningStore(folder) as store:
+        file = tuning.render(store)[0]
+    assert violations(browser, axe, f"file://{file}", ("figure svg, .chart svg",)) == []
 
 
 def test_the_keyboard_reaches_every_control(browser, make):

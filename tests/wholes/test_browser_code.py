@@ -47,11 +47,12 @@ def visit(browser):
     assert complaints == []
 
 
-@pytest.fixture
-def sweep(make):
-    store = make("sweep")
-    render(store)
-    return store
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory, make_at):
+    """A run with its page, which tests only read."""
+    with make_at(tmp_path_factory.mktemp("sweep"), "sweep") as store:
+        render(store)
+        yield store
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,17 @@ def test_what_breaks_in_a_stage_is_each_variants_own_failure(folder, old, new, w
         assert f"{folder / 'my_op.py'}:" in record.reason
 
 
+def test_an_operator_that_ends_its_process_costs_the_rows_that_run_it(folder):
+    broken = AXPY.replace("values = problem.a", "import os; os._exit(0); values = problem.a")
+    (folder / "my_op.py").write_text(broken)
+    services = without_a_gpu(prepare=lambda: None, render=no_report)
+    records = run(folder / "e.yaml", RunOptions(output=folder / "out", jobs=1), services=services).records
+    for record in records:
+        assert record.status is Status.VERIFICATION_FAILED
+        assert "the emulating process ended by itself: exit code 0; " in record.reason
+        assert "my_op.py:Axpy ran there and may have ended it" in record.reason
+
+
 @pytest.mark.parametrize("head", ["import sys; sys.exit(0)", "1 / 0", "import nothing_of_this_name"])
 def test_a_file_that_cannot_be_used_is_an_input_error(folder, head):
     (folder / "my_op.py").write_text(f"{head}\n{AXPY}")

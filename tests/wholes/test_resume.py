@@ -12,6 +12,7 @@ import os
 import random
 import signal
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 from run_support import H200, DecidedSession, all_played, build_once, no_report
@@ -194,6 +195,33 @@ def test_finished_work_is_not_repeated(played, tmp_path):
     assert content(second) == content(go(played, tmp_path / "whole"))
     assert second.run.started == first.run.started
     assert not any("interrupted" in note for note in second.run.notes)
+
+
+class SetBack:
+    """A clock that is an hour earlier each time it is read."""
+
+    def __init__(self):
+        self.hours = itertools.count()
+
+    def now(self, zone):
+        return datetime(2035, 1, 1, tzinfo=zone) - timedelta(hours=next(self.hours))
+
+
+def test_a_clock_that_is_set_back_changes_nothing(played, tmp_path, monkeypatch):
+    whole = go(played, tmp_path / "whole")
+    clock = SetBack()
+    for module in ("lab.stages.facts", "lab.base.lock"):
+        monkeypatch.setattr(f"{module}.datetime", clock)
+    monkeypatch.setattr("time.time", lambda: 2e9 - 3600 * next(clock.hours))
+    first = go(played, tmp_path / "out", observer=Impatient(5))
+    for file in (tmp_path / "out").rglob("*"):
+        os.utime(file, (2e9, 2e9))
+    watched = Watched()
+    second = go(played, tmp_path / "out", all_played(build=watched), resume=True)
+    assert next(clock.hours) > 2
+    assert len(watched.built) <= len(whole.records) - len(first.records)
+    assert content(second) == content(whole)
+    assert second.run.started == first.run.started
 
 
 def test_a_finished_run_begins_again_unless_asked_to_go_on(played, tmp_path):

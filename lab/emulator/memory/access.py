@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from lab.emulator.arrays import Addresses, Bits
 from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.memory import (
     LOCAL_SEGMENT,
     LOCAL_WINDOW,
@@ -20,11 +21,13 @@ from lab.emulator.memory.memory import (
     AddressSpace,
     Region,
 )
-from lab.emulator.memory.peers import NOTE, peer_rows
+from lab.emulator.memory.order import PLAIN, Order
+from lab.emulator.memory.peers import peer_rows
 from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
 from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.memory.watch import AccessWatch
-from lab.emulator.program import Program
+from lab.emulator.program import Place, Program
+from lab.emulator.progress import MemoryProgress
 from lab.emulator.tally import Counters
 from lab.hardware.memory import Copy
 
@@ -37,6 +40,7 @@ class MemoryUnit:
         shared: Shared memory, a row for each block.
         frame: Parameters of device functions, a row for each thread.
         watch: Checks for races and initialisation.
+        progress: Where changes of memory are counted.
         groups: (threads,) cp.async groups that each thread has committed.
     """
 
@@ -50,7 +54,9 @@ class MemoryUnit:
         shared_bytes: int,
         counters: Counters | None,
         notes: dict[str, None],
-        check: bool,
+        clocks: LaunchClocks | None,
+        progress: MemoryProgress,
+        extents: Mapping[int, Place],
     ) -> None:
         """Allocate the batch's memories and put their windows in place.
 
@@ -61,10 +67,13 @@ class MemoryUnit:
             findings: Where faults are noted.
             shared_bytes: Shared memory of a block.
             counters: Tallies of traffic, or None.
-            notes: Where it is noted what was not checked.
-            check: Watch shared memory for races and uninitialised reads.
+            notes: Where it is noted what was not checked, or is worth a look.
+            clocks: What orders the launch's threads; None: nothing is watched for races and uninitialised reads.
+            progress: Where changes of memory are counted.
+            extents: Position of an instruction to the shared variable that its address derives from.
         """
-        self.space, self._batch, self._counters, self._notes = space, batch, counters, notes
+        self.progress = progress
+        self.space, self._batch, self._counters = space, batch, counters
         own = np.arange(batch.threads, dtype=np.int64)
         self.shared = Region("shared memory", "shared", SHARED_WINDOW, shared_bytes, row_count=batch.blocks)
         self.shared.give_rows(batch.block_of)
@@ -74,17 +83,14 @@ class MemoryUnit:
         self.frame.give_rows(own)
         space.place(SHARED_SEGMENT, self.shared)
         space.place(LOCAL_SEGMENT, local)
-        shadow = None
-        if check and shared_bytes:
+        shadow, mine = None, BatchClocks(clocks, batch) if clocks is not None else None
+        if mine is not None and shared_bytes:
             shadow = SharedShadow(
-                self.shared.stride,
-                batch.blocks,
-                program.shared_granule,
-                batch.threads,
-                bulk=program.has_mbarriers,
+                self.shared.stride, batch.blocks, program.shared_granule, mine, bulk=program.has_mbarriers
             )
-        self.watch = AccessWatch(batch, self.shared, shadow, findings)
+        self.watch = AccessWatch(batch, self.shared, shadow, mine, findings, notes=notes)
         self._checker = AddressChecker(space, self.shared, local, self.frame, findings)
+        self._checker.extents = extents
         self._findings = findings
         self.groups = np.zeros(batch.threads, np.int32)
 
@@ -114,7 +120,7 @@ class MemoryUnit:
         *,
         width: int,
         vector: int = 1,
-        strong: bool = False,
+        order: Order = PLAIN,
         counted: bool = True,
     ) -> list[Bits]:
         """Load for some threads.
@@ -126,7 +132,7 @@ class MemoryUnit:
             lanes: The threads.
             width: Bytes of an element.
             vector: Elements.
-            strong: Volatile or atomic.
+            order: How strong the access is.
             counted: Tally the traffic as a load's.
 
         Returns:
@@ -137,7 +143,7 @@ class MemoryUnit:
         for part in self.reach(position, space, addresses, whole, lanes, verb="load"):
             if counted:
                 self.count(position, part, whole, "load")
-            self.watch.load(position, part, whole, strong=strong)
+            self.watch.load(position, part, whole, order, element=width)
             values = part.region.load(part.places, width, vector)
             if part.part.whole:
                 return values
@@ -148,16 +154,20 @@ class MemoryUnit:
         return _zeros(len(addresses), width, vector) if results is None else results
 
     def load_peer(
-        self, position: int, addresses: Addresses, lanes: Lanes, *, width: int, vector: int = 1
+        self,
+        position: int,
+        addresses: Addresses,
+        lanes: Lanes,
+        *,
+        width: int,
+        vector: int = 1,
+        order: Order = PLAIN,
     ) -> list[Bits]:
         """Load from the shared memory of a block of the cluster. Arguments and result as in `load`.
-
-        Races between two blocks are not watched for, which the launch notes.
 
         Raises:
             UserError: an address names no block of the cluster.
         """
-        self._notes[NOTE] = None
         whole = width * vector
         offsets, rows = peer_rows(self._batch, addresses, lanes)
         bad = np.flatnonzero((offsets > self.shared.size - whole) | (offsets & (whole - 1) != 0))
@@ -167,7 +177,9 @@ class MemoryUnit:
             self._findings.add("out-of-bounds", position, detail, threads, address=int(addresses[bad[0]]))
             return _zeros(len(addresses), width, vector)
         places = offsets + rows * self.shared.stride
-        self.count(position, Reach(self.shared, Lanes(len(addresses)), lanes, offsets, places), whole, "load")
+        reach = Reach(self.shared, Lanes(len(addresses)), lanes, offsets, places)
+        self.count(position, reach, whole, "load")
+        self.watch.load(position, reach, whole, order, element=width)
         return self.shared.load(places, width, vector)
 
     # --- stores -----------------------------------------------------------------------------------------------
@@ -180,7 +192,7 @@ class MemoryUnit:
         values: Sequence[Bits],
         lanes: Lanes,
         *,
-        strong: bool = False,
+        order: Order = PLAIN,
         group: NDArray[np.int32] | None = None,
     ) -> None:
         """Store for some threads.
@@ -191,7 +203,7 @@ class MemoryUnit:
             addresses: (count,) byte addresses in that space.
             values: (count,) or (1,) bits, one array for each element; their width is the element's.
             lanes: The threads.
-            strong: Volatile or atomic.
+            order: How strong the access is.
             group: For cp.async, (count,) each thread's running number of the group; its traffic is not counted here.
         """
         width = values[0].itemsize
@@ -201,7 +213,13 @@ class MemoryUnit:
             if group is None:
                 self.count(position, part, whole, "store")
             groups = None if group is None else part.part.select(group)
-            self.watch.store(position, part, mine, strong=strong, group=groups)
+            self.watch.store(position, part, mine, order, group=groups)
+            if self.progress.exact:
+                held = part.region.load(part.places, width, len(mine))
+                changed = any((old.view(new.dtype) != new).any() for old, new in zip(held, mine, strict=True))
+                self.progress.changes += int(changed)
+            else:
+                self.progress.changes += 1
             part.region.store(part.places, width, mine)
 
     # --- traffic ----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.arrays import Addresses, Bits, Bytes, Values
+from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.shadow import Shadow
 
 SEGMENT_SHIFT = 36  # a segment spans 64 GiB
@@ -42,6 +43,7 @@ class Region:
         data: (rows * stride,) the bytes.
         rows: (threads,) byte offset of each thread's row in `data`; None where all threads share one row.
         shadow: What is known about each byte; None where nothing is checked.
+        cells: The latest accesses to a buffer that several blocks reach; None where races are not watched for.
     """
 
     def __init__(self, name: str, space: str, base: int, size: int, *, row_count: int = 1) -> None:
@@ -51,6 +53,7 @@ class Region:
         self.data: Bytes = np.zeros(self.stride * row_count // 8, np.uint64).view(np.uint8)
         self.rows: Addresses | None = None
         self.shadow: Shadow | None = None
+        self.cells: Cells | None = None
         self._views: dict[int, NDArray[Any]] = {}
 
     def give_rows(self, row_of: Addresses) -> None:

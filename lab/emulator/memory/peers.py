@@ -20,8 +20,6 @@ RANK_SHIFT = 24
 WITHIN_BLOCK = (1 << RANK_SHIFT) - 1
 """The bits of an address that are an offset in a block's shared memory."""
 
-NOTE = "distributed shared memory was read, but not watched for races"
-
 
 def peer_address(offsets: Words, ranks: Words) -> Words:
     """Return the addresses of offsets in the shared memory of the blocks of some ranks, (count,) each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from lab.emulator.arrays import Addresses, Indices, Mask
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import PARAM_SEGMENT, SEGMENT_SHIFT, WITHIN_SEGMENT, AddressSpace, Region
+from lab.emulator.program import Place
 from lab.emulator.results import FindingKind
 
 _WITHIN = np.int64(WITHIN_SEGMENT)
@@ -55,7 +56,11 @@ class Attempt:
 
 
 class AddressChecker:
-    """Splits accesses of a batch by region, and leaves out what is out of bounds or misaligned."""
+    """Splits accesses of a batch by region, and leaves out what is out of bounds or misaligned.
+
+    Attributes:
+        extents: Position of an instruction to the shared variable that its address derives from.
+    """
 
     def __init__(
         self, space: AddressSpace, shared: Region, local: Region, frame: Region, findings: BatchFindings
@@ -70,6 +75,7 @@ class AddressChecker:
             findings: Where faults are noted.
         """
         self._space, self._findings = space, findings
+        self.extents: Mapping[int, Place] = {}
         self._fixed = {"shared": shared, "local": local, "frame": frame}
 
     def reach(self, attempt: Attempt, space: str) -> Iterator[Reach]:
@@ -133,6 +139,16 @@ class AddressChecker:
             at = np.flatnonzero(bad)
             detail = f"{what} {int(offsets[at[0]])} of {region.name} ({region.size} bytes)"
             self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
+        place = self.extents.get(attempt.position)
+        if place is not None and region.space == "shared":
+            beyond = (offsets < place.offset) | (offsets > place.offset + place.size - width)
+            if beyond.any():
+                at = np.flatnonzero(beyond)
+                name = self._findings.element("shared", region.name, place.offset, width).partition(" of ")[2]
+                inside = int(offsets[at[0]]) - place.offset
+                detail = f"{what} {inside} of {name}, beyond the variable"
+                self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
+                bad = beyond if bad is None else bad | beyond
         if width > 1 and int(np.bitwise_or.reduce(offsets)) & (width - 1):
             crooked = (offsets & (width - 1)) != 0
             bad = crooked if bad is None else bad | crooked

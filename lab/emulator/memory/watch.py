@@ -12,54 +12,100 @@ from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
+from lab.emulator.memory.clocks import BatchClocks
 from lab.emulator.memory.memory import Region
+from lab.emulator.memory.order import PLAIN, Order
+from lab.emulator.memory.races import CheckedAccess, Conflict, Races
 from lab.emulator.memory.reach import Reach
-from lab.emulator.memory.shadow import Conflict, SharedShadow
+from lab.emulator.memory.shadow import SharedShadow
+
+_FEW = 64
+"""Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
 
 
 class AccessWatch:
     """The shadows of a batch's memories; what they find becomes findings.
 
     Attributes:
-        shadow: Races and initialisation of shared memory; None where nothing is checked.
+        shadow: Races and initialisation of shared memory; None where nothing is checked, or there is none.
+        clocks: What orders accesses; None where nothing is checked.
     """
 
-    def __init__(self, batch: Batch, shared: Region, shadow: SharedShadow | None, findings: BatchFindings) -> None:
-        self._batch, self._shared, self._findings = batch, shared, findings
-        self.shadow = shadow
+    def __init__(
+        self,
+        batch: Batch,
+        shared: Region,
+        shadow: SharedShadow | None,
+        clocks: BatchClocks | None,
+        findings: BatchFindings,
+        *,
+        notes: dict[str, None],
+    ) -> None:
+        """Watch the memories of a batch.
+
+        Args:
+            batch: The threads.
+            shared: Their shared memory.
+            shadow: What is known of it.
+            clocks: What orders accesses.
+            findings: Where faults are noted.
+            notes: Where it is noted what is no fault, but worth a look.
+        """
+        self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
+        self.shadow, self.clocks = shadow, clocks
+        self._races: dict[Region, Races] = {}
+        self._strong: dict[int, Reach] = {}
 
     @property
     def bulk(self) -> AsyncShadow | None:
         """What is known of bulk copies and mbarriers; None where nothing is checked."""
         return None if self.shadow is None else self.shadow.bulk
 
+    def _races_in(self, region: Region) -> Races | None:
+        """Return what checks accesses to a buffer for races; None where it is not watched."""
+        found = self._races.get(region)
+        if found is None and region.cells is not None and self.clocks is not None:
+            found = self._races[region] = Races(region.cells, self.clocks, "global-race", own=False)
+        return found
+
     # --- accesses ---------------------------------------------------------------------------------------------
 
-    def load(self, position: int, reach: Reach, width: int, *, strong: bool) -> None:
+    def load(self, position: int, reach: Reach, width: int, order: Order = PLAIN, *, element: int = 0) -> None:
         """Check a load of `width` bytes for each thread.
 
         Args:
             position: Index of the instruction.
             reach: Where it falls.
             width: Bytes of the access.
-            strong: Volatile or atomic.
+            order: How strong it is.
+            element: Bytes of an element, for findings; 0 for the whole width.
         """
-        if reach.region is self._shared:
+        region = reach.region
+        if order.strong:
+            self._strong[position] = reach
+        if region is self._shared:
             if self.shadow is not None:
-                found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, strong=strong)
-                self._report(position, reach.region, reach.lanes, reach.offsets, found)
-        elif reach.region.shadow is not None:
-            found = reach.region.shadow.read(reach.places, width)
-            self._report(position, reach.region, reach.lanes, reach.offsets, found)
+                found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
+                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
+        else:
+            if region.shadow is not None:
+                found = region.shadow.read(reach.places, width)
+                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
+            races = self._races_in(region)
+            if races is not None:
+                side = CheckedAccess(races.cells.covered(reach.places, width), reach.lanes.indices(), order, position)
+                self._report(position, region, reach.lanes, reach.offsets, races.read(side), width=element or width)
+        if order.strong:
+            self.synchronise(position, reach, order, reads=True, wrote=False)
 
     def store(
         self,
         position: int,
         reach: Reach,
         values: Sequence[Bits],
+        order: Order = PLAIN,
         *,
-        strong: bool,
-        group: NDArray[np.int32] | None,
+        group: NDArray[np.int32] | None = None,
     ) -> None:
         """Check a store, before the bytes change.
 
@@ -67,61 +113,154 @@ class AccessWatch:
             position: Index of the instruction.
             reach: Where it falls.
             values: (count,) bits, one array for each element.
-            strong: Volatile or atomic.
+            order: How strong it is.
             group: For cp.async, (count,) each thread's running number of the group.
         """
-        width, whole = values[0].itemsize, values[0].itemsize * len(values)
-        shadow = self.shadow
-        if reach.region is not self._shared:
-            if reach.region.shadow is not None:
-                reach.region.shadow.write(reach.places, whole)
-            return
-        if shadow is None:
+        width, whole, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
+        mine = region is self._shared
+        if not mine and region.shadow is not None:
+            region.shadow.write(reach.places, whole)
+        shadow, races = self.shadow, self._races_in(region)
+        if (shadow is None) if mine else (races is None):
             return
         threads = reach.lanes.indices()
         contiguous = [np.ascontiguousarray(value) for value in values]
 
         def same(at: Indices) -> Mask:
-            held = reach.region.load(reach.places[at], width, len(contiguous))
+            held = region.load(reach.places[at], width, len(contiguous))
             equal: Mask = np.logical_and.reduce(
                 [h == v.view(h.dtype)[at] for h, v in zip(held, contiguous, strict=True)]
             )
             return equal
 
-        if not strong:
-            clash = shadow.collisions(reach.places, threads, contiguous)
-            if clash is not None:
-                self._report(position, reach.region, reach.lanes, reach.offsets, [clash])
-        found = shadow.write(reach.places, whole, threads, position, same, strong=strong, group=group)
-        self._report(position, reach.region, reach.lanes, reach.offsets, found)
+        if mine and shadow is not None:
+            found, alike = shadow.write(
+                reach.places, whole, threads, position, same, order=order, group=group, values=contiguous
+            )
+        elif races is not None:
+            side = CheckedAccess(races.cells.covered(reach.places, whole), threads, order, position)
+            found, alike = races.write(side, same)
+            clash, equal = races.collisions(side, reach.places, contiguous)
+            found, alike = found + ([clash] if clash is not None else []), alike or equal
+        self._report(position, region, reach.lanes, reach.offsets, found, width=width)
+        if alike and not found:
+            self._notes[f"{self._findings.line(position)}: several threads write one value to {region.name}"] = None
+        if order.strong:
+            self.synchronise(position, reach, order, reads=False, wrote=True)
 
-    def atomic(self, position: int, reach: Reach, width: int, *, reads: bool) -> None:
-        """Check an atomic access of `width` bytes for each thread, which races with ordinary ones only."""
-        if reads:
-            self.load(position, reach, width, strong=True)
-        if reach.region is not self._shared:
-            if reach.region.shadow is not None:
-                reach.region.shadow.write(reach.places, width)
-        elif self.shadow is not None:
-            found = self.shadow.write(reach.places, width, reach.lanes.indices(), position, never_same, strong=True)
-            self._report(position, reach.region, reach.lanes, reach.offsets, found)
+    def atomic(self, position: int, reach: Reach, width: int, order: Order, *, reads: bool) -> None:
+        """Check an atomic access of `width` bytes for each thread, which races with ordinary ones only.
+
+        Args:
+            position: Index of the instruction.
+            reach: Where it falls.
+            width: Bytes of the access.
+            order: How strong it is.
+            reads: What memory holds before decides the result.
+        """
+        region, threads = reach.region, reach.lanes.indices()
+        self._strong[position] = reach
+        if region is self._shared:
+            if self.shadow is None:
+                return
+            found = self.shadow.unwritten(reach.places, width) if reads else []
+            more, _ = self.shadow.write(reach.places, width, threads, position, never_same, order=order, update=True)
+            self._report(position, region, reach.lanes, reach.offsets, found + more, width=width)
+            return
+        if region.shadow is not None:
+            found = region.shadow.read(reach.places, width) if reads else []
+            self._report(position, region, reach.lanes, reach.offsets, found)
+            region.shadow.write(reach.places, width)
+        races = self._races_in(region)
+        if races is not None:
+            side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
+            found, _ = races.write(side, never_same, update=True)
+            self._report(position, region, reach.lanes, reach.offsets, found, width=width)
+
+    def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
+        """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""
+        region, clocks = reach.region, self.clocks
+        if clocks is None or region.space not in ("shared", "global"):
+            return
+        if wrote is not False and reach.lanes.count <= _FEW:
+            at = np.flatnonzero(np.broadcast_to(wrote, reach.places.shape))
+            for place, thread in zip(reach.places[at].tolist(), reach.lanes.indices()[at].tolist(), strict=True):
+                clocks.launch.changed[region, place] = (thread + clocks.base, position)
+        shared = region is self._shared and not clocks.apart
+        clocks.synchronise(region, reach.places, reach.lanes.indices(), order, shared=shared, reads=reads, wrote=wrote)
+
+    def polled(self, position: int, threads: Indices) -> tuple[int, str, int, OtherSide | None] | None:
+        """Return what threads polled last with an instruction, and who else wrote there last.
+
+        Args:
+            position: Index of a volatile or atomic read.
+            threads: (count,) the batch's indices of the threads.
+
+        Returns:
+            One of the threads, the name of the memory, the address, and the other side; None where the threads polled
+            nothing.
+        """
+        reach = self._strong.get(position)
+        if reach is None:
+            return None
+        at = np.flatnonzero(np.isin(reach.lanes.indices(), threads))
+        if not len(at):
+            return None
+        place, offset, region = int(reach.places[at[0]]), int(reach.offsets[at[0]]), reach.region
+        base = region.base if region.space == "global" else 0
+        changed = None if self.clocks is None else self.clocks.launch.changed.get((region, place))
+        other = None
+        thread = int(reach.lanes.indices()[at[0]])
+        if changed is not None and changed[0] - self._batch.first_thread != thread:
+            other = OtherSide("write", changed[1], changed[0])
+        return thread, f"{region.name}, offset {offset}", base + offset, other
 
     # --- barriers ---------------------------------------------------------------------------------------------
 
     def order_all(self) -> None:
-        """Order shared memory: all threads of all blocks have passed a barrier."""
+        """Order memory: all threads of all blocks have passed their barriers."""
+        if self.clocks is not None:
+            self.clocks.order_blocks(slice(None), np.arange(self._batch.blocks))
         if self.shadow is not None:
             self.shadow.order_blocks(slice(None), slice(None))
 
     def order_blocks(self, rows: Indices) -> None:
-        """Order shared memory: all threads of some blocks of the batch have passed a barrier."""
+        """Order memory: all threads of some blocks of the batch have passed a barrier."""
+        if self.clocks is None:
+            return
+        threads = np.isin(self._batch.block_of, rows)
+        self.clocks.order_blocks(threads, rows)
+        if self.shadow is not None:
+            self.shadow.order_blocks(rows, threads)
+
+    def order_clusters(self, rows: Indices) -> None:
+        """Order memory: all threads of the blocks of whole clusters have passed a barrier."""
+        if self.clocks is None:
+            return
+        self.clocks.order_clusters(rows)
         if self.shadow is not None:
             self.shadow.order_blocks(rows, np.isin(self._batch.block_of, rows))
 
-    def order_threads(self, threads: Indices) -> None:
-        """Order shared memory: some threads of a block have passed a barrier."""
+    def arrival(self) -> int:
+        """Return the time of an arrival at a barrier of some threads."""
+        return 0 if self.clocks is None else int(self.clocks.arrival())
+
+    def order_threads(self, waiters: Indices, arrived: Indices, times: Indices) -> None:
+        """Order memory: some threads of a block have passed a barrier. Arguments as in `BatchClocks.order_some`."""
+        if self.clocks is not None and len(waiters):
+            self.clocks.order_some(waiters, arrived, times)
         if self.shadow is not None:
-            self.shadow.order_threads(threads)
+            self.shadow.order_threads(arrived)
+
+    def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
+        """Order memory: (count,) threads met the lanes of their warp that (count,) masks name."""
+        if self.clocks is not None:
+            self.clocks.order_warps(who, masks)
+
+    def fence(self, who: Indices, *, wide: bool) -> None:
+        """Note a fence of (count,) threads; `wide` where its scope is more than the block."""
+        if self.clocks is not None:
+            self.clocks.fence(who, wide=wide)
 
     # --- conflicts --------------------------------------------------------------------------------------------
 
@@ -142,7 +281,10 @@ class AccessWatch:
         who: Lanes | Indices,
         offsets: Addresses,
         conflicts: Iterable[Conflict],
+        *,
+        width: int = 4,
     ) -> None:
+        """Make findings of conflicts; `width` is that of an element."""
         for conflict in conflicts:
             threads = who.indices() if isinstance(who, Lanes) else who
             which = np.unique(conflict.which)
@@ -156,6 +298,8 @@ class AccessWatch:
                 threads[order],
                 address=placed + int(offsets[first]),
                 other=_other_side(conflict),
+                variable=self._findings.element(region.space, region.name, int(offsets[first]), width),
+                remedy=conflict.remedy,
             )
 
 

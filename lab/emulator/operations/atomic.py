@@ -12,6 +12,7 @@ from lab.emulator import floats
 from lab.emulator.arrays import Indices
 from lab.emulator.binding import SINK
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.order import order_of
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.floating import add_sub
 from lab.emulator.operations.spaces import take_space
@@ -69,6 +70,7 @@ _TYPES = {
 @system("atom", "red")
 def atomic(site: Site, op: Opcode) -> Run:
     """Build atom and red. Single-precision sums in global memory flush subnormals (PTX ISA, atom)."""
+    order = order_of(op.parts, update=True, returns=op.family == "atom")
     for word in _ORDERS:
         op.flag(word)
     space = take_space(op)
@@ -92,14 +94,55 @@ def atomic(site: Site, op: Opcode) -> Run:
         old = np.zeros(lanes.count, dtype)
         for reach in memory.reach(position, space, addresses, width, lanes, verb="atomic"):
             memory.count(position, reach, width, "atomic")
-            memory.watch.atomic(position, reach, width, reads=reads_memory)
+            memory.watch.atomic(position, reach, width, order, reads=reads_memory)
             mine = [reach.part.select(value) for value in values]
             flush = t == "f32" and reach.region.space == "global"
             data = reach.region.view(width).view(dtype)
-            old[reach.part.rows] = _in_order(data, reach.places // width, mine, update, flush=flush)
+            index = reach.places // width
+            unchanged = data[index].tobytes()
+            if name == "cas":
+                before = compare_and_swap(data, index, mine[0], mine[1])
+            else:
+                before = _in_order(data, index, mine, update, flush=flush)
+            memory.progress.changes += int(data[index].tobytes() != unchanged)
+            old[reach.part.rows] = before
+            wrote = before == mine[0] if name == "cas" else True
+            memory.watch.synchronise(position, reach, order, reads=True, wrote=wrote)
         write(lanes, old)
 
     return run
+
+
+def compare_and_swap(memory: NDArray[Any], index: Indices, compare: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Swap one thread after another; return what each thread found, (count,).
+
+    Many threads that try to take one lock take a step for each that succeeds, not for each that tries.
+
+    Args:
+        memory: The region's data in the instruction's type; changed in place.
+        index: (count,) element that each thread updates.
+        compare: (count,) what each thread expects.
+        new: (count,) what it writes where it finds that.
+    """
+    found = memory[index]
+    order = np.argsort(index, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], index[order][1:] != index[order][:-1]]))
+    alone = np.diff(np.append(starts, len(order))) == 1
+    once = order[starts[alone]]
+    memory[index[once]] = np.where(found[once] == compare[once], new[once], found[once])
+    for start, stop in zip(starts[~alone].tolist(), np.append(starts[1:], len(order))[~alone].tolist(), strict=True):
+        threads = order[start:stop]
+        value = found[threads[0]]
+        while len(threads):
+            hits = np.flatnonzero(compare[threads] == value)
+            if not len(hits):
+                found[threads] = value
+                break
+            found[threads[: hits[0] + 1]] = value
+            value = new[threads[hits[0]]]
+            threads = threads[hits[0] + 1 :]
+        memory[index[order[start]]] = value
+    return found
 
 
 def _in_order(

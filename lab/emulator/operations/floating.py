@@ -249,7 +249,7 @@ def _upper_word(x: Doubles) -> Doubles:
     return (np.asarray(x, np.float64).view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
 
 
-_SPECIAL: dict[str, Callable[[Doubles], Doubles]] = {
+SPECIAL_FUNCTIONS: dict[str, Callable[[Doubles], Doubles]] = {
     "rsqrt": lambda a: np.divide(1.0, np.sqrt(a)),
     "sin": np.sin,
     "cos": np.cos,
@@ -257,16 +257,17 @@ _SPECIAL: dict[str, Callable[[Doubles], Doubles]] = {
     "ex2": np.exp2,
     "tanh": np.tanh,
 }
+"""The special functions in double precision, before they are rounded."""
 
 
-@operation(*_SPECIAL)
+@operation(*SPECIAL_FUNCTIONS)
 def special(op: Opcode, _n: int) -> Alu:
     """Build the special functions: computed in double precision and rounded, within every documented error."""
     op.one_of(("approx",))
     ftz = op.flag("ftz")
     t = op.one_of(_FLOATS)
     op.finish()
-    function = _SPECIAL[op.family]
+    function = SPECIAL_FUNCTIONS[op.family]
     if t in _HALVES:
         if op.family not in ("ex2", "tanh"):
             raise UnknownForm("half precision")
@@ -322,6 +323,9 @@ def float_extremum(
     """Return min or max: -0 is less than +0; a NaN yields the other operand, or with `nan` a NaN."""
     propagating, ignoring = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
     result: NDArray[_Floating] = (propagating if nan else ignoring)(a, b)
+    lost = np.isnan(result)
+    if not nan and lost.any():  # NumPy takes a signalling NaN over a number, in some places of an array
+        result = np.where(lost, np.where(np.isnan(a), b, a), result)
     zeros = (a == b) & (result == 0)
     if zeros.any():
         negative = np.signbit(a) & np.signbit(b) if largest else np.signbit(a) | np.signbit(b)

@@ -48,11 +48,14 @@ def mbarrier(site: Site, op: Opcode) -> Run:
     return run
 
 
-@system("fence")
+@system("fence", "membar")
 def fence(site: Site, op: Opcode) -> Run:
-    """Build fences: those of the async proxy order what threads wrote before bulk copies, others change nothing."""
+    """Build fences: those of the async proxy order what threads wrote before bulk copies, others order accesses."""
     mbarriers = op.flag("mbarrier_init")
-    if not mbarriers and not (op.flag("proxy") and (op.flag("async") or op.flag("async::generic"))):
+    if not mbarriers and not op.flag("proxy"):
+        wide, watch = "cta" not in op.parts, site.memory.watch
+        return lambda lanes: watch.fence(lanes.indices(), wide=wide)
+    if not mbarriers and not (op.flag("async") or op.flag("async::generic")):
         return lambda _lanes: None
     bulk = site.memory.watch.bulk
     if bulk is None or (op.flag("global") and not mbarriers):

@@ -16,6 +16,7 @@ from lab.emulator.memory.memory import (
     SHARED_WINDOW,
     WIDEST_ACCESS,
 )
+from lab.emulator.memory.order import Order, order_of
 from lab.emulator.memory.peers import peer_address
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, operation
@@ -32,10 +33,10 @@ _HINTS = (
 )  # fmt: skip
 
 
-def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, bool]:
-    """Take a load's or store's words; return its space, elements, type and whether it is strong."""
-    volatile = op.flag("volatile")
-    strong = volatile or any(word in op.parts for word in ("relaxed", "acquire", "release"))
+def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, Order]:
+    """Take a load's or store's words; return its space, elements, type and how strong it is."""
+    order = order_of(op.parts)
+    op.flag("volatile")
     space = site.operands.parameter_space(address, take_space(op))
     for hint in _HINTS:
         op.flag(hint)
@@ -44,7 +45,7 @@ def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, bool]:
     op.finish()
     if vector * DTYPES[t].itemsize > WIDEST_ACCESS:
         raise UnknownForm(f"an access of more than {WIDEST_ACCESS} bytes")
-    return space, vector, t, strong
+    return space, vector, t, order
 
 
 @system("ld", "ldu")
@@ -56,7 +57,7 @@ def load(site: Site, op: Opcode) -> Run:
     peers = op.flag("shared::cluster")
     if peers:
         op.parts.append("shared::cta")
-    space, vector, t, strong = _form(op, site, source)
+    space, vector, t, order = _form(op, site, source)
     address = site.operands.address(source, space)
     targets = [site.operands.target(text, t) for text in operands.elements(destination)]
     width, dtype = DTYPES[t].itemsize, DTYPES[t]
@@ -66,9 +67,9 @@ def load(site: Site, op: Opcode) -> Run:
 
     def run(lanes: Lanes) -> None:
         if peers:
-            values = memory.load_peer(position, address(lanes), lanes, width=width, vector=vector)
+            values = memory.load_peer(position, address(lanes), lanes, width=width, vector=vector, order=order)
         else:
-            values = memory.load(position, space, address(lanes), lanes, width=width, vector=vector, strong=strong)
+            values = memory.load(position, space, address(lanes), lanes, width=width, vector=vector, order=order)
         for target, value in zip(targets, values, strict=True):
             target(lanes, value.view(dtype))
 
@@ -81,7 +82,7 @@ def store(site: Site, op: Opcode) -> Run:
     destination, source, *more = site.texts
     if more:
         raise UnknownForm("a cache policy")
-    space, vector, t, strong = _form(op, site, destination)
+    space, vector, t, order = _form(op, site, destination)
     address = site.operands.address(destination, space)
     bits = f"b{8 * DTYPES[t].itemsize}"
     reads = [site.operands.source(text, t if t in ("f32", "f64") else bits) for text in operands.elements(source)]
@@ -92,7 +93,7 @@ def store(site: Site, op: Opcode) -> Run:
 
     def run(lanes: Lanes) -> None:
         values = [read(lanes).view(unsigned) for read in reads]
-        memory.store(position, space, address(lanes), values, lanes, strong=strong)
+        memory.store(position, space, address(lanes), values, lanes, order=order)
 
     return run
 
@@ -153,7 +154,7 @@ def isspacep(site: Site, op: Opcode) -> Run:
     return run
 
 
-@system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "membar", "pmevent", "griddepcontrol")
+@system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
 def nothing(_site: Site, _op: Opcode) -> Run:
-    """Build what changes no value: hints, and membar in a machine whose memory is always consistent."""
+    """Build what changes no value: hints."""
     return lambda _lanes: None

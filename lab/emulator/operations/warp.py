@@ -14,6 +14,8 @@ from lab.emulator.operations.system import Run, Site, system
 
 _LANES = np.arange(WARP_SIZE, dtype=np.uint32)
 _LAST_LANE = WARP_SIZE - 1
+_EVERY_LANE = 0xFFFFFFFF
+_READS_OUTSIDER = "these lanes read a lane that is not in their mask, which is undefined"
 
 
 def by_warp(lanes: Lanes, values: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -61,6 +63,7 @@ def shuffle(site: Site, op: Opcode) -> Run:
     op.one_of(("b32",))
     op.finish()
     read_a, read_b, read_c = (site.operands.source(text, "u32") for text in site.texts[1:4])
+    read_mask = site.operands.source(site.texts[4], "u32")
     write, write_hit = _result_and_flag(site)
     everyone = site.batch.everyone
     lane = (np.arange(site.batch.threads) % WARP_SIZE).astype(np.int32)
@@ -80,12 +83,33 @@ def shuffle(site: Site, op: Opcode) -> Run:
             else:
                 other = mine + shift if mode == "down" else mine ^ shift
             hit = other <= last
-        values = everyone.fill(read_a(everyone))
-        write(lanes, values[lanes.select(base) + np.where(hit, other, mine)])
+        values, source = everyone.fill(read_a(everyone)), np.where(hit, other, mine)
+        _find_outsiders(site, lanes, lanes.fill(read_mask(lanes)), mine, source)
+        write(lanes, values[lanes.select(base) + source])
         if write_hit is not None:
             write_hit(lanes, hit)
 
     return run
+
+
+def _find_outsiders(site: Site, lanes: Lanes, masks: Words, mine: NDArray[np.int32], source: NDArray[np.int32]) -> None:
+    """Note lanes that their own mask leaves out, and those that read a lane which it leaves out.
+
+    Args:
+        site: The instruction.
+        lanes: The threads.
+        masks: (count,) the lanes that each one names.
+        mine: (count,) its own lane.
+        source: (count,) the lane that it reads.
+    """
+    if masks.min() == _EVERY_LANE:
+        return
+    for lane, what in ((mine, "these lanes are not in the mask that they name"), (source, _READS_OUTSIDER)):
+        out = np.flatnonzero((masks >> lane.astype(np.uint32)) & np.uint32(1) == 0)
+        if len(out):
+            detail = f"{what} (lane {int(lane[out[0]])}, mask {int(masks[out[0]]):#010x})"
+            site.findings.add("warp-divergence", site.position, detail, lanes.take(out).indices())
+            return
 
 
 @system("vote")
@@ -201,8 +225,9 @@ def elect(site: Site, op: Opcode) -> Run:
 
 
 @system("bar", "barrier")
-def warp_barrier(_site: Site, op: Opcode) -> Run:
-    """Build bar.warp.sync: the lanes have met before it runs."""
+def warp_barrier(site: Site, op: Opcode) -> Run:
+    """Build bar.warp.sync: the lanes have met before it runs; it orders what they did."""
     if op.parts != ["warp", "sync"]:
         raise UnknownForm("this form of barrier")
-    return lambda _lanes: None
+    read, watch = site.operands.source(site.texts[0], "u32"), site.memory.watch
+    return lambda lanes: watch.order_warps(lanes.indices(), lanes.fill(read(lanes)))

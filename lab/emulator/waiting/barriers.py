@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lab.emulator.arrays import Indices
 from lab.emulator.binding import Storage, unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.pool import Location, Pool, living
 
+_NOBODY: Indices = np.zeros(0, np.int64)
 _ALL = 0  # no thread count: every thread of the block
 
 
@@ -60,12 +62,14 @@ class _Arrival:
         after: Where the threads go on.
         lanes: The threads.
         form: What the instruction asks for.
+        time: When they arrived, as `BatchClocks` counts.
     """
 
     position: int
     after: Location
     lanes: Lanes
     form: BarrierForm
+    time: int
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +96,9 @@ class _OpenBarrier:
         return self.arrived >= self.expected
 
     def covers(self, alive: int) -> bool:
-        """Return whether every living thread of the block takes part."""
+        """Return whether every living thread of the block takes part, and waits."""
+        if not all(arrival.form.waits for arrival in self.arrivals):
+            return False
         return self.expected == _ALL or self.arrived >= alive
 
 
@@ -139,7 +145,7 @@ class Barriers:
         for row, name in np.unique(np.stack([blocks, names]), axis=1).T.tolist():
             mine = np.flatnonzero((blocks == row) & (names == name))
             barrier = self._open.setdefault((row, name), _OpenBarrier(int(counts[mine[0]])))
-            arrival = _Arrival(position, after, lanes.take(mine), form)
+            arrival = _Arrival(position, after, lanes.take(mine), form, self._watch.arrival())
             barrier.arrivals.append(arrival)
             if not form.waits:
                 self._pool.arrive(after, arrival.lanes)
@@ -161,11 +167,18 @@ class Barriers:
             if barrier.covers(int(alive[row])):
                 whole_blocks.append(row)
             else:
-                self._watch.order_threads(np.concatenate([one.lanes.indices() for one in barrier.arrivals]))
+                self._order(barrier)
         if whole_blocks:
             self._watch.order_blocks(np.array(whole_blocks))
         for key in ready:
             self._let_go(self._open.pop(key))
+
+    def _order(self, barrier: _OpenBarrier) -> None:
+        """Order what the threads of a barrier did before those that wait at it go on."""
+        waiters = [one.lanes.indices() for one in barrier.arrivals if one.form.waits]
+        arrived = [one.lanes.indices() for one in barrier.arrivals]
+        times = np.repeat([one.time for one in barrier.arrivals], [len(threads) for threads in arrived])
+        self._watch.order_threads(np.concatenate([_NOBODY, *waiters]), np.concatenate(arrived), times)
 
     def _let_go(self, barrier: _OpenBarrier) -> None:
         first, size = barrier.arrivals[0], self._batch.block_size
@@ -197,6 +210,11 @@ class Barriers:
         total = {"popc": values.sum(), "and": values.all(), "or": values.any()}[kind or "or"]
         write = self._storage.at(arrival.position).target(arrival.form.result, "u32" if kind == "popc" else "pred")
         write(arrival.lanes, np.full(arrival.lanes.count, total))
+
+    def waiting(self) -> list[tuple[int, Lanes]]:
+        """Return the instruction and the threads of each wait."""
+        arrivals = [arrival for barrier in self._open.values() for arrival in barrier.arrivals if arrival.form.waits]
+        return [(arrival.position, arrival.lanes) for arrival in arrivals]
 
     def abandon(self) -> None:
         """End the threads that wait, without a finding: another finding says why they would wait forever."""

@@ -95,7 +95,7 @@ class ClusterBarrier:
         whole = np.flatnonzero((missing == 0) & (some > 0))
         if len(whole):
             blocks = np.arange(self._batch.blocks) // self._batch.cluster
-            self._watch.order_blocks(np.flatnonzero(np.isin(blocks, whole)))
+            self._watch.order_clusters(np.flatnonzero(np.isin(blocks, whole)))
             done = np.isin(self._cluster_of, whole) & self._arrived
             self._complete |= done
             self._arrived &= ~done
@@ -107,6 +107,10 @@ class ClusterBarrier:
                 self._pool.arrive(after, ready)
             if rest.count:
                 self._waiting.append((position, after, rest))
+
+    def waiting(self) -> list[tuple[int, Lanes]]:
+        """Return the instruction and the threads of each wait."""
+        return [(position, lanes) for position, _, lanes in self._waiting]
 
     def abandon(self) -> None:
         """End the threads that wait, without a finding."""

@@ -187,6 +187,8 @@ class Mbarriers:
         self._bytes[number, block] = self._phase[number, block] = 0
         if self._watch.bulk is not None:
             self._watch.bulk.forget(number, block)
+            if self._watch.clocks is not None:
+                self._watch.clocks.forget((self, number, block))
 
     def inval(self, position: int, addresses: Addresses, lanes: Lanes) -> None:
         """Turn the memory of mbarriers into ordinary memory. Arguments as in `name`."""
@@ -213,11 +215,11 @@ class Mbarriers:
         if shadow is None or bulk is None or not len(threads):
             return
         places = self._shared.places(offsets, threads)
-        entry, _ = shadow.entries.covered(places, BYTES)
-        bulk.mark(entry, live=False)  # so that this store is not one over a live mbarrier
-        found = shadow.write(places, BYTES, threads, position, never_same, strong=False)
+        cells = shadow.cells.covered(places, BYTES).reshape(-1)
+        bulk.mark(cells, live=False)  # so that this store is not one over a live mbarrier
+        found, _ = shadow.write(places, BYTES, threads, position, never_same)
         self._watch.report_shared(position, threads, offsets, found)
-        bulk.mark(entry, live=live)
+        bulk.mark(cells, live=live)
 
     def _number(self, offset: int) -> int:
         """Return the number of the mbarriers at an offset, a new one where there were none."""
@@ -247,6 +249,7 @@ class Mbarriers:
         some = arrivals > 0
         if self._watch.bulk is not None and some.any():
             self._watch.bulk.arrive(named.numbers[some], named.threads[some], named.blocks[some])
+            self._release(named.where(some))
         keys = named.numbers * self._batch.blocks + named.blocks
         for key in np.unique(keys).tolist():
             mine = keys == key
@@ -255,6 +258,26 @@ class Mbarriers:
             self._within_limits(position, named.threads[mine], number, block)
             self._count_down(position, named.threads[mine], number, block, int(arrivals[mine].sum()))
         self._changes += 1
+
+    def _release(self, named: Named) -> None:
+        """Let threads leave what they know at their mbarriers, for whoever sees the current phase complete."""
+        clocks = self._watch.clocks
+        if clocks is None:
+            return
+        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
+            mine = named.threads[(named.numbers == number) & (named.blocks == block)]
+            phase = int(self._phase[number, block])
+            for one in np.unique(self._batch.block_of[mine]).tolist():
+                clocks.arrive((self, number, block), phase, mine[self._batch.block_of[mine] == one])
+
+    def _acquire(self, named: Named) -> None:
+        """Let threads learn what was left at their mbarriers before the current phase."""
+        clocks = self._watch.clocks
+        if clocks is None:
+            return
+        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
+            mine = named.threads[(named.numbers == number) & (named.blocks == block)]
+            clocks.see((self, number, block), int(self._phase[number, block]), mine)
 
     def _count_down(self, position: int, threads: Indices, number: int, block: int, left: int) -> None:
         """Count some arrivals at one mbarrier, over as many phases as they complete."""
@@ -328,6 +351,7 @@ class Mbarriers:
                 ready = named.where(done)
                 if self._watch.bulk is not None:
                     self._watch.bulk.see(ready.numbers, wait.parities[done], ready.threads, ready.blocks)
+                    self._acquire(ready)
                 self._go_on(wait, ready.threads, done=True)
             if not done.all():
                 self._waiting.append(replace(wait, named=named.where(~done), parities=wait.parities[~done]))
@@ -347,17 +371,33 @@ class Mbarriers:
         """
         if not self._waiting:
             return False
-        polling = [wait for wait in self._waiting if wait.polls]
-        if polling and self._polled_at != self._changes:
-            self._polled_at = self._changes
-            self._waiting = [wait for wait in self._waiting if not wait.polls]
-            for wait in polling:
-                self._go_on(wait, wait.named.threads, done=False)
+        if self.let_polls_go():
             return True
         for wait in self._waiting:
             self._give_up(wait)
         self._waiting = []
         return True
+
+    def let_polls_go(self) -> bool:
+        """Let polling threads go on without success, once for each change; return whether some did."""
+        polling = [wait for wait in self._waiting if wait.polls]
+        if not polling or self._polled_at == self._changes:
+            return False
+        self._polled_at = self._changes
+        self._waiting = [wait for wait in self._waiting if not wait.polls]
+        for wait in polling:
+            self._go_on(wait, wait.named.threads, done=False)
+        return True
+
+    def waiting(self) -> list[tuple[int, Lanes]]:
+        """Return the instruction and the threads of each wait."""
+        return [(wait.position, Lanes(self._batch.threads, wait.named.threads)) for wait in self._waiting]
+
+    def abandon(self) -> None:
+        """End the threads that wait, without a finding: another finding says why they would wait forever."""
+        for wait in self._waiting:
+            self._pool.end(wait.named.threads)
+        self._waiting = []
 
     def _give_up(self, wait: _Wait) -> None:
         """End the threads of a wait that never ends, with a finding that says what is missing."""

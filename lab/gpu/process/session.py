@@ -24,6 +24,7 @@ from lab.gpu.process.messages import JobOrder, Progress, Ready, Reply, SurveyRep
 from lab.gpu.process.worker import cuda_backend
 from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import GpuDescription
+from lab.operators.builtin import suspect
 
 START_TIMEOUT_S: Final = 120.0
 """Importing PyCUDA, initialising CUDA and creating a context take seconds on a cold machine."""
@@ -187,14 +188,19 @@ class GpuSession:
         link = self._link  # the thread that ends the session may take it away
         assert link is not None  # noqa: S101 - `start` has run
         link.send(order)
-        limit, activity = order.policy.host_timeout_s, "inputs"
+        activity, on_host = "inputs", True
         while True:
-            message = link.receive(limit, activity)
+            limit = order.policy.host_timeout_s if on_host else order.policy.timeout_s
+            try:
+                message = link.receive(limit, activity)
+            except WorkerEndedError as error:
+                if not on_host:
+                    raise
+                raise WorkerEndedError(f"{error}{suspect(order.job.operator)}", killed=error.killed) from error
             if isinstance(message, Reply):
                 return message
             if isinstance(message, Progress):
-                activity = message.activity
-                limit = order.policy.host_timeout_s if message.on_host else order.policy.timeout_s
+                activity, on_host = message.activity, message.on_host
 
     def _surveyed(self, order: Survey) -> SurveyReply:
         """Return the worker's answer; if it hangs or dies, a fault of the kernel that it was running."""

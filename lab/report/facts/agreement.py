@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from scipy.stats import spearmanr
-
+from lab.measured.ranks import rank_correlation
 from lab.store import figures
 from lab.store.model import Status, VariantRecord
 
@@ -74,7 +73,7 @@ def agreement(name: str, column: str, points: Sequence[tuple[str, float, float]]
         return None
     errors = {variant: abs(value / measured - 1) for variant, measured, value in points}
     varied = all(len({point[side] for point in points}) > 1 for side in (1, 2))
-    rank = float(spearmanr([p[1] for p in points], [p[2] for p in points]).statistic) if varied else None
+    rank = rank_correlation([p[1] for p in points], [p[2] for p in points]).rho if varied else None
     worst = max(errors, key=lambda variant: errors[variant])
     return Agreement(name, column, tuple(points), median(errors.values()), rank, worst)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scipy import stats
-
 from lab.isa.ratios import ratio_that_matters
+from lab.measured.ranks import rank_correlation
 from lab.measured.timing import Kind, Merit
 from lab.report.facts import counted, winners
 from lab.report.facts.agreement import costliest
@@ -125,10 +123,8 @@ def correlate(
             return Correlation(
                 n, None, None, f"{name[0].upper()}{name[1:]} is the same for all {over}: no correlation."
             )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        found = stats.spearmanr(shares, values)
-    rho, p = float(found.statistic), float(found.pvalue)
+    found = rank_correlation(shares, values)
+    rho, p = found.rho, found.p
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"  # noqa: PLR2004 - the customary least p that is printed
     sentence = (
         f"The rank correlation (Spearman) of {explanation.name} with {what} is ρ = {rho:+.2f} over {over} ({shown})."

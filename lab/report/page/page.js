@@ -93,6 +93,7 @@
     const spec = id === "speedup" ? useReference(drawn.spec) : drawn.spec;
     const datasets = { ...spec.datasets, ...data.datasets, mix: mixRows, explain: explainRows, records };
     const { view } = await vegaEmbed(element, { ...spec, description: data.labels[id], datasets }, {
+      ast: true, // expressions are interpreted: the page's policy forbids to compile them
       actions: false, mode: "vega-lite", renderer: records.length > 1000 ? "canvas" : "svg",
       config: config(id, element.clientWidth), defaultStyle: false, tooltip: { disableDefaultStyle: true },
     });
@@ -508,7 +509,7 @@
         make("strong", {}, found.kind), " at ", ptx(found.line), ...source(found.source), `: ${found.detail}`,
         found.text ? make("code", {}, found.text) : null,
         make("span", { class: "meta" }, found.facts.map((fact) => fact.join(" ")).join(" · ")),
-        found.other ? make("span", { class: "meta" }, `other side: ${found.other.kind} by thread ${found.other.thread} at `, ptx(found.other.line), ...source(found.other.source)) : null));
+        found.other ? make("span", { class: "meta" }, `other side: ${found.other.kind} by thread ${found.other.thread}${found.other.block ? ` of block ${found.other.block}` : ""} at `, ptx(found.other.line), ...source(found.other.source)) : null));
     const rest = items.slice(AT_ONCE);
     return make("div", { class: "findings" }, make("h3", {}, `${findings.length} finding${findings.length > 1 ? "s" : ""} `, make("span", { class: "chip emulated" }, "emulated")),
       make("ol", {}, ...items.slice(0, AT_ONCE)),

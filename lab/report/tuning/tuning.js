@@ -27,6 +27,7 @@
       for (const element of document.querySelectorAll("[data-chart]")) {
         const id = element.dataset.chart;
         await vegaEmbed(element, { ...data.charts[id], description: data.labels[id] }, {
+          ast: true, // expressions are interpreted: the page's policy forbids to compile them
           actions: false, mode: "vega-lite", renderer: "svg", config: config(), defaultStyle: false, tooltip: { disableDefaultStyle: true },
         });
       }

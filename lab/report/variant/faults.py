@@ -16,7 +16,9 @@ def _finding(found: Finding) -> dict[str, object]:
     facts = [
         ("block", _index(found.block)),
         ("thread", _index(found.thread)),
+        ("variable", found.variable),
         ("address", "" if found.address is None else f"{found.address:#x}"),
+        ("remedy", found.remedy),
         ("seen", f"{found.count:,} times" if found.count > 1 else ""),
     ]
     return {
@@ -35,6 +37,7 @@ def _other(side: Access) -> dict[str, object]:
         "kind": side.kind,
         "line": side.line,
         "thread": _index(side.thread),
+        "block": _index(side.block),
         "source": _source(side.source),
     }
 

@@ -163,7 +163,10 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
     known = written is not None or parameter.is_marked_pointer
     if argument.is_array:
         if not parameter.may_be_pointer or (written and not is_pointer):
-            return f"is an array here, but the kernel takes a value ({_shown(parameter, written)})"
+            what = "is an array here, but the kernel takes a value"
+            is_structure = written is not None and (written.lanes > 1 or written.dtype is None)
+            hint = "; pass the members of a structure one by one" if is_structure else ""
+            return f"{what} ({_shown(parameter, written)}){hint}"
         return None
     if known and is_pointer:
         wanted = f"the kernel takes a pointer ({_shown(parameter, written)}); write {argument.dtype}[…]"

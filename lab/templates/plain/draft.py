@@ -7,7 +7,7 @@ an output are guesses from names and from the body; each line that holds a guess
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
@@ -255,8 +255,3 @@ def _quoted(word: str) -> str:
     """Return a word as a YAML text, in quotes where YAML would read it otherwise."""
     plain = re.fullmatch(r"[A-Za-z_][\w./]*(?:::\w+)*", word) and word.lower() not in ("true", "false", "null")
     return word if plain else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def choices(kernels: Sequence[SourceKernel]) -> str:
-    """Return the kernels of a source as a list for messages."""
-    return ", ".join(dict.fromkeys(kernel.title for kernel in kernels))

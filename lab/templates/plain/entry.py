@@ -36,7 +36,7 @@ def choose(
                 "the source has several kernels; name one" if names else "no kernel was found in the source",
                 at=at,
                 key=key,
-                accepted=", ".join(kernel.title for kernel in kernels)
+                accepted=", ".join(dict.fromkeys(kernel.title for kernel in kernels))
                 or "a function declared __global__; where a macro or an included file writes it, its name",
             )
         return tuple(kernels)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.files import scratch
 from lab.isa.sass.lines import LineTable
 from lab.toolchain import locate
-from lab.toolchain.base import Disassembly, first_error
+from lab.toolchain.base import Disassembly, check_not_killed, first_error
 from lab.toolchain.cubin.lines import line_table
 from lab.toolchain.cubin.merge import Part, merge, part, split
 from lab.toolchain.disassembly.check import is_listing_of
@@ -30,6 +30,10 @@ TIMEOUT_S = 120.0
 _LISTING = ("--print-code",)
 _CALL = " CALL."
 _LIVE = ("--print-life-ranges", "--life-range-mode", "count")
+
+
+class _RefusedError(CompileError):
+    """nvdisasm read an image and refuses it: it would again."""
 
 
 def disassembler_version() -> str:
@@ -47,6 +51,7 @@ def disassemble(cubin: bytes) -> Disassembly:
     Raises:
         CompileError: nvdisasm refuses the image, or does not finish within `TIMEOUT_S`.
         MissingToolError: There is no nvdisasm.
+        WorkerLostError: nvdisasm was killed.
     """
     tool, version = _find()
     return _disassembly(cubin, _listing(tool, cubin), version)
@@ -60,6 +65,7 @@ def disassemble_all(cubins: Sequence[bytes]) -> list[Disassembly | CompileError]
 
     Raises:
         MissingToolError: There is no nvdisasm.
+        WorkerLostError: nvdisasm was killed.
     """
     tool, version = _find()
     together: dict[int, str] = {}
@@ -97,7 +103,7 @@ def _disassembly(cubin: bytes, listing: str, version: str) -> Disassembly:
 def _listing(tool: Path, cubin: bytes) -> str:
     try:
         text = _run(tool, (*_LISTING, *_LIVE), cubin)
-    except CompileError:
+    except _RefusedError:
         # nvdisasm 13.0 refuses live registers of kernels with all 255 registers: "Invalid register count"
         text = _run(tool, _LISTING, cubin)
     return laid_out(_decoded(text))
@@ -140,8 +146,8 @@ def _decoded(text: bytes) -> str:
 
 
 def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="lab-nvdisasm-") as folder:
-        image = Path(folder) / "lab.cubin"  # nvdisasm seeks in its input, so it cannot be a pipe
+    with scratch("lab-nvdisasm-") as folder:
+        image = folder / "lab.cubin"  # nvdisasm seeks in its input, so it cannot be a pipe
         image.write_bytes(cubin)
         command = " ".join(["nvdisasm", *options, image.name])
         try:
@@ -151,6 +157,7 @@ def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
         except subprocess.TimeoutExpired as error:
             raise CompileError(f"nvdisasm did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
         log = _decoded(run.stderr).replace(str(image), image.name)
+        check_not_killed("nvdisasm", run.returncode)
         if run.returncode != 0 or not run.stdout:
-            raise CompileError(f"nvdisasm refuses this cubin: {first_error(log)}", log, command)
+            raise _RefusedError(f"nvdisasm refuses this cubin: {first_error(log)}", log, command)
         return run.stdout

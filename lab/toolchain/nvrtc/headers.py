@@ -146,6 +146,7 @@ def _rewritten(
         if header is None:
             line = _line(text, one.start)
             what = f'could not open source file "{one.name}": it is not in the folder of the source or of CUDA'
+            what += "; python -m pip install nvidia-curand brings it" if one.name.startswith("curand") else ""
             nowhere[one.name] = f'#line {line} "{name}"\n#error {what}\n'
             return None
         if pending is None:

@@ -13,16 +13,16 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.files import scratch
 from lab.isa.ptx.module import read_ptx
 from lab.toolchain import locate
-from lab.toolchain.base import Build, CompileRequest, can_target, is_version
+from lab.toolchain.base import Build, CompileRequest, can_target, check_not_killed, is_version
 from lab.toolchain.cubin.resources import resources
 from lab.toolchain.triton import worker
 from lab.toolchain.triton.source import TritonSource, restored
@@ -77,8 +77,8 @@ class Triton:
         started = time.perf_counter()
         source = restored(request)
         command = f"triton.compile({source.file}:{source.function}, {request.arch}, num_warps={source.num_warps})"
-        with tempfile.TemporaryDirectory(prefix="lab-triton-") as name:
-            folder = Path(name).resolve()
+        with scratch("lab-triton-") as empty:
+            folder = empty.resolve()
             made, log = _answer(self.python, source, request.arch, folder, command)
         if made["scratch"]:
             message = f"{source.function} needs {made['scratch']} bytes of global scratch; lab gives none"
@@ -162,6 +162,7 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"Triton did not finish within {TIMEOUT_S:.0f} s", str(error), command) from error
     log = (run.stdout + run.stderr).replace(f"{folder}/", "")
+    check_not_killed("Triton's process", run.returncode)
     if not answer.is_file():
         raise CompileError(f"Triton's process ended with code {run.returncode}", log, command)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))

@@ -9,8 +9,9 @@ from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.memory.memory import AddressSpace
-from lab.emulator.memory.peers import NOTE, peer_address
+from lab.emulator.memory.peers import peer_address
 from lab.emulator.program import Program
+from lab.emulator.progress import MemoryProgress
 from lab.emulator.tally import Counters
 from lab.hardware.memory import Copy
 from lab.isa.ptx.module import read_ptx
@@ -35,7 +36,9 @@ class Unit:
             shared_bytes=256,
             counters=self.counters,
             notes=self.notes,
-            check=False,
+            clocks=None,
+            progress=MemoryProgress(),
+            extents={},
             **options,
         )
 
@@ -109,6 +112,5 @@ def test_a_peers_shared_memory():
     addresses = peer_address(words(8, 8), words(1, 0)).astype(np.int64)
     (found,) = unit.memory.load_peer(0, addresses, SOME, width=4)
     assert found.tolist() == [6, 5]
-    assert NOTE in unit.notes
     (found,) = unit.memory.load_peer(0, addresses + 2, SOME, width=4)
     assert (found.tolist(), unit.kinds()) == ([0, 0], ["out-of-bounds"])

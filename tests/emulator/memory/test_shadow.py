@@ -1,8 +1,10 @@
 """What shadows find."""
 
 import numpy as np
-import pytest
 
+from lab.emulator.batch import make_batch
+from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
+from lab.emulator.memory.order import PLAIN
 from lab.emulator.memory.shadow import Shadow, SharedShadow
 
 
@@ -25,23 +27,29 @@ def test_an_output_with_contents_is_readable_but_not_written():
     assert not shadow.written.any()
 
 
+def shared(row_bytes=16, threads=96):
+    batch = make_batch((1, 1, 1), (threads, 1, 1), 0, 1)
+    return SharedShadow(row_bytes, 1, 4, BatchClocks(LaunchClocks(1, threads), batch))
+
+
 class Cell:
     """Accesses to one word of a block of three warps."""
 
-    def __init__(self, **options):
-        self.shadow = SharedShadow(16, 1, 4, 96, **options)
-        self.shadow.write(np.array([0, 4, 8, 12]), 4, np.zeros(4, np.int64), 0, never, strong=False)
+    def __init__(self):
+        self.shadow = shared()
+        self.shadow.write(np.array([0, 4, 8, 12]), 4, np.zeros(4, np.int64), 0, never)
         self.barrier()
 
     def barrier(self):
+        self.shadow.clocks.order_blocks(slice(None), np.array([0]))
         self.shadow.order_blocks(slice(None), slice(None))
 
-    def read(self, thread, *, strong=False):
-        return kinds(self.shadow.read(np.array([4]), 4, np.array([thread]), 1, strong=strong))
+    def read(self, thread, order=PLAIN):
+        return kinds(self.shadow.read(np.array([4]), 4, np.array([thread]), 1, order))
 
-    def write(self, thread, *, same=False, strong=False):
+    def write(self, thread, order=PLAIN, *, same=False, group=None):
         check = always if same else never
-        return kinds(self.shadow.write(np.array([4]), 4, np.array([thread]), 2, check, strong=strong))
+        return kinds(self.shadow.write(np.array([4]), 4, np.array([thread]), 2, check, order=order, group=group)[0])
 
 
 def never(at):
@@ -53,76 +61,25 @@ def always(at):
 
 
 def test_unwritten_words():
-    shadow = SharedShadow(16, 1, 4, 32)
-    (conflict,) = shadow.read(np.array([0, 8]), 8, np.array([0, 1]), 1, strong=False)
+    (conflict,) = shared(threads=32).read(np.array([0, 8]), 8, np.array([0, 1]), 1)
     assert (conflict.kind, sorted(set(conflict.which.tolist()))) == ("uninitialised-read", [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "found"),
-    [
-        (("write", 0), ("read", 40), ["shared-race"]),
-        (("read", 0), ("write", 40), ["shared-race"]),
-        (("write", 0), ("write", 40), ["shared-race"]),
-        (("write", 0), ("read", 31), []),  # of the same warp
-        (("read", 0), ("read", 40), []),
-    ],
-)
-def test_races_between_warps(first, second, found):
-    cell = Cell()
-    getattr(cell, first[0])(first[1])
-    assert getattr(cell, second[0])(second[1]) == found
-    cell = Cell()
-    getattr(cell, first[0])(first[1])
-    cell.barrier()
-    assert getattr(cell, second[0])(second[1]) == []
-
-
-def test_the_same_value_written_twice_is_no_race():
-    cell = Cell()
-    cell.write(0)
-    assert cell.write(40, same=True) == []
-
-
-def test_atomics_race_with_ordinary_accesses_only():
-    cell = Cell()
-    cell.write(0, strong=True)
-    assert cell.write(40, strong=True) == []
-    assert cell.read(70) == ["shared-race"]
-
-
-def test_a_reader_of_a_third_warp_is_remembered():
-    cell = Cell()
-    cell.read(0)
-    cell.read(40)
-    assert cell.write(5) == ["shared-race"]  # thread 40 read, although thread 0 is of the writer's warp
-
-
-def test_the_other_side_of_a_race_is_named():
+def test_races_are_those_of_its_cells():
     cell = Cell()
     cell.write(7)
-    (conflict,) = cell.shadow.read(np.array([0, 4]), 4, np.array([40, 41]), 3, strong=False)
-    assert conflict.which.tolist() == [1]
-    assert conflict.other_thread is not None
-    assert conflict.other_instruction is not None
-    assert (conflict.other_thread.tolist(), conflict.other_instruction.tolist()) == ([7], [2])
-    assert conflict.other_kind == "write"
-
-
-def test_lanes_that_write_different_values_to_one_place():
-    offsets, threads = np.array([0, 4, 4, 8]), np.arange(4)
-    same = SharedShadow.collisions(offsets, threads, [np.array([1, 2, 2, 3], np.uint32)])
-    assert same is None
-    clash = SharedShadow.collisions(offsets, threads, [np.array([1, 2, 5, 3], np.uint32)])
-    assert clash is not None
-    assert clash.other_thread is not None
-    assert (clash.which.tolist(), clash.other_thread.tolist()) == ([2], [1])
+    (conflict,) = cell.shadow.read(np.array([0, 4]), 4, np.array([40, 41]), 3)
+    assert (conflict.kind, conflict.which.tolist()) == ("shared-race", [1])
+    cell.barrier()
+    assert cell.read(41) == []
+    assert cell.write(41) == []
+    assert cell.write(3, same=True) == ["shared-race"]  # one value twice is no race, but thread 41 reads it
 
 
 def test_asynchronous_writes_wait_for_their_group():
     cell = Cell()
     shadow, thread = cell.shadow, np.array([3])
-    shadow.write(np.array([4]), 4, thread, 5, never, strong=False, group=np.array([2], np.int32))
+    cell.write(3, group=np.array([2], np.int32))
     assert cell.read(3) == ["async-not-waited"]
     shadow.wait_groups(thread, np.array([1], np.int32))
     assert cell.read(3) == ["async-not-waited"]
@@ -135,6 +92,6 @@ def test_asynchronous_writes_wait_for_their_group():
 
 def test_an_ordinary_write_replaces_a_pending_copy():
     cell = Cell()
-    cell.shadow.write(np.array([4]), 4, np.array([3]), 5, never, strong=False, group=np.array([1], np.int32))
+    cell.write(3, group=np.array([1], np.int32))
     cell.write(3)
     assert cell.read(3) == []

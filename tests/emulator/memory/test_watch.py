@@ -6,7 +6,9 @@ from small_ptx import kernel
 from lab.emulator.batch import make_batch
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.memory import SHARED_WINDOW, Region
+from lab.emulator.memory.order import PLAIN, order_of
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import Shadow, SharedShadow
 from lab.emulator.memory.watch import AccessWatch, never_same
@@ -14,6 +16,7 @@ from lab.emulator.program import Program
 from lab.isa.ptx.module import read_ptx
 
 BATCH = make_batch((2, 1, 1), (64, 1, 1), 0, 2)
+ATOMIC = order_of([], update=True)
 PROGRAM = Program(read_ptx(kernel("mov.u32 %r0, 1;\nmov.u32 %r0, 2;")), "k")
 
 
@@ -22,24 +25,31 @@ class Watched:
         self.shared = Region("shared memory", "shared", SHARED_WINDOW, 64, row_count=2)
         self.shared.give_rows(BATCH.block_of)
         self.findings = Findings(PROGRAM)
-        shadow = SharedShadow(64, 2, 4, 128) if check else None
-        self.watch = AccessWatch(BATCH, self.shared, shadow, BatchFindings(self.findings, BATCH))
+        self.notes: dict[str, None] = {}
+        clocks = BatchClocks(LaunchClocks(2, 64), BATCH) if check else None
+        shadow = SharedShadow(64, 2, 4, clocks) if clocks else None
+        findings = BatchFindings(self.findings, BATCH)
+        self.watch = AccessWatch(BATCH, self.shared, shadow, clocks, findings, notes=self.notes)
 
     def at(self, offsets, *threads):
         lanes, offsets = Lanes(128, np.array(threads)), np.array(offsets, np.int64)
         return Reach(self.shared, Lanes(len(offsets)), lanes, offsets, self.shared.places(offsets, lanes.rows))
 
-    def store(self, offsets, values, *threads, strong=False):
+    def store(self, offsets, values, *threads, order=PLAIN):
         reach = self.at(offsets, *threads)
         bits = np.array(values, np.uint32)
-        self.watch.store(0, reach, [bits], strong=strong, group=None)
+        self.watch.store(0, reach, [bits], order)
         self.shared.store(reach.places, 4, [bits])
 
     def load(self, offsets, *threads):
-        self.watch.load(1, self.at(offsets, *threads), 4, strong=False)
+        self.watch.load(1, self.at(offsets, *threads), 4)
 
     def kinds(self):
         return [finding.kind for finding in self.findings.all()]
+
+
+def later(watch):
+    return np.full(2, watch.arrival())
 
 
 def test_a_race_names_both_sides():
@@ -62,6 +72,7 @@ def test_equal_values_do_not_race():
     watched.store([8], [5], 0)
     watched.store([8], [5], 40)
     assert watched.kinds() == []
+    assert [note.partition(": ")[2] for note in watched.notes] == ["several threads write one value to shared memory"]
     watched.store([8], [6], 0)
     assert watched.kinds() == ["shared-race"]
 
@@ -71,8 +82,9 @@ def test_barriers_order_all_some_blocks_or_some_threads():
         (lambda watch: watch.order_all(), True),
         (lambda watch: watch.order_blocks(np.array([0])), True),
         (lambda watch: watch.order_blocks(np.array([1])), False),
-        (lambda watch: watch.order_threads(np.array([0, 40])), True),
-        (lambda watch: watch.order_threads(np.array([40, 41])), False),
+        (lambda watch: watch.order_threads(np.array([40]), np.array([0, 40]), later(watch)), True),
+        (lambda watch: watch.order_threads(np.array([0]), np.array([0, 40]), later(watch)), False),
+        (lambda watch: watch.order_threads(np.array([40]), np.array([40, 41]), later(watch)), False),
     ):
         watched = Watched()
         watched.store([8], [5], 0)
@@ -83,7 +95,7 @@ def test_barriers_order_all_some_blocks_or_some_threads():
 
 def test_colliding_lanes_are_a_race_unless_atomic():
     watched = Watched()
-    watched.store([8, 8], [1, 2], 0, 1, strong=True)
+    watched.store([8, 8], [1, 2], 0, 1, order=ATOMIC)
     assert watched.kinds() == []
     watched.store([8, 8], [1, 2], 0, 1)
     assert watched.kinds() == ["shared-race"]
@@ -91,11 +103,11 @@ def test_colliding_lanes_are_a_race_unless_atomic():
 
 def test_atomics_read_what_must_be_initialised():
     watched = Watched()
-    watched.watch.atomic(0, watched.at([4], 0), 4, reads=True)
+    watched.watch.atomic(0, watched.at([4], 0), 4, ATOMIC, reads=True)
     assert watched.kinds() == ["uninitialised-read"]
     watched = Watched()
-    watched.watch.atomic(0, watched.at([4], 0), 4, reads=False)
-    watched.watch.atomic(0, watched.at([4], 40), 4, reads=True)
+    watched.watch.atomic(0, watched.at([4], 0), 4, ATOMIC, reads=False)
+    watched.watch.atomic(0, watched.at([4], 40), 4, ATOMIC, reads=True)
     assert watched.kinds() == []
 
 
@@ -104,7 +116,7 @@ def test_buffers_are_watched_by_their_own_shadow():
     buffer = Region("args[0]", "global", 1 << 40, 64)
     buffer.shadow = Shadow(64, initialised=False)
     reach = Reach(buffer, Lanes(1), Lanes(128, np.array([3])), np.array([8]), np.array([8]))
-    watched.watch.load(1, reach, 4, strong=False)
+    watched.watch.load(1, reach, 4)
     (finding,) = watched.findings.all()
     assert (finding.kind, finding.address) == ("uninitialised-read", (1 << 40) + 8)
     assert finding.detail == "nothing wrote this memory (args[0], offset 8)"

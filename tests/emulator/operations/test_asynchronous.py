@@ -62,7 +62,7 @@ def test_which_waits_are_enough(wait, clean):
 def test_another_thread_also_needs_a_barrier():
     turn = "xor.b32 %r1, %r1, 16;"
     copy = "cp.async.ca.shared.global [%r1], [%rd1], 16; cp.async.wait_all;"
-    assert [f.kind for f in run(copy + turn)[0].findings] == ["async-not-waited"]
+    assert [f.kind for f in run(copy + turn)[0].findings] == ["shared-race", "async-not-waited"]
     assert run(copy + "bar.sync 0;" + turn)[0].clean
 
 
@@ -77,3 +77,10 @@ def test_another_thread_also_needs_a_barrier():
 def test_unknown_forms(instruction):
     with pytest.raises(UnsupportedInstruction):
         run(instruction)
+
+
+def test_a_thread_that_ends_with_copies_in_flight():
+    copy = "cp.async.ca.shared.global [%r1], [%rd1], 16; cp.async.commit_group;"
+    kinds = [finding.kind for finding in run(copy + "exit;")[0].findings]
+    assert kinds == ["async-not-waited"]
+    assert run(copy + "cp.async.wait_group 0; exit;")[0].clean

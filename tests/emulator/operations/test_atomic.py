@@ -6,6 +6,7 @@ from small_ptx import kernel
 
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.operations.atomic import compare_and_swap
 
 
 def run(operation, cell, threads=40, value="%r0", *more):
@@ -100,3 +101,17 @@ def test_predicated_off_lanes_do_not_take_part():
 def test_unknown_types(instruction):
     with pytest.raises(UnsupportedInstruction):
         launch(kernel(f"{instruction} %r0, [%rd0], 1;"), "k", 1, 32, [])
+
+
+def test_compare_and_swap_is_one_thread_after_another():
+    rng = np.random.default_rng(5)
+    memory = rng.integers(0, 3, 6).astype(np.uint32)
+    index = rng.integers(0, 6, 40)
+    compare, new = (rng.integers(0, 3, 40).astype(np.uint32) for _ in range(2))
+    wanted, seen = memory.copy(), []
+    for at, expected, value in zip(index, compare, new, strict=True):
+        seen.append(wanted[at])
+        wanted[at] = value if wanted[at] == expected else wanted[at]
+    found = compare_and_swap(memory, index, compare, new)
+    np.testing.assert_array_equal(found, seen)
+    np.testing.assert_array_equal(memory, wanted)

@@ -122,3 +122,7 @@ def test_packing_integers():
 def test_missing_roundings_are_refused(opcode):
     with pytest.raises(UnknownForm):
         run(opcode, 1)
+
+
+def test_a_minus_zero_keeps_its_sign_when_it_is_narrowed():
+    assert math.copysign(1, run("cvt.rn.f32.f64", -0.0)) == -1

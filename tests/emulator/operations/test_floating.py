@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from small_ptx import execute
 
 from lab.emulator.opcodes import UnknownForm
+from lab.emulator.operations.floating import float_extremum
 
 FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, math.inf, -math.inf, math.nan]))
 
@@ -145,3 +146,10 @@ def test_half_modifiers():
 def test_kinds_of_floats(kind, wanted):
     _, found = execute(f"testp.{kind}.f32 %p0, %i0; selp.u32 %o0, 1, 0, %p0;", AWKWARD)
     assert found.tolist() == wanted
+
+
+def test_a_signalling_nan_gives_way_to_a_number_everywhere_in_an_array():
+    nan = np.full(67, 0xFFA00000, np.uint32).view(np.float32)
+    for largest in (False, True):
+        np.testing.assert_array_equal(float_extremum(nan, np.ones(67, np.float32), largest=largest), 1)
+        np.testing.assert_array_equal(float_extremum(np.ones(67, np.float32), nan, largest=largest), 1)

@@ -106,3 +106,19 @@ def test_the_lowest_lane_of_the_mask_is_elected():
 def test_unknown_forms(instruction):
     with pytest.raises(UnsupportedInstruction):
         execute(instruction)
+
+
+@pytest.mark.parametrize(
+    ("lane", "mask", "detail"),
+    [
+        ("%r1", "0x0000ffff", None),
+        ("16", "0x0000ffff", "read a lane that is not in their mask, which is undefined (lane 16, mask 0x0000ffff)"),
+        ("%r1", "0x0000fffe", "are not in the mask that they name (lane 0, mask 0x0000fffe)"),
+    ],
+)
+def test_shuffles_outside_of_their_mask(lane, mask, detail):
+    body = f"and.b32 %r1, %r63, 7; shfl.sync.idx.b32 %o0, %r63, {lane}, 31, {mask};"
+    emulation, _ = execute(body, block=16)
+    assert [finding.detail.partition("these lanes ")[2] for finding in emulation.findings] == (
+        [detail] if detail else []
+    )

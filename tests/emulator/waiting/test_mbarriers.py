@@ -8,6 +8,7 @@ from lab.emulator.batch import make_batch
 from lab.emulator.binding import Storage
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.memory import SHARED_WINDOW, Region
 from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.memory.watch import AccessWatch
@@ -36,8 +37,9 @@ class Bench:
         storage = Storage(program, self.batch, self.registers, {}, {}, StepClock())
         shared = Region("shared memory", "shared", SHARED_WINDOW, 64, row_count=2)
         shared.give_rows(self.batch.block_of)
-        shadow = SharedShadow(shared.stride, 2, 4, self.batch.threads, bulk=True) if check else None
-        self.watch = AccessWatch(self.batch, shared, shadow, findings)
+        clocks = BatchClocks(LaunchClocks(2, 64), self.batch) if check else None
+        shadow = SharedShadow(shared.stride, 2, 4, clocks, bulk=True) if clocks else None
+        self.watch = AccessWatch(self.batch, shared, shadow, clocks, findings, notes={})
         self.pool = Pool(self.batch, [0] * len(program.blocks), lambda _stack, _lanes: None)
         self.mbarriers = Mbarriers(storage, self.pool, shared, self.watch, findings)
 

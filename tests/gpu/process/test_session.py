@@ -95,7 +95,8 @@ def test_a_worker_that_another_process_kills_is_replaced_and_the_job_starts_agai
 
 
 def test_a_job_over_which_two_workers_are_killed_fails():
-    with scripted(Worker(killed()), Worker(killed())) as session:
+    launching = Progress("launch", on_host=False)
+    with scripted(Worker(launching, killed()), Worker(launching, killed())) as session:
         failure = session.run(job(), QUIET).failure
     assert (failure.stage, failure.reason) == (JobStage.CRASH, "worker ended by signal 9 (SIGKILL) (launch)")
 
@@ -231,6 +232,14 @@ def test_what_costs_the_worker_costs_only_its_own_job(session, kernel, policy, s
     assert after.failure is None
     assert after.measurement.ratio_to_baseline == 0.5
     assert session.process_id != lost
+
+
+def test_an_operator_that_ends_the_worker_is_named(session):
+    result = session.run(job(n=11), QUIET)
+    assert result.failure.stage is JobStage.CRASH
+    named = "fake_operator.py:Double ran there and may have ended it"
+    assert result.failure.reason == f"worker ended with exit code 0 (inputs); {named}"
+    assert session.run(job(), QUIET).failure is None
 
 
 def test_a_killed_worker_process_is_replaced_and_the_job_starts_again():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.isa.cuda.kernels import SourceParameter, TemplateParameter, read_kernels
+from lab.isa.cuda.kernels import SourceParameter, TemplateParameter, base_name, read_kernels
 
 SOURCES = Path(__file__).parents[2] / "support" / "cuda"
 
@@ -133,6 +133,11 @@ def test_a_brace_that_both_branches_of_a_condition_open_counts_once():
     }
     __global__ void second() {}"""
     assert [kernel.qualified_name for kernel in read_kernels(text)] == ["a::first", "second"]
+
+
+@pytest.mark.parametrize("expression", ["ns::add<float, 128>", " ns::add ", "ns::add <vec<int>>"])
+def test_the_name_that_an_expression_of_a_kernel_begins_with(expression):
+    assert base_name(expression) == "ns::add"
 
 
 def test_namespaces():

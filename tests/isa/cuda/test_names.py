@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.isa.cuda.names import Definition, declared_line, definitions, expected_macros, parameter_line, used_names
+from lab.isa.cuda.names import (
+    Definition,
+    declared_line,
+    definitions,
+    expected_macros,
+    parameter_line,
+    template_line,
+    used_names,
+)
 
 SOURCES = Path(__file__).parents[2] / "support" / "cuda"
 
@@ -110,6 +118,23 @@ def test_where_a_name_is_declared(text, line):
 )
 def test_where_a_parameter_is_declared(text, line):
     assert parameter_line(text, "N") == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("template <typename T,\n int N = 3> __global__ void k() {}", 2),
+        ("#define N 3\ntemplate <int N> void f() {}", 2),
+        ("template <\n#ifdef A\n int N\n#endif\n> void f() {}", 3),
+        ("template <int... N> void f() {}", 1),
+        ("template <template <int N> class C> void f() {}", 1),
+        ("template <int M> void f(int N) {}", None),
+        ("using F = vec<int N>;", None),
+        ("template <int M = N> void f() {}", None),
+    ],
+)
+def test_where_a_parameter_of_a_template_is_declared(text, line):
+    assert template_line(text, "N") == line
 
 
 @settings(deadline=None)

@@ -49,6 +49,13 @@ def test_module_facts() -> None:
     assert [parameter.type for parameter in kernel.parameters] == ["u64", "u64", "u64", "u32"]
 
 
+def test_files_are_known_where_their_table_follows_the_code() -> None:
+    module = read_ptx(f'{HEAD}.entry k() {{\n.loc 1 3 0\nret;\n}}\n.file 1 "tile.cu"\n')
+    source = module.functions[0].instructions[0].source
+    assert source is not None
+    assert (source.file, source.line) == ("tile.cu", 3)
+
+
 @pytest.mark.parametrize("name", LISTINGS)
 def test_lines_point_at_the_instruction(name: str) -> None:
     lines = golden(name).split("\n")

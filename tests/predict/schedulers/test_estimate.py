@@ -1,10 +1,13 @@
 """What has an estimate, and what the model declines."""
 
+from typing import cast
+
 import pytest
 
 from lab.hardware.gpus import gpu_for
+from lab.hardware.latencies import SmLatencies, latencies_of
 from lab.isa.sass.control import Control
-from lab.predict.schedulers.estimate import estimate
+from lab.predict.schedulers.estimate import Edges, Pace, estimate
 from lab.predict.schedulers.loop import MainLoop, Slot, Traffic, Unit
 
 GPU = gpu_for("H200")
@@ -42,3 +45,20 @@ def test_a_wait_for_what_another_loop_copies_has_no_estimate():
 
 def test_an_architecture_that_was_never_compared_has_no_estimate():
     assert paced(gpu=gpu_for("A100")) is None
+
+
+EDGES = Edges(instructions=40.0, stored_bytes=1024.0)
+
+
+@pytest.mark.parametrize("rates", [{1: 100.0, 2: 160.0}, {1: 100.0}])
+def test_rounds_edges_and_the_launch_add_up_to_the_time(rates):
+    """Every SM is full once or more, and in the last round has one block; one begins while another goes on."""
+    machine, each = cast("SmLatencies", latencies_of("sm_90")), 1e6
+    pace, most = Pace(GPU, machine, rates, 4, EDGES, 0.0, {}), max(rates)
+    blocks = GPU.sms * most + 3
+    edge = 40 * 4 / 4 + 1024 / machine.store_bytes
+    full, last = (number * (each / rates[number] + edge) for number in (most, 1))
+    latencies = machine.global_latency * (1 if most > 1 else 2)
+    seconds = 1e-5 + machine.launch_s + (full + last + latencies) / (GPU.clock_mhz * 1e6)
+    found = pace.on(int(blocks * each), blocks, before_s=1e-5).tflops
+    assert found == pytest.approx(blocks * each / seconds / 1e12, rel=1e-9)

@@ -195,3 +195,20 @@ def test_data_of_bulk_copies_takes_turns_with_loads_and_is_asked_for_without_tag
     bulk = [replace(other(Unit.BULK), once=True)]
     without, both = (simulate(path, 4, 1, MACHINE, counted).total for path in (loads, bulk + loads))
     assert both == pytest.approx(without + 128, rel=0.05)
+
+
+def test_a_sub_partition_that_is_done_waits_for_the_others():
+    cycles = simulate([fma()] * 50, warps=5, blocks=1, machine=MACHINE, traffic=TRAFFIC)
+    assert cycles.total == 100
+    # one sub-partition has two warps; three have one and wait half of the time
+    assert cycles.by_cause == pytest.approx({Cause.FMA: 62.5, Cause.BARRIER: 37.5})
+
+
+def test_sectors_come_at_the_rate_of_l2():
+    """A warp that waits for its load waits for L2, for the data path, which is as fast, and for the latency."""
+    assert MACHINE.l2_bytes == 2 * 32
+    sectors = 10 * MACHINE.global_latency * MACHINE.l2_bytes / 32
+    loop = [other(Unit.GLOBAL, width=16, write=0), fma(waits=(0,))]
+    one, four = (simulate(loop, warps, 1, MACHINE, Traffic(sectors=sectors)).total for warps in (1, 4))
+    assert one == pytest.approx((10 + 10 + 1) * MACHINE.global_latency, rel=0.01)
+    assert four == pytest.approx(4 * 10 * MACHINE.global_latency, rel=0.1)

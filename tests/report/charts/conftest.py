@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import unwrap
 
 import pytest
 
 from lab.measured.timing import Samples
 from lab.report.analysis import Analysis, analyse
+from lab.report.charts import png
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
 
 SIZES = (256, 512, 1024)
 TIMES = ((1.0, 2.0), (1.0, 0.5), (3.0, 0.5))
 """Milliseconds of the kernels `a` and `b` at each size."""
+
+
+@pytest.fixture(autouse=True)
+def _pictures_drawn_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests look at how pictures are drawn."""
+    monkeypatch.setattr(png, "draw", unwrap(png.draw))
 
 
 @pytest.fixture

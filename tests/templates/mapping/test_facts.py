@@ -15,7 +15,9 @@ def test_a_coalesced_mapping_wastes_nothing() -> None:
     assert found.guard == "true"
 
 
-@pytest.mark.parametrize(("element_bytes", "widths"), [(2, [1, 2, 4, 8]), (4, [1, 2, 4]), (8, [1, 2]), (16, [1])])
+@pytest.mark.parametrize(
+    ("element_bytes", "widths"), [(2, [1, 2, 4, 8]), (4, [1, 2, 4]), (8, [1, 2]), (16, [1]), (32, [1])]
+)
 def test_vectors_are_at_most_sixteen_bytes(element_bytes: int, widths: list[int]) -> None:
     found = facts(parse("cyclic(width=16)"), element_bytes)
     assert [one.vector for one in found.coalescing] == widths

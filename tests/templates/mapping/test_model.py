@@ -64,6 +64,8 @@ def test_two_accesses_to_one_element_are_no_injection():
     object.__setattr__(twice, "elements", np.array([[0], [1], [1], [2]]))
     assert not twice.injective
     assert twice.access_map().tolist() == [0, 1, 3, -1]
+    object.__setattr__(first := ThreadMapping((Dimension("t", 0, 4, 4),)), "elements", np.array([[0], [0], [1], [2]]))
+    assert not first.injective
 
 
 @given(mappings(), st.sampled_from([2, 4, 8]))

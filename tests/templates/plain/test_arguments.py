@@ -162,3 +162,9 @@ def test_several_launches_pass_what_they_will():
     exchanged = (array("a", "float32"), array("b", "float32"), Passed("n", "int32"))
     assert check_arguments(entry, kernel, exchanged, by_name=False) == []
     assert check_arguments(entry, kernel, (*swapped[:2], Passed("n", "float64")), by_name=False)
+
+
+def test_a_structure_is_passed_by_its_members():
+    entry, kernel = compiled("float *y, float2 s")
+    [mistake] = check_arguments(entry, kernel, (array("y", "float32", written=True), array("s", "float32")))
+    assert mistake.endswith("(float2 s); pass the members of a structure one by one")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.base import yamlfile
 from lab.isa.cuda.kernels import read_kernels
-from lab.templates.plain.draft import choices, draft
+from lab.templates.plain.draft import draft
 
 SOURCES = Path(__file__).parents[2] / "support" / "cuda"
 GOLDEN = Path(__file__).parent / "golden"
@@ -136,7 +136,3 @@ def test_any_draft_is_yaml_with_every_argument(parameters, body, template):
     value, _ = drafted(f"{template} __global__ void k({', '.join(parameters)}) {{ {' '.join(body)} }}")
     assert len(value["arguments"] or {}) == len(parameters)
     assert {"question", "source", "kernel", "problem", "emulate", "grid", "block"} <= value.keys()
-
-
-def test_choices():
-    assert choices(read_kernels("__global__ void a() {}\ntemplate <int N> __global__ void b() {}")) == "a, b<N>"

@@ -4,14 +4,15 @@ import subprocess
 
 import pytest
 
-from lab.base.errors import CompileError, MissingToolError
+from lab.base.errors import CompileError, MissingToolError, StoreError
+from lab.base.executor import WorkerLostError
 from lab.isa.sass.lines import LineTable
 from lab.isa.sass.module import read_sass
 from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cubin.image import sections
 from lab.toolchain.disassembly import nvdisasm as disassembler
-from lab.toolchain.disassembly.nvdisasm import disassemble
+from lab.toolchain.disassembly.nvdisasm import disassemble, disassemble_all
 from lab.toolchain.select import toolchain
 
 SOURCE = """extern "C" __global__ void first(float *x) {
@@ -84,3 +85,33 @@ def test_a_hanging_nvdisasm_is_stopped(monkeypatch):
     monkeypatch.setattr(subprocess, "run", hang)
     with pytest.raises(CompileError, match="nvdisasm did not finish within 120 s"):
         disassemble(b"")
+
+
+def test_a_listing_that_took_too_long_is_not_made_without_live_registers(monkeypatch):
+    asked = []
+
+    def hang(arguments, *, timeout, **_):
+        asked.append(arguments)
+        raise subprocess.TimeoutExpired(arguments, timeout)
+
+    disassembler.disassembler_version()
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(CompileError):
+        disassemble(b"")
+    assert len(asked) == 1
+
+
+def test_an_nvdisasm_that_was_killed_has_refused_nothing(monkeypatch, cubin):
+    disassembler.disassembler_version()
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, -9, b"", b""))
+    with pytest.raises(WorkerLostError, match="nvdisasm was killed"):
+        disassemble(cubin)
+    with pytest.raises(WorkerLostError, match="nvdisasm was killed"):
+        disassemble_all([cubin, cubin])
+
+
+def test_a_full_disk_is_no_fault_of_the_cubin(monkeypatch, cubin):
+    disassembler.disassembler_version()
+    monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "no room")))
+    with pytest.raises(StoreError, match="temporary files cannot be written: no room; TMPDIR names"):
+        disassemble(cubin)

@@ -75,3 +75,9 @@ def test_a_link_out_of_the_folder_is_not_followed(folder):
 )
 def test_includes_any(source, expected):
     assert includes_any(source) is expected
+
+
+def test_a_header_of_a_package_that_is_not_installed_names_the_package(folder):
+    made = headers.embed("#include <curand_kernel.h>\n", "k.cu", {}, folder)
+    assert "python -m pip install nvidia-curand brings it" in made.texts["curand_kernel.h"]
+    assert "pip" not in headers.embed("#include <other.h>\n", "k.cu", {}, folder).texts["other.h"]

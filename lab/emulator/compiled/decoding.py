@@ -1,0 +1,473 @@
+"""From a program to what the code writer needs: forms, registers, liveness, and what is not supported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.emulator import operands
+from lab.emulator.batch import make_batch
+from lab.emulator.binding import CARRY, SINK, OperandBinder, Storage
+from lab.emulator.compiled import conversion_forms, float_forms, integer_forms
+from lab.emulator.compiled.forms import FORMS, Form, one
+from lab.emulator.compiled.ir import splat, words
+from lab.emulator.control import CodeBlock
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.memory.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.spaces import take_space
+from lab.emulator.program import Program, text_of
+from lab.emulator.registers import RegisterFile
+from lab.emulator.special import CLOCKS, StepClock, special_registers
+from lab.isa.model import Instruction
+
+MODULES = (integer_forms, float_forms, conversion_forms)
+"""The modules that enter forms into the table."""
+
+_HINTS = (
+    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "unified", "L1::evict_normal", "L1::evict_unchanged",
+    "L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B",
+)  # fmt: skip
+_NOTHING = ("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "membar", "pmevent", "fence")
+_REGISTER = re.compile(r"[%\w$.]+")
+_WIDEST = 16
+_COMMUTATIVE = {
+    "add": ("u32", "s32", "u64", "s64"),
+    "min": ("u32", "s32", "u64", "s64"),
+    "max": ("u32", "s32", "u64", "s64"),
+    "and": ("b32", "b64"),
+    "or": ("b32", "b64"),
+    "xor": ("b32", "b64"),
+}
+"""Atomic operations of which memory holds the same result in whatever order they come."""
+
+
+class NotCompiled(Exception):  # noqa: N818  the launch goes to the interpreter
+    """The launch needs something that the compiled engine does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation on registers.
+
+    Attributes:
+        form: What it does.
+        outs: Destinations.
+        ins: Sources.
+    """
+
+    form: Form
+    outs: tuple[str, ...]
+    ins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAccess:
+    """A load, a store or an atomic operation without a result.
+
+    Attributes:
+        kind: `load`, `store` or `atomic`.
+        space: `global`, `shared`, `local`, `const`, `generic` or `kernel-param`.
+        address: The address operand.
+        registers: Destinations, or sources.
+        t: PTX type of an element.
+        update: What an atomic does: a key of `_COMMUTATIVE`.
+    """
+
+    kind: str
+    space: str
+    address: str
+    registers: tuple[str, ...]
+    t: str
+    update: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """One cp.async: its bytes are copied at once.
+
+    Attributes:
+        target: Address operand in shared memory.
+        source: Address operand in global memory.
+        size: Bytes of a lane's copy.
+        read: Operand with the bytes to read, the others being zeros; None for all of them.
+    """
+
+    target: str
+    source: str
+    size: int
+    read: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WarpOperation:
+    """A shuffle, vote or `activemask`.
+
+    Attributes:
+        kind: `up`, `down`, `bfly`, `idx`; `all`, `any`, `uni`, `ballot`; or `active`.
+        outs: Destination, and the predicate behind it where there is one.
+        ins: Sources: value, lane and clamp of a shuffle; the predicate of a vote.
+        members: Operand with the lanes that take part.
+    """
+
+    kind: str
+    outs: tuple[str, ...]
+    ins: tuple[str, ...]
+    members: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """An instruction that changes no value."""
+
+
+Decoded = Operation | MemoryAccess | AsyncCopy | WarpOperation | Nothing
+
+
+class Decoder:
+    """The instructions of one kernel.
+
+    Attributes:
+        program: The kernel.
+        decoded: Each instruction that ends no block, by position.
+        live: For each block, the registers whose values are needed when a thread enters it.
+        loose: Registers that hold loose floats alone, see `Form`.
+    """
+
+    def __init__(self, program: Program, symbols: dict[str, int]) -> None:
+        """Decode every instruction that can be reached.
+
+        Args:
+            program: The kernel.
+            symbols: Addresses of module variables.
+
+        Raises:
+            NotCompiled: something is not supported.
+        """
+        self.program = program
+        batch = make_batch((1, 1, 1), (1, 1, 1), 0, 1)
+        self._registers = RegisterFile(program, 1)
+        self.special = special_registers(batch, 0, 0)
+        self._storage = Storage(program, batch, self._registers, self.special, symbols, StepClock())
+        self._symbols = symbols
+        if len(program.functions) != 1:
+            raise NotCompiled("calls of device functions")
+        self.blocks = [block for block in program.blocks if program.priority[block.index] < len(program.blocks)]
+        self._read: set[str] = set()
+        for block in self.blocks:
+            for position in (*range(block.first, block.stop), *([] if block.end is None else [block.end])):
+                self._note_reads(program.code[position][1])
+        self.decoded: dict[int, Decoded] = {}
+        for block in self.blocks:
+            for position in range(block.first, block.stop):
+                self.decoded[position] = self._decode(position)
+            self._check_end(block)
+        self.live = self._liveness()
+        self.loose = self._loose()
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    def type_of(self, name: str) -> str | None:
+        """Return a register's declared type; None for other names."""
+        if name == CARRY:
+            return "pred"
+        if name in self.special:
+            return None
+        return self._registers.type_of(0, name)
+
+    def binder(self, position: int) -> OperandBinder:
+        """Return what resolves literals and symbols of an instruction."""
+        return self._storage.at(position)
+
+    def constant(self, position: int, text: str, t: str) -> int:
+        """Return the bits of a literal or a symbol's address in type t.
+
+        Raises:
+            NotCompiled: it is neither.
+        """
+        if text in CLOCKS:
+            raise self._refused(position, f"operand {text}")
+        try:
+            array, _ = self.binder(position).array(text, t)
+        except (UnknownForm, UnsupportedInstruction) as error:
+            raise NotCompiled(str(error)) from error
+        if t == "pred":
+            return int(array[0])
+        return int(np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")[0])
+
+    def place(self, position: int, text: str) -> tuple[str | None, int, str | None]:
+        """Return base register (or None), offset and, for symbols, the state space of an address operand.
+
+        The offset includes the symbol's address in its own space.
+        """
+        found = operands.address(text)
+        if found is None:
+            raise self._refused(position, f"address {text}")
+        if found.base is None:
+            return None, found.offset, None
+        if found.base in self.special:
+            raise self._refused(position, f"address {text}")
+        if self.type_of(found.base) is not None:
+            return found.base, found.offset, None
+        for scope in (0, -1):
+            place = self.program.places.get((scope, found.base))
+            if place is not None:
+                return None, place.offset + found.offset, place.space
+        if found.base not in self._symbols:
+            raise self._refused(position, f"address {text}")
+        return None, self._symbols[found.base] + found.offset, "global"
+
+    def _refused(self, position: int, why: str) -> NotCompiled:
+        instruction = self.program.code[position][1]
+        return NotCompiled(f"PTX line {instruction.line}: {text_of(instruction)}: {why}")
+
+    def _note_reads(self, instruction: Instruction) -> None:
+        """Note every name but a plain destination: too many is safe."""
+        family = instruction.opcode.split(".")[0]
+        skip = 0 if family in ("st", "red", "bar", "barrier") else 1
+        for text in instruction.operands[skip:]:
+            self._read.update(_REGISTER.findall(text))
+
+    # --- instructions -----------------------------------------------------------------------------------------
+
+    def _decode(self, position: int) -> Decoded:
+        instruction = self.program.code[position][1]
+        op = Opcode(instruction.opcode)
+        try:
+            if op.family in ("ld", "ldu", "st"):
+                return self._access(position, instruction, op)
+            if op.family in ("atom", "red"):
+                return self._atomic(instruction, op)
+            if op.family == "cp":
+                return _copy(instruction, op)
+            if op.family in ("shfl", "vote", "activemask"):
+                return _of_warp(instruction, op)
+            if op.family in _NOTHING or instruction.opcode in ("bar.warp.sync", "barrier.warp.sync"):
+                return Nothing()
+            return self._operation(instruction, op)
+        except UnknownForm as error:
+            raise self._refused(position, str(error)) from error
+
+    def _operation(self, instruction: Instruction, op: Opcode) -> Operation:
+        written = instruction.operands
+        texts = [piece.strip() for piece in written[0].split("|")] if written else []
+        texts += written[1:]
+        if op.family == "cvta":
+            return _converted_address(op, texts)
+        if op.family == "mov" and texts and (texts[0].startswith("{") or texts[-1].startswith("{")):
+            t = op.type()
+            op.finish()
+            if texts[0].startswith("{"):
+                outs = operands.elements(texts[0])
+                return Operation(conversion_forms.unpacking(t, len(outs)), outs, tuple(texts[1:]))
+            ins = operands.elements(texts[1])
+            return Operation(conversion_forms.packing(t, len(ins)), tuple(texts[:1]), ins)
+        build = FORMS.get(op.family)
+        if build is None:
+            raise UnknownForm("no compiled form")
+        form = build(op, len(texts))
+        carries_out = "pred" in form.outs[1:] and op.family in ("add", "sub", "addc", "subc")
+        carries_in = op.family in ("addc", "subc")
+        count = len(form.outs) - carries_out
+        outs = (*texts[:count], *([CARRY] * carries_out))
+        ins = (*texts[count:], *([CARRY] * carries_in))
+        if len(ins) != len(form.ins) or len(outs) != len(form.outs):
+            raise UnknownForm(f"{len(texts)} operands")
+        return Operation(form, outs, ins)
+
+    def _access(self, position: int, instruction: Instruction, op: Opcode) -> MemoryAccess:
+        if len(instruction.operands) != 2:  # noqa: PLR2004  register and address
+            raise UnknownForm("a cache policy")
+        load = op.family != "st"
+        value, address = instruction.operands if load else instruction.operands[::-1]
+        if op.flag("volatile") or op.flag("relaxed") or op.flag("acquire") or op.flag("release"):
+            raise UnknownForm("an access that orders others")
+        space = self.binder(position).parameter_space(address, take_space(op))
+        for hint in _HINTS:
+            op.flag(hint)
+        count = int(op.one_of(("v2", "v4"), "v1")[1:])
+        t = op.type()
+        op.finish()
+        registers = operands.elements(value)
+        if len(registers) != count or count * DTYPES[t].itemsize > _WIDEST or t == "pred":
+            raise UnknownForm(f"{len(registers)} registers")
+        if space not in ("global", "shared", "local", "const", "generic", "kernel-param"):
+            raise UnknownForm(f".{space}")
+        base, _, own = self.place(position, address)
+        if space == "kernel-param" and (base is not None or not load):
+            raise UnknownForm("a parameter at an address in a register")
+        if space == "generic" and own not in (None, "global"):
+            raise UnknownForm("a generic access to a variable")
+        return MemoryAccess("load" if load else "store", space, address, registers, t)
+
+    def _atomic(self, instruction: Instruction, op: Opcode) -> MemoryAccess:
+        texts = list(instruction.operands)
+        result = texts.pop(0) if op.family == "atom" else SINK
+        if result != SINK and result in self._read:
+            raise UnknownForm("the result of an atomic depends on the order of threads")
+        for word in ("relaxed", "cta", "gpu", "sys"):
+            op.flag(word)
+        space = take_space(op)
+        update = op.one_of(tuple(_COMMUTATIVE))
+        t = op.one_of(_COMMUTATIVE[update])
+        op.finish()
+        if len(texts) != 2 or space not in ("global", "shared"):  # noqa: PLR2004  address and value
+            raise UnknownForm(f".{space}")
+        return MemoryAccess("atomic", space, texts[0], (texts[1],), t, update)
+
+    def _check_end(self, block: CodeBlock) -> None:
+        if block.end is None:
+            return
+        instruction = self.program.code[block.end][1]
+        family, *parts = instruction.opcode.split(".")
+        if family in ("bar", "barrier"):
+            plain = [part for part in parts if part not in ("cta", "aligned")] == ["sync"]
+            if not plain or len(instruction.operands) != 1 or operands.literal(instruction.operands[0]) is None:
+                raise self._refused(block.end, "this form of barrier")
+            if block.following < 0:
+                raise self._refused(block.end, "a barrier at the end")
+        elif family not in ("bra", "ret", "exit", "trap"):
+            raise self._refused(block.end, "this way to go on")
+
+    # --- what registers hold ----------------------------------------------------------------------------------
+
+    def names_in(self, texts: Iterable[str]) -> list[str]:
+        """Return the registers that operands name."""
+        names = [name for text in texts for name in _REGISTER.findall(text)]
+        return [name for name in names if name not in self.special and self.type_of(name) is not None]
+
+    def reads(self, position: int) -> list[str]:
+        """Return the registers that an instruction reads, guard included."""
+        instruction = self.program.code[position][1]
+        guard = [instruction.predicate] if instruction.predicate else []
+        decoded = self.decoded.get(position)
+        if isinstance(decoded, Operation):
+            return self.names_in((*guard, *decoded.ins))
+        if isinstance(decoded, MemoryAccess):
+            sources = () if decoded.kind == "load" else decoded.registers
+            return self.names_in((*guard, decoded.address, *sources))
+        if isinstance(decoded, AsyncCopy):
+            return self.names_in((*guard, decoded.target, decoded.source, decoded.read or ""))
+        if isinstance(decoded, WarpOperation):
+            return self.names_in((*guard, *decoded.ins, decoded.members))
+        return self.names_in(guard)
+
+    def writes(self, position: int) -> tuple[str, ...]:
+        """Return the registers that an instruction writes."""
+        decoded = self.decoded.get(position)
+        if isinstance(decoded, Operation | WarpOperation):
+            outs: Sequence[str] = decoded.outs
+        elif isinstance(decoded, MemoryAccess) and decoded.kind == "load":
+            outs = decoded.registers
+        else:
+            return ()
+        return tuple(out for out in outs if out != SINK)
+
+    def _liveness(self) -> dict[int, frozenset[str]]:
+        used: dict[int, set[str]] = {}
+        killed: dict[int, set[str]] = {}
+        for block in self.blocks:
+            use, kill = set[str](), set[str]()
+            for position in (*range(block.first, block.stop), *([] if block.end is None else [block.end])):
+                use.update(name for name in self.reads(position) if name not in kill)
+                if self.program.code[position][1].predicate is None:
+                    kill.update(self.writes(position))
+                else:
+                    use.update(name for name in self.writes(position) if name not in kill)
+            used[block.index], killed[block.index] = use, kill
+        follow = {block.index: self.program.successors(block) for block in self.blocks}
+        live = {block.index: frozenset(used[block.index]) for block in self.blocks}
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(self.blocks):
+                after = frozenset[str]().union(*(live.get(s, frozenset()) for s in follow[block.index]))
+                new = frozenset(used[block.index] | (after - killed[block.index]))
+                if new != live[block.index]:
+                    live[block.index], changed = new, True
+        return live
+
+    def live_after(self, block: CodeBlock) -> frozenset[str]:
+        """Return the registers that are needed after a block."""
+        after = (self.live.get(s, frozenset()) for s in self.program.successors(block))
+        return frozenset[str]().union(*after)
+
+    def _loose(self) -> frozenset[str]:
+        """Return the registers that only operations with loose results write, or copies of such registers."""
+        loose = {name for position in self.decoded for name in self.writes(position)}
+        changed = True
+        while changed:
+            changed = False
+            for position, decoded in self.decoded.items():
+                for name in self.writes(position):
+                    if name in loose and not self._stays_loose(decoded, name, loose):
+                        loose.remove(name)
+                        changed = True
+        return frozenset(loose)
+
+    def _stays_loose(self, decoded: Decoded, name: str, loose: set[str]) -> bool:
+        if not isinstance(decoded, Operation) or self.type_of(name) not in ("f32", "f64"):
+            return False
+        if decoded.form.loose:
+            return True
+        if not decoded.form.copies or decoded.form.outs[0] != self.type_of(name):
+            return False
+        source = decoded.ins[0]
+        if source in loose:
+            return True
+        value = operands.literal(source)
+        return isinstance(value, operands.FloatBits) and value.value == value.value
+
+
+def _copy(instruction: Instruction, op: Opcode) -> Decoded:
+    """Decode cp.async and its groups, which change nothing where copies are done at once."""
+    op.one_of(("async",))
+    if op.flag("commit_group") or op.flag("wait_all") or op.flag("wait_group"):
+        op.finish()
+        return Nothing()
+    op.one_of(("ca", "cg"))
+    op.one_of(("shared", "shared::cta"))
+    op.one_of(("global",))
+    for hint in ("L2::64B", "L2::128B", "L2::256B"):
+        op.flag(hint)
+    op.finish()
+    target, source, size, *read = instruction.operands
+    bytes_ = operands.literal(size)
+    if len(read) > 1 or (read and read[0].lstrip("!").startswith("%p")) or bytes_ not in (4, 8, 16):
+        raise UnknownForm("operands")
+    return AsyncCopy(target, source, int(size, 0), read[0] if read else None)
+
+
+def _of_warp(instruction: Instruction, op: Opcode) -> WarpOperation:
+    texts = instruction.operands
+    outs = tuple(part.strip() for part in texts[0].split("|"))
+    if op.family == "activemask":
+        op.one_of(("b32",))
+        op.finish()
+        return WarpOperation("active", outs, (), "0xffffffff")
+    op.one_of(("sync",))
+    if op.family == "shfl":
+        kind = op.one_of(("up", "down", "bfly", "idx"))
+        op.one_of(("b32",))
+        op.finish()
+        return WarpOperation(kind, outs, tuple(texts[1:4]), texts[4])
+    kind = op.one_of(("all", "any", "uni", "ballot"))
+    op.one_of(("b32",) if kind == "ballot" else ("pred",))
+    op.finish()
+    return WarpOperation(kind, outs, (texts[1],), texts[2])
+
+
+def _converted_address(op: Opcode, texts: Sequence[str]) -> Operation:
+    """Decode cvta: the generic address of a space is its window plus the address."""
+    to_space = op.flag("to")
+    space = take_space(op)
+    if op.one_of(("u64",)) and space == "generic":
+        raise UnknownForm("generic")
+    op.finish()
+    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space, 0)
+    step = splat(-window if to_space else window, 64)
+    form = Form(one(lambda code, a: code.op(f"add {words(64)} {a}, {step}")), ("u64",), ("u64",))
+    return Operation(form, tuple(texts[:1]), tuple(texts[1:]))

@@ -1,0 +1,271 @@
+"""Running a kernel's machine code over the blocks of a launch, on several cores, and collecting its counts."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.emulator.arrays import Bytes
+from lab.emulator.batch import Index3, make_batch, padded_threads
+from lab.emulator.compiled import accesses, copies, layout, patterns
+from lab.emulator.compiled.decoding import NotCompiled
+from lab.emulator.compiled.float_forms import SPECIAL
+from lab.emulator.compiled.ir import LANES
+from lab.emulator.compiled.kernel_code import KernelCode, kernel_code
+from lab.emulator.compiled.native import native
+from lab.emulator.compiled.warp_code import COPY
+from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace
+from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
+from lab.emulator.program import Program
+from lab.emulator.results import MemoryCount
+from lab.emulator.tally import Counters
+
+ROUNDS = 1 << 27
+"""Back-edges that a warp may take from one barrier to the next: a second or so. More of them may be a wait for another
+warp, which never comes here, so the interpreter takes over."""
+
+_ALIGNMENT = 256
+_CHUNKS = 8  # of blocks for each core: even where blocks differ
+_REASONS = {
+    layout.FAULT: "an access or instruction at fault",
+    layout.PARTED: "lanes that wait for others of their warp in vain",
+    layout.SPINS: "a loop that may wait for another warp",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Geometry:
+    """The size of a launch.
+
+    Attributes:
+        grid: Blocks along x, y, z.
+        block: Threads along x, y, z.
+        shared_bytes: Shared memory of a block, static and dynamic.
+        dynamic_bytes: The dynamic part.
+    """
+
+    grid: Index3
+    block: Index3
+    shared_bytes: int
+    dynamic_bytes: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return padded_threads(self.block) // LANES
+
+
+def cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def execute(
+    program: Program,
+    space: AddressSpace,
+    symbols: dict[str, int],
+    geometry: Geometry,
+    counters: Counters | None,
+    *,
+    threads: int | None = None,
+    folder: Path | None = None,
+) -> int:
+    """Run a launch; return its steps: instructions, each for one warp, where they are counted, else 0.
+
+    Args:
+        program: The kernel.
+        space: Buffers, module variables and parameters.
+        symbols: Addresses of module variables.
+        geometry: Size of the launch.
+        counters: Where counts go, or None.
+        threads: Cores to use; None for all.
+        folder: Where machine code is kept; None to keep none.
+
+    Raises:
+        NotCompiled: the launch is one for the interpreter. Memory is as it was.
+    """
+    code = kernel_code(program, symbols, count=counters is not None)
+    run = native(code.text, folder)
+    before = {segment: region.data.copy() for segment, region in space.regions.items() if segment >= FIRST_BUFFER}
+    workers = [_Worker(code, space, geometry) for _ in range(max(1, min(threads or cores(), geometry.blocks)))]
+    status = _run(run.run, workers, geometry.blocks)
+    if status:
+        for segment, data in before.items():
+            space.regions[segment].data[:] = data
+        raise NotCompiled(_REASONS.get(status, f"status {status}"))
+    return 0 if counters is None else _collect(program, code, workers, counters)
+
+
+def _aligned(size: int) -> Bytes:
+    """Return zeroed bytes that begin at a multiple of `_ALIGNMENT`."""
+    raw = np.zeros(size + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + size]
+
+
+def _exactly(which: int, x: float) -> float:
+    """Compute a special function as the interpreter does."""
+    with np.errstate(all="ignore"):
+        return float(SPECIAL_FUNCTIONS[SPECIAL[which]](np.array([x]))[0])
+
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int, ctypes.c_double)(_exactly)
+
+
+class _Worker:
+    """One core's memory: everything but the buffers.
+
+    Attributes:
+        context: The fields that machine code reads.
+        counts: Counts of blocks and guards.
+        sites: Patterns of the memory instructions.
+    """
+
+    def __init__(self, code: KernelCode, space: AddressSpace, geometry: Geometry) -> None:
+        warps = geometry.warps
+        self.counts: NDArray[np.int64] = np.zeros(max(1, code.counters), np.int64)
+        self.sites = _aligned(max(1, len(code.sites)) * accesses.SITE_BYTES)
+        shared_bytes = -(-max(geometry.shared_bytes, 1) // 16) * 16
+        shared = _aligned(shared_bytes)
+        local = _aligned(max(1, warps * LANES * code.local_stride))
+        states = _aligned(warps * code.state_bytes)
+        batch = make_batch((1, 1, 1), geometry.block, 0, 1)
+        tids = _aligned(warps * 384)
+        rows = tids.view(np.uint32).reshape(warps, 3, LANES)
+        for axis in range(3):
+            rows[:, axis] = batch.tid[axis].reshape(warps, LANES)
+        weights = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))
+        exists = (batch.exists.reshape(warps, LANES) * weights).sum(axis=1, dtype=np.uint32)
+        table = _table(space)
+        self.stop: NDArray[np.int64] = np.zeros(1, np.int64)
+        params = space.regions[PARAM_SEGMENT].data
+        self._kept = (shared, local, states, tids, exists, table, params)
+        fields = {
+            "params": params.ctypes.data,
+            "table": table.ctypes.data,
+            "segments": len(table),
+            "shared": shared.ctypes.data,
+            "shared_bytes": geometry.shared_bytes,
+            "local": local.ctypes.data,
+            "counts": self.counts.ctypes.data,
+            "sites": self.sites.ctypes.data,
+            "tids": tids.ctypes.data,
+            "exists": exists.ctypes.data,
+            "states": states.ctypes.data,
+            "callback": ctypes.cast(_CALLBACK, ctypes.c_void_p).value,
+            "copied": ctypes.cast(copies.CALLBACK, ctypes.c_void_p).value,
+            "stop": self.stop.ctypes.data,
+            "fuel": ROUNDS,
+            "warps": warps,
+            "dynamic_bytes": geometry.dynamic_bytes,
+            **{f"ntid_{axis}": size for axis, size in zip("xyz", geometry.block, strict=True)},
+            **{f"nctaid_{axis}": size for axis, size in zip("xyz", geometry.grid, strict=True)},
+        }
+        self.context: NDArray[np.int64] = np.array([fields.get(name, 0) for name in layout.FIELDS], np.int64)
+
+
+def _table(space: AddressSpace) -> NDArray[np.int64]:
+    """Return the segments' host addresses, sizes and whether their traffic counts, (segments, 4)."""
+    table = np.zeros((max((*space.regions, FIRST_BUFFER)) + 1, accesses.SEGMENT_BYTES // 8), np.int64)
+    for segment, region in space.regions.items():
+        if segment >= FIRST_BUFFER:
+            table[segment, :3] = region.data.ctypes.data, region.size, region.space == "global"
+    return table
+
+
+def _run(run: Any, workers: list[_Worker], blocks: int) -> int:  # noqa: ANN401  a foreign function
+    """Let workers take blocks until all are done, or one fails; return the first result that is not 0."""
+    chunk = max(1, -(-blocks // (len(workers) * _CHUNKS)))
+    starts = iter(range(0, blocks, chunk))
+    lock, results = threading.Lock(), [0] * len(workers)
+
+    def work(number: int) -> None:
+        worker = workers[number]
+        while True:
+            with lock:
+                first = next(starts, None)
+            if first is None or any(results):
+                return
+            result = run(worker.context.ctypes.data, first, min(first + chunk, blocks))
+            if result:
+                results[number] = result
+                for other in workers:
+                    other.stop[0] = 1
+                return
+
+    helpers = [threading.Thread(target=work, args=(number,)) for number in range(1, len(workers))]
+    for helper in helpers:
+        helper.start()
+    work(0)
+    for helper in helpers:
+        helper.join()
+    return next((result for result in results if result), 0)
+
+
+def _collect(program: Program, code: KernelCode, workers: list[_Worker], counters: Counters) -> int:
+    """Add the workers' counts to the launch's; return the instructions of all warps."""
+    counts = np.sum([worker.counts for worker in workers], axis=0)
+    steps = 0
+    for block in program.blocks:
+        warps, lanes = (int(value) for value in counts[2 * block.index : 2 * block.index + 2])
+        counters.add_visits(block.index, warps, lanes)
+        steps += warps * (block.stop - block.first + (block.end is not None))
+    first = 2 * len(program.blocks)
+    for position, value in zip(code.guarded, counts[first:].tolist(), strict=False):
+        counters.guarded[position] += value
+    for site, count in zip(code.sites, _traffic(code, workers), strict=True):
+        if site.key not in ("", COPY) and count.requests:
+            counters.add_traffic(site.position, site.key, count)
+    for number, site in enumerate(code.sites):
+        if site.key == COPY:
+            place = slice(number * accesses.SITE_BYTES, (number + 1) * accesses.SITE_BYTES)
+            both = copies.traffic(np.concatenate([worker.sites[place] for worker in workers]), site.width)
+            if both[0].requests:
+                for key, count in zip(("shared.copy", "global.copy"), both, strict=True):
+                    counters.add_traffic(site.position, key, count)
+    return steps
+
+
+def _traffic(code: KernelCode, workers: list[_Worker]) -> list[MemoryCount]:
+    """Return what each site's accesses cost, over all its patterns and workers."""
+    found = []
+    shape = (len(workers), -1, patterns.WAYS, patterns.BYTES)
+    raw = np.stack([worker.sites for worker in workers]).reshape(shape)
+    narrow, wide = raw.view(np.uint32).astype(np.int64), raw.view(np.int64)
+    hits = wide[..., patterns.HITS // 8]
+    lanes = np.bitwise_count(narrow[..., patterns.MASK // 4]).astype(np.int64)
+
+    def total(offset: int, each: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        sums: NDArray[np.int64] = (wide[..., offset // 8] + hits * each).sum(axis=(0, 2))
+        return sums
+
+    waves = total(patterns.TOTAL_WAVES, narrow[..., patterns.WAVES // 4])
+    ideal = total(patterns.TOTAL_IDEAL, narrow[..., patterns.IDEAL // 4])
+    requests, used = total(patterns.TOTAL_REQUESTS, 1), total(patterns.TOTAL_LANES, lanes)
+    for i, site in enumerate(code.sites):  # those of copies mean something else, and are not used
+        cost, least = int(waves[i]), int(ideal[i])
+        shared = site.key.startswith("shared")
+        found.append(
+            MemoryCount(
+                int(requests[i]),
+                cost if shared else 0,
+                0 if shared else cost,
+                int(used[i]) * site.width,
+                least if shared else 0,
+            )
+        )
+    return found

@@ -1,0 +1,125 @@
+"""From LLVM IR to machine code, kept in the cache of builds' folder.
+
+An entry is a file: `_MAGIC`, the SHA-256 of the key and the object file, and the object file. One that is truncated,
+altered or renamed is a miss. Since entries are machine code that this process would run, a file counts only where this
+user owns it and no other can write to it or its folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_MAGIC = b"labobj01"
+_SUFFIX = ".object"
+_OPTIMISATION = 1
+"""LLVM's level of code generation; higher ones take longer and gain little: registers stay in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class NativeCode:
+    """Machine code in this process.
+
+    Attributes:
+        run: ``run(context, first, stop)``; releases Python's lock while it runs.
+        engine: What owns the code's memory.
+    """
+
+    run: Any
+    engine: Any
+
+
+@lru_cache(maxsize=1)
+def _target() -> tuple[str, str]:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _machine() -> Any:  # noqa: ANN401  llvmlite has no types
+    cpu, features = _target()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=_OPTIMISATION, codemodel="jitdefault", jit=True)
+
+
+def _parse(text: str) -> Any:  # noqa: ANN401  llvmlite has no types
+    return llvm.parse_assembly(text)
+
+
+def code_key(text: str) -> str:
+    """Return the SHA-256, in hex, of everything that decides the machine code of IR."""
+    facts = "\n".join((str(llvm.llvm_version_info), *_target(), str(_OPTIMISATION), text))
+    return hashlib.sha256(facts.encode()).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def native(text: str, folder: Path | None) -> NativeCode:
+    """Return the machine code of a module.
+
+    Args:
+        text: LLVM IR that defines `run`.
+        folder: Where object files are kept; None to keep none.
+    """
+    key = code_key(text)
+    content = None if folder is None else _get(folder / f"{key}{_SUFFIX}", key)
+    machine = _machine()
+    if content is None:
+        content = bytes(machine.emit_object(_parse(text)))
+        if folder is not None:
+            _put(folder / f"{key}{_SUFFIX}", key, content)
+    engine = llvm.create_mcjit_compiler(_parse(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return NativeCode(prototype(engine.get_function_address("run")), engine)
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + content).digest()
+
+
+def _get(path: Path, key: str) -> bytes | None:
+    """Return the object file of an entry; None where there is none that can be trusted."""
+    try:
+        with path.open("rb") as stream:
+            if not (_is_ours(os.fstat(stream.fileno())) and _is_ours(path.parent.stat())):
+                return None
+            whole = stream.read()
+    except OSError:
+        return None
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    content = whole[start:]
+    if not whole.startswith(_MAGIC) or whole[len(_MAGIC) : start] != _digest(key, content):
+        return None
+    return content
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _put(path: Path, key: str, content: bytes) -> None:
+    """Keep an object file where the folder can be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(_MAGIC + _digest(key, content) + content)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError:
+        return

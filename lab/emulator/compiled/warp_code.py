@@ -1,0 +1,906 @@
+"""The code of one warp: every basic block for the lanes that are there, and how lanes part and meet.
+
+Lanes of a warp that are at one block form a group. The group whose block comes first in the program's order runs, as in
+the interpreter: so threads that have parted meet again at the same places, and all counts agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lab.emulator.binding import SINK
+from lab.emulator.compiled import accesses, layout
+from lab.emulator.compiled.decoding import AsyncCopy, Decoder, MemoryAccess, NotCompiled, Operation, WarpOperation
+from lab.emulator.compiled.float_forms import canonical
+from lab.emulator.compiled.ir import (
+    BITS_VECTOR,
+    IOTA,
+    LANES,
+    Code,
+    bits_of,
+    element,
+    lanes_of,
+    signed,
+    splat,
+    vector,
+    words,
+)
+from lab.emulator.control import CodeBlock, is_gate
+from lab.emulator.memory.memory import SHARED_SEGMENT, SHARED_WINDOW
+from lab.emulator.program import Program
+from lab.isa.model import Instruction
+
+_V, _W = words(32), words(64)
+_ADDRESS_BITS = 64
+_LONGEST_UNIT = 64
+_STATE_ALIGNMENT = 256
+
+
+COPY = "copy"
+"""The key of a site that counts what a cp.async costs on both its sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSite:
+    """Where the traffic of an instruction is kept.
+
+    Attributes:
+        position: Index of the instruction.
+        key: A key of `ExecutedCounts.memory`; `COPY` for both sides of a cp.async; empty where nothing is counted.
+        width: Bytes of a lane's access.
+    """
+
+    position: int
+    key: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Transfer:
+    """An access at one place of the code.
+
+    Attributes:
+        position: Index of the instruction.
+        access: What it is.
+        lanes: The lanes that take part, an i32.
+        values: What is stored, as integers; empty for a load.
+        counted: Its traffic counts by itself.
+    """
+
+    position: int
+    access: MemoryAccess
+    lanes: str
+    values: Sequence[str]
+    counted: bool = True
+
+
+class WarpCode:
+    """Writes the function ``@step(context, state, warp)``.
+
+    Attributes:
+        sites: The memory instructions that keep patterns, in order.
+        guarded: Positions of the instructions with a guard, in the order of their counts.
+        state_bytes: Size of a warp's state.
+        zeroed: Byte ranges of the state that must be zero at the start: registers that may be read before a write.
+        needs: The access functions that are called: their kind, space, bits, elements and update.
+    """
+
+    def __init__(self, decoder: Decoder, *, count: bool) -> None:
+        """Lay out the state.
+
+        Args:
+            decoder: The kernel.
+            count: Count visits and guards.
+        """
+        self._decoder, self._program, self._count = decoder, decoder.program, count
+        self._code = Code()
+        self.sites: list[CountedSite] = []
+        self.needs: dict[tuple[str, str, int, int, str], None] = {}
+        program = self._program
+        self.guarded = [
+            i
+            for block in decoder.blocks
+            for i in (*range(block.first, block.stop), *([] if block.end is None else [block.end]))
+            if program.code[i][1].predicate
+        ]
+        self._guard_at = {position: i for i, position in enumerate(self.guarded)}
+        self._slots: dict[str, int] = {}
+        offset = layout.REGISTERS
+        kept = frozenset[str]().union(*decoder.live.values()) if decoder.live else frozenset()
+        for name in sorted(kept, key=lambda one: (-bits_of(decoder.type_of(one) or "b32"), one)):
+            self._slots[name] = offset
+            bits = bits_of(decoder.type_of(name) or "b32")
+            offset += 4 if bits == 1 else LANES * bits // 8
+        self.state_bytes = -(-offset // _STATE_ALIGNMENT) * _STATE_ALIGNMENT
+        self.zeroed = [
+            (self._slots[name], 4 if self._bits(name) == 1 else LANES * self._bits(name) // 8)
+            for name in sorted(decoder.live[decoder.blocks[0].index] if decoder.blocks else ())
+        ]
+        self._values: dict[str, tuple[str, str]] = {}
+        self._loose_values: set[str] = set()
+        self._mask, self._lanes = "", ""
+        self._block: CodeBlock = decoder.blocks[0]
+
+    def _bits(self, name: str) -> int:
+        return bits_of(self._decoder.type_of(name) or "b32")
+
+    @property
+    def counters(self) -> int:
+        """The i64 counts: warps and threads of each block of the program, then threads of each guard."""
+        return 2 * len(self._program.blocks) + len(self.guarded)
+
+    # --- the function -----------------------------------------------------------------------------------------
+
+    def write(self) -> str:
+        """Return the function's IR.
+
+        Raises:
+            NotCompiled: something is not supported.
+        """
+        code, program = self._code, self._program
+        code.lines.append("define internal i32 @step(ptr %context, ptr noalias %state, i32 %warp) #0 {")
+        code.label("entry")
+        code.do("%out = alloca [512 x i8], align 64")
+        code.do("%scratch = alloca [256 x i8], align 64")
+        code.do("%group = alloca i32, align 4")
+        code.do("%others = alloca i32, align 4")
+        code.do("%next = alloca i32, align 4")
+        code.do("%fuel = alloca i64, align 8")
+        for name in ("params", "table", "shared", "local", "counts", "sites", "tids", "callback", "copied"):
+            code.do(f"%{name}_at = getelementptr i8, ptr %context, i64 {layout.CONTEXT[name]}")
+            code.do(f"%{name} = load ptr, ptr %{name}_at, align 8")
+        for name in ("segments", "shared_bytes"):
+            code.do(f"%{name}_at = getelementptr i8, ptr %context, i64 {layout.CONTEXT[name]}")
+            code.do(f"%{name} = load i64, ptr %{name}_at, align 8")
+        rounds = code.field("%context", layout.CONTEXT["fuel"], "i64", 8)
+        code.do(f"store i64 {rounds}, ptr %fuel, align 8")
+        code.do("br label %dispatch")
+        self._write_dispatch()
+        for block in self._decoder.blocks:
+            self._write_block(block)
+        for name, value in (("fault", layout.FAULT), ("parted", layout.PARTED), ("spins", layout.SPINS)):
+            code.label(name)
+            code.do(f"ret i32 {value}")
+        code.lines.append("}")
+        ranks = {program.priority[block.index] for block in self._decoder.blocks}
+        if len(ranks) != len(self._decoder.blocks):
+            raise NotCompiled("blocks without an order")
+        return "\n".join(code.lines)
+
+    def _write_dispatch(self) -> None:
+        """Choose the group that runs next: the lanes whose block comes first."""
+        code, ranks = self._code, self._program.priority
+        code.label("requeue")
+        here = code.mask(code.op("load i32, ptr %group"))
+        rank = code.spread("i32", code.op("load i32, ptr %next"))
+        old = code.op(f"load {_V}, ptr %state, align 128")
+        code.do(f"store {_V} {code.select(here, _V, rank, old)}, ptr %state, align 128")
+        code.do("br label %dispatch")
+        code.label("dispatch")
+        alive = code.field("%state", layout.ALIVE, "i32")
+        waiting = code.field("%state", layout.WAITING, "i32")
+        parked = code.field("%state", layout.PARKED, "i32")
+        ready = code.op(f"and i32 {alive}, {code.op(f'xor i32 {waiting}, -1')}")
+        free = code.op(f"and i32 {ready}, {code.op(f'xor i32 {parked}, -1')}")
+        none = code.op(f"icmp eq i32 {free}, 0")
+        code.do(f"br i1 {none}, label %idle, label %choose")
+        code.label("idle")
+        lost = code.op(f"icmp ne i32 {parked}, 0")
+        code.do(f"br i1 {lost}, label %parted, label %rest")
+        code.label("rest")
+        ended = code.op(f"icmp eq i32 {alive}, 0")
+        code.do(f"ret i32 {code.op(f'select i1 {ended}, i32 {layout.ENDED}, i32 {layout.WAITS}')}")
+        code.label("choose")
+        places = code.op(f"load {_V}, ptr %state, align 128")
+        far = splat(layout.NOWHERE, 32)
+        least = f"call i32 @llvm.vector.reduce.umin.v{LANES}i32({_V}"
+        low = code.op(f"{least} {code.select(code.mask(free), _V, places, far)})")
+        same = code.bits(code.op(f"icmp eq {_V} {places}, {code.spread('i32', low)}"))
+        group = code.op(f"and i32 {same}, {ready}")
+        away = code.op(f"xor i32 {group}, -1")
+        code.set_field("%state", layout.PARKED, "i32", code.op(f"and i32 {parked}, {away}"))
+        code.do(f"store i32 {group}, ptr %group")
+        other = code.mask(code.op(f"and i32 {ready}, {away}"))
+        code.do(f"store i32 {code.op(f'{least} {code.select(other, _V, places, far)})')}, ptr %others")
+        cases = " ".join(f"i32 {ranks[b.index]}, label %b{b.index}" for b in self._decoder.blocks)
+        code.do(f"switch i32 {low}, label %fault [ {cases} ]")
+
+    # --- blocks -----------------------------------------------------------------------------------------------
+
+    def _write_block(self, block: CodeBlock) -> None:
+        code, program = self._code, self._program
+        self._block = block
+        self._values, self._loose_values = {}, set()
+        code.label(f"b{block.index}")
+        self._lanes = code.op("load i32, ptr %group")
+        self._mask = code.mask(self._lanes)
+        if block.gate:
+            self._write_gate(block)
+        if self._count:
+            code.add_to("%counts", 16 * block.index, "1")
+            code.add_to("%counts", 16 * block.index + 8, code.population(self._lanes))
+        kept = self._decoder.live_after(block)
+        last: dict[str, int] = {}
+        for position in range(block.first, block.stop):
+            for name in self._decoder.writes(position):
+                last[name] = position
+        for position in range(block.first, block.stop):
+            instruction = program.code[position][1]
+            guard = self._guard(position, instruction)
+            self._write_instruction(position, guard)
+            for name in dict.fromkeys(self._decoder.writes(position)):
+                if last[name] == position and name in kept:
+                    self._keep(name)
+        self._write_end(block)
+
+    def _write_gate(self, block: CodeBlock) -> None:
+        """Wait until the lanes that the instruction names are here."""
+        code = self._code
+        instruction = self._program.code[block.first][1]
+        named = "-1"
+        decoded = self._decoder.decoded[block.first]
+        text = decoded.members if isinstance(decoded, WarpOperation) else (instruction.operands or ("0xffffffff",))[0]
+        members = self._read(block.first, text, "b32")
+        known = code.constants.get(members)
+        if known is None:
+            chosen = code.select(self._mask, _V, members, "zeroinitializer")
+            named = code.op(f"call i32 @llvm.vector.reduce.or.v{LANES}i32({_V} {chosen})")
+        else:
+            named = str(signed(known, 32))
+        alive = code.field("%state", layout.ALIVE, "i32")
+        absent = code.op(f"and i32 {alive}, {code.op(f'xor i32 {self._lanes}, -1')}")
+        missing = code.op(f"and i32 {absent}, {named}")
+        met, wait = code.fresh("met"), code.fresh("park")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {missing}, 0')}, label %{met}, label %{wait}")
+        code.label(wait)
+        parked = code.field("%state", layout.PARKED, "i32")
+        code.set_field("%state", layout.PARKED, "i32", code.op(f"or i32 {parked}, {self._lanes}"))
+        code.do(f"store i32 {self._program.priority[block.index]}, ptr %next")
+        code.do("br label %requeue")
+        code.label(met)
+
+    def _guard(self, position: int, instruction: Instruction) -> str | None:
+        """Return the active lanes whose guard is true as i1s, counted; None without a guard."""
+        if instruction.predicate is None:
+            return None
+        code = self._code
+        flags = self._read(position, instruction.predicate, "pred")
+        if instruction.negated:
+            flags = code.invert(flags)
+        guard = code.op(f"and {BITS_VECTOR} {self._mask}, {flags}")
+        if self._count:
+            at = 16 * len(self._program.blocks) + 8 * self._guard_at[position]
+            code.add_to("%counts", at, code.population(code.bits(guard)))
+        return guard
+
+    # --- registers --------------------------------------------------------------------------------------------
+
+    def _slot(self, name: str) -> str:
+        return self._code.op(f"getelementptr i8, ptr %state, i64 {self._slots[name]}")
+
+    def _current(self, name: str) -> tuple[str, str]:
+        """Return a register's value and its LLVM type."""
+        found = self._values.get(name)
+        if found is None:
+            code, declared = self._code, self._decoder.type_of(name) or "b32"
+            if name not in self._slots:  # never live at a block's start: nothing was written to it
+                found = "zeroinitializer", vector(declared)
+            elif declared == "pred":
+                found = code.mask(code.op(f"load i32, ptr {self._slot(name)}")), BITS_VECTOR
+            else:
+                found = (
+                    code.op(f"load {vector(declared)}, ptr {self._slot(name)}, {_aligned(declared)}"),
+                    vector(declared),
+                )
+            if name in self._decoder.loose:
+                self._loose_values.add(name)
+            self._values[name] = found
+        return found
+
+    def _read(self, position: int, text: str, t: str, *, tolerant: bool = False) -> str:
+        """Return an operand in type t.
+
+        Raises:
+            NotCompiled: the operand is not known, or does not fit the type.
+        """
+        code = self._code
+        if text.startswith("!"):
+            return code.invert(self._read(position, text[1:].strip(), "pred"))
+        declared = self._decoder.type_of(text)
+        if declared is None:
+            if text in self._decoder.special:
+                return self._fit(self._special(text), t)
+            return self._constant(position, text, t)
+        value, type_ = self._current(text)
+        if text in self._loose_values and not tolerant:
+            value = canonical(code, declared, value)
+            self._values[text] = value, type_
+            self._loose_values.discard(text)
+        if declared == "pred" or t == "pred":
+            if declared != t:
+                raise NotCompiled(f"{text} in .{t}")
+            return value
+        have, want = bits_of(declared), bits_of(t)
+        if have < want:
+            raise NotCompiled(f"{text} is narrower than .{t}")
+        if have == want:
+            return code.bitcast(type_, value, vector(t))
+        cut = code.op(f"trunc {words(have)} {code.bitcast(type_, value, words(have))} to {words(want)}")
+        return code.bitcast(words(want), cut, vector(t))
+
+    def _fit(self, given: tuple[str, int], t: str) -> str:
+        value, bits = given
+        want = bits_of(t)
+        if t == "pred":
+            raise NotCompiled("a special register as a predicate")
+        if bits != want:
+            how = "trunc" if bits > want else "zext"
+            value = self._code.op(f"{how} {words(bits)} {value} to {words(want)}")
+        return self._code.bitcast(words(want), value, vector(t))
+
+    def _constant(self, position: int, text: str, t: str) -> str:
+        bits = self._decoder.constant(position, text, t)
+        if t == "pred":
+            return f"splat (i1 {'true' if bits else 'false'})"
+        constant = splat(bits, bits_of(t))
+        if element(t).startswith("i"):
+            self._code.constants[constant] = bits
+            return constant
+        return f"bitcast ({words(bits_of(t))} {constant} to {vector(t)})"
+
+    def _special(self, name: str) -> tuple[str, int]:
+        """Return a special register's value and bits.
+
+        Raises:
+            NotCompiled: the register is not supported.
+        """
+        code = self._code
+        stem, _, axis = name[1:].partition(".")
+        if stem == "tid" and axis:
+            start = code.op("mul i32 %warp, 384")
+            row = code.op(f"getelementptr i8, ptr %tids, i32 {start}")
+            at = code.op(f"getelementptr i8, ptr {row}, i64 {128 * 'xyz'.index(axis)}")
+            return code.op(f"load {_V}, ptr {at}, align 64"), 32
+        if stem in ("ntid", "ctaid", "nctaid") and axis:
+            return self._uniform(f"{stem}_{axis}"), 32
+        if stem in ("total_smem_size", "dynamic_smem_size"):
+            return self._uniform("shared_bytes" if stem[0] == "t" else "dynamic_bytes"), 32
+        if stem == "warpid":
+            return code.spread("i32", "%warp"), 32
+        fixed = {"nwarpid": 64, "smid": 0, "nsmid": 1}.get(stem)
+        if fixed is not None:
+            return splat(fixed, 32), 32
+        masks = {
+            "laneid": list(range(LANES)),
+            "lanemask_eq": [1 << lane for lane in range(LANES)],
+            "lanemask_lt": [(1 << lane) - 1 for lane in range(LANES)],
+            "lanemask_le": [(2 << lane) - 1 for lane in range(LANES)],
+            "lanemask_gt": [~((2 << lane) - 1) for lane in range(LANES)],
+            "lanemask_ge": [~((1 << lane) - 1) for lane in range(LANES)],
+        }.get(stem)
+        if masks is None:
+            raise NotCompiled(f"the register {name}")
+        return lanes_of(masks), 32
+
+    def _uniform(self, name: str) -> str:
+        code = self._code
+        wide = code.field("%context", layout.CONTEXT[name], "i64", 8)
+        return code.spread("i32", code.op(f"trunc i64 {wide} to i32"))
+
+    def _set(self, name: str, t: str, value: str, guard: str | None, *, loose: bool = False) -> None:
+        """Write a register, extended by type t's sign where it is wider.
+
+        Raises:
+            NotCompiled: the register does not hold the type.
+        """
+        if name == SINK:
+            return
+        code = self._code
+        declared = self._decoder.type_of(name)
+        if declared is None or (declared == "pred") != (t == "pred") or bits_of(declared) < bits_of(t):
+            raise NotCompiled(f"{name} cannot hold .{t}")
+        if loose and name not in self._decoder.loose:
+            value, loose = canonical(code, t, value), False
+        type_ = vector(t)
+        if bits_of(declared) > bits_of(t):
+            whole = code.bitcast(type_, value, words(bits_of(t)))
+            how = "sext" if t[0] == "s" else "zext"
+            value, type_ = (
+                code.op(f"{how} {words(bits_of(t))} {whole} to {words(bits_of(declared))}"),
+                words(bits_of(declared)),
+            )
+        if declared != "pred":
+            value, type_ = code.bitcast(type_, value, vector(declared)), vector(declared)
+        if guard is not None:
+            old, _ = self._current(name)
+            loose = loose or name in self._loose_values
+            value = code.select(guard, type_, value, old)
+        self._values[name] = value, type_
+        (self._loose_values.add if loose else self._loose_values.discard)(name)
+
+    def _keep(self, name: str) -> None:
+        """Store a register's value for the lanes of the group."""
+        code = self._code
+        value, type_ = self._values[name]
+        slot = self._slot(name)
+        if type_ == BITS_VECTOR:
+            old = code.op(f"load i32, ptr {slot}")
+            new = code.op(f"and i32 {code.bits(value)}, {self._lanes}")
+            rest = code.op(f"and i32 {old}, {code.op(f'xor i32 {self._lanes}, -1')}")
+            code.do(f"store i32 {code.op(f'or i32 {new}, {rest}')}, ptr {slot}")
+            return
+        aligned = _aligned(self._decoder.type_of(name) or "b32")
+        old = code.op(f"load {type_}, ptr {slot}, {aligned}")
+        code.do(f"store {type_} {code.select(self._mask, type_, value, old)}, ptr {slot}, {aligned}")
+
+    # --- instructions -----------------------------------------------------------------------------------------
+
+    def _write_instruction(self, position: int, guard: str | None) -> None:
+        decoded = self._decoder.decoded[position]
+        if isinstance(decoded, Operation):
+            self._operate(position, decoded, guard)
+        elif isinstance(decoded, MemoryAccess):
+            self._access(position, decoded, guard)
+        elif isinstance(decoded, AsyncCopy):
+            self._copy(position, decoded, guard)
+        elif isinstance(decoded, WarpOperation):
+            if guard is not None and is_gate(self._program.code[position][1]):
+                raise NotCompiled("a guarded exchange between lanes")
+            self._exchange(position, decoded, guard)
+
+    def _operate(self, position: int, decoded: Operation, guard: str | None) -> None:
+        form = decoded.form
+        tolerant = form.tolerant
+        if form.copies:
+            tolerant = decoded.outs[0] in self._decoder.loose
+        ins = [self._read(position, text, t, tolerant=tolerant) for text, t in zip(decoded.ins, form.ins, strict=True)]
+        loose = form.loose or (form.copies and decoded.outs[0] in self._decoder.loose)
+        results = form.emit(self._code, ins)
+        for name, t, value in zip(decoded.outs, form.outs, results, strict=True):
+            self._set(name, t, value, guard, loose=loose and t in ("f32", "f64"))
+
+    # --- memory -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _where(self, guard: str | None) -> Iterator[str]:
+        """Write code that runs only where a lane takes part; yields the lanes as i32."""
+        code = self._code
+        if guard is None:
+            yield self._lanes
+            return
+        lanes = code.bits(guard)
+        some, after = code.fresh("some"), code.fresh("after")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {lanes}, 0')}, label %{after}, label %{some}")
+        code.label(some)
+        yield lanes
+        code.do(f"br label %{after}")
+        code.label(after)
+
+    def _access(self, position: int, access: MemoryAccess, guard: str | None) -> None:
+        if access.kind == "atomic" and self._count:
+            raise NotCompiled("which updates of atomics meet is counted by the interpreter")
+        code, t = self._code, access.t
+        bits, count = bits_of(t), len(access.registers)
+        if access.kind == "load":
+            if access.space == "kernel-param":
+                self._load_parameter(position, access, guard)
+                return
+            address, given = self._address(position, access)
+            with self._where(guard) as lanes:
+                self._move(_Transfer(position, access, lanes, ()), address, given)
+            for i, value in enumerate(self._loaded(access, bits, count)):
+                self._set(access.registers[i], t, code.bitcast(words(bits), value, vector(t)), guard)
+            return
+        stored = [self._read(position, text, t if t in ("f32", "f64") else f"b{bits}") for text in access.registers]
+        values = [
+            code.bitcast(vector(t if t in ("f32", "f64") else f"b{bits}"), value, words(bits)) for value in stored
+        ]
+        address, given = self._address(position, access)
+        with self._where(guard) as lanes:
+            self._move(_Transfer(position, access, lanes, values), address, given)
+
+    def _copy(self, position: int, copy: AsyncCopy, guard: str | None) -> None:
+        """Copy from global to shared memory; lanes that read no bytes write zeros."""
+        code = self._code
+        t, count = {4: ("b32", 1), 8: ("b64", 1), 16: ("b32", 4)}[copy.size]
+        load = MemoryAccess("load", "global", copy.source, (SINK,) * count, t)
+        store = MemoryAccess("store", "shared", copy.target, (SINK,) * count, t)
+        source, source_bits = self._address(position, load)
+        target, target_bits = self._address(position, store)
+        if source_bits != _ADDRESS_BITS:
+            source = code.op(f"zext {_V} {source} to {_W}")
+        wanted = None if copy.read is None else self._read(position, copy.read, "u32")
+        with self._where(guard) as lanes:
+            if target_bits == _ADDRESS_BITS:
+                target = self._narrowed(target, lanes, splat(0, 64))
+            fetched = lanes
+            if wanted is not None:
+                some = code.op(f"icmp ne {_V} {wanted}, zeroinitializer")
+                short = code.op(f"icmp ult {_V} {wanted}, {splat(copy.size, 32)}")
+                self._refuse_if(lanes, code.op(f"and {BITS_VECTOR} {some}, {short}"))
+                fetched = code.op(f"and i32 {code.bits(some)}, {lanes}")
+            read, after = code.fresh("read"), code.fresh("copied")
+            code.do(f"br i1 {code.op(f'icmp eq i32 {fetched}, 0')}, label %{after}, label %{read}")
+            code.label(read)
+            self._call(_Transfer(position, load, fetched, (), counted=False), "global", source)
+            code.do(f"br label %{after}")
+            code.label(after)
+            mask, ty = code.mask(fetched), vector(t)
+            values = [
+                code.select(mask, ty, value, "zeroinitializer") for value in self._loaded(load, bits_of(t), count)
+            ]
+            self._call(_Transfer(position, store, lanes, values, counted=False), "shared", target)
+            if self._count:
+                site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
+                self.sites.append(CountedSite(position, COPY, copy.size))
+                self.needs["copied", "", 0, 0, ""] = None
+                status = code.op(
+                    f"call i32 @copied(ptr {site}, {_V} {target}, {_W} {source}, i32 {lanes}, i32 {fetched}, "
+                    f"i32 {copy.size}, ptr %copied)"
+                )
+                counted = code.fresh("counted")
+                code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{counted}, label %fault")
+                code.label(counted)
+
+    def _load_parameter(self, position: int, access: MemoryAccess, guard: str | None) -> None:
+        code, t = self._code, access.t
+        _, offset, _ = self._decoder.place(position, access.address)
+        width = bits_of(t) // 8
+        whole = width * len(access.registers)
+        if offset < 0 or offset + whole > self._program.param_bytes or offset % whole:
+            raise NotCompiled("a load beyond the parameters")
+        for i, name in enumerate(access.registers):
+            value = code.field("%params", offset + i * width, f"i{8 * width}", width)
+            spread = code.spread(f"i{8 * width}", value)
+            self._set(name, t, code.bitcast(words(8 * width), spread, vector(t)), guard)
+
+    def _address(self, position: int, access: MemoryAccess) -> tuple[str, int]:
+        """Return an access's (32,) addresses and their bits."""
+        code = self._code
+        base, offset, _ = self._decoder.place(position, access.address)
+        if base is None:
+            return splat(offset, 64), 64
+        bits = self._bits(base)
+        if bits not in (32, 64):
+            raise NotCompiled(f"an address in {base}")
+        value = self._read(position, base, f"b{bits}")
+        return (code.op(f"add {words(bits)} {value}, {splat(offset, bits)}") if offset else value), bits
+
+    def _refuse_if(self, lanes: str, condition: str) -> None:
+        """Leave for the interpreter where a condition holds for an active lane."""
+        code = self._code
+        hit = code.op(f"and i32 {code.bits(condition)}, {lanes}")
+        good = code.fresh("good")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {hit}, 0')}, label %{good}, label %fault")
+        code.label(good)
+
+    def _move(self, transfer: _Transfer, address: str, bits: int) -> None:
+        """Move the bytes of an access to or from addresses of some bits."""
+        code, access, lanes = self._code, transfer.access, transfer.lanes
+        if access.space == "shared":
+            if bits == _ADDRESS_BITS:
+                address = self._narrowed(address, lanes, splat(0, 64))
+            self._call(transfer, "shared", address)
+            return
+        if bits != _ADDRESS_BITS:
+            address = code.op(f"zext {_V} {address} to {_W}")
+        if access.space == "local":
+            self._move_local(transfer, address)
+        elif access.space == "generic":
+            segment = code.op(f"lshr {_W} {address}, {splat(36, 64)}")
+            here = code.bits(code.op(f"icmp eq {_W} {segment}, {splat(SHARED_SEGMENT, 64)}"))
+            shared = code.op(f"and i32 {here}, {lanes}")
+            yes, no, after = code.fresh("shared"), code.fresh("global"), code.fresh("moved")
+            code.do(f"br i1 {code.op(f'icmp eq i32 {shared}, 0')}, label %{no}, label %{yes}")
+            code.label(yes)
+            offsets = self._narrowed(address, lanes, splat(SHARED_WINDOW, 64))
+            self._call(transfer, "shared", offsets)
+            code.do(f"br label %{after}")
+            code.label(no)
+            self._call(transfer, "global", address)
+            code.do(f"br label %{after}")
+            code.label(after)
+        else:
+            self._call(transfer, "global", address)
+
+    def _narrowed(self, address: str, lanes: str, window: str) -> str:
+        """Return offsets in shared memory as i32; leave where one does not fit."""
+        code = self._code
+        offset = code.op(f"sub {_W} {address}, {window}")
+        self._refuse_if(lanes, code.op(f"icmp ugt {_W} {offset}, {splat((1 << 31) - 1, 64)}"))
+        return code.op(f"trunc {_W} {offset} to {_V}")
+
+    def _call(self, transfer: _Transfer, space: str, address: str) -> None:
+        """Call the function that moves the bytes, `space` being `shared` or `global`."""
+        code, access = self._code, transfer.access
+        total = bits_of(access.t) * len(access.registers)
+        bits, count = accesses.unit_of(bits_of(access.t), len(access.registers))
+        update = access.update if access.kind == "atomic" else ""
+        if access.t[0] == "u" and update in ("min", "max"):
+            update = "u" + update
+        self.needs[access.kind, space, bits, count, update] = None
+        site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
+        key = f"{space}.{access.kind}" if transfer.counted else ""
+        self.sites.append(CountedSite(transfer.position, key, total // 8))
+        where = "ptr %shared, i64 %shared_bytes" if space == "shared" else "ptr %table, i64 %segments"
+        name = accesses.name_of(access.kind, space, bits, count, update)
+        type_ = _V if space == "shared" else _W
+        if access.kind == "load":
+            rest = "ptr %out"
+        else:
+            rest = ", ".join(f"{words(bits)} {value}" for value in self._packed(transfer, bits, count))
+        status = code.op(f"call i32 {name}({where}, ptr {site}, {type_} {address}, i32 {transfer.lanes}, {rest})")
+        good = code.fresh("good")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{good}, label %fault")
+        code.label(good)
+
+    def _packed(self, transfer: _Transfer, bits: int, count: int) -> list[str]:
+        """Return a store's registers as the `count` elements of some bits that are moved."""
+        values = transfer.values
+        code, own, each = self._code, bits_of(transfer.access.t), len(values) // count
+        if each == 1:
+            return list(values)
+        packed = []
+        for first in range(0, len(values), each):
+            total = code.op(f"zext {words(own)} {values[first]} to {words(bits)}")
+            for i in range(1, each):
+                wide = code.op(f"zext {words(own)} {values[first + i]} to {words(bits)}")
+                moved = code.op(f"shl {words(bits)} {wide}, {splat(own * i, bits)}")
+                total = code.op(f"or {words(bits)} {total}, {moved}")
+            packed.append(total)
+        return packed
+
+    def _loaded(self, access: MemoryAccess, own: int, count: int) -> list[str]:
+        """Return the integers of a load's registers, from the buffer of the access."""
+        code = self._code
+        bits, units = accesses.unit_of(own, count)
+        if access.space == "local":
+            bits, units = own, count
+        each = count // units
+        found = []
+        for unit in range(units):
+            whole = code.field("%out", unit * LANES * bits // 8, words(bits), min(64, LANES * bits // 8))
+            for i in range(each):
+                part = code.op(f"lshr {words(bits)} {whole}, {splat(own * i, bits)}") if i else whole
+                found.append(part if each == 1 else code.op(f"trunc {words(bits)} {part} to {words(own)}"))
+        return found
+
+    def _move_local(self, transfer: _Transfer, address: str) -> None:
+        """Move bytes of local memory, of which each thread has a row."""
+        access, lanes, values = transfer.access, transfer.lanes, transfer.values
+        code, own = self._code, bits_of(access.t)
+        width, size = own // 8 * len(access.registers), self._program.local_bytes
+        self._refuse_if(lanes, code.op(f"icmp ugt {_W} {address}, {splat(max(size - width, 0), 64)}"))
+        if width > size:
+            raise NotCompiled("an access wider than local memory")
+        crooked = code.op(f"and {_W} {address}, {splat(width - 1, 64)}")
+        self._refuse_if(lanes, code.op(f"icmp ne {_W} {crooked}, zeroinitializer"))
+        row = code.op(f"add {_V} {code.spread('i32', code.op('shl i32 %warp, 5'))}, {IOTA}")
+        start = code.op(f"mul {_W} {code.op(f'zext {_V} {row} to {_W}')}, {splat(local_stride(self._program), 64)}")
+        offset = code.op(f"add {_W} {address}, {start}")
+        pointers, mask = accesses.words_of_pointers(), code.mask(lanes)
+        for i in range(len(access.registers)):
+            at = code.op(f"add {_W} {offset}, {splat(i * own // 8, 64)}") if i else offset
+            place = code.op(f"getelementptr i8, ptr %local, {_W} {at}")
+            name = f"v{LANES}i{own}.v{LANES}p0"
+            if access.kind == "load":
+                got = code.op(
+                    f"call {words(own)} @llvm.masked.gather.{name}({pointers} align {own // 8} {place}, "
+                    f"{BITS_VECTOR} {mask}, {words(own)} zeroinitializer)"
+                )
+                code.set_field("%out", i * LANES * own // 8, words(own), got, min(64, LANES * own // 8))
+            else:
+                code.do(
+                    f"call void @llvm.masked.scatter.{name}({words(own)} {values[i]}, "
+                    f"{pointers} align {own // 8} {place}, {BITS_VECTOR} {mask})"
+                )
+
+    # --- between lanes ----------------------------------------------------------------------------------------
+
+    def _exchange(self, position: int, decoded: WarpOperation, guard: str | None) -> None:
+        code = self._code
+        if decoded.kind == "active":
+            lanes = self._lanes
+            if guard is not None:
+                lanes = code.bits(guard)
+            self._set(decoded.outs[0], "b32", code.spread("i32", lanes), guard)
+        elif decoded.kind in ("up", "down", "bfly", "idx"):
+            self._shuffle(position, decoded)
+        else:
+            self._vote(position, decoded)
+
+    def _shuffle(self, position: int, decoded: WarpOperation) -> None:
+        code = self._code
+        value, lane, clamp = (self._read(position, text, "u32") for text in decoded.ins)
+        both = splat(31, 32)
+
+        def op(how: str, a: str, b: str) -> str:
+            return code.op(f"{how} {_V} {a}, {b}")
+
+        shift, most = op("and", lane, both), op("and", clamp, both)
+        segment = op("and", op("lshr", clamp, splat(8, 32)), both)
+        outside = op("xor", segment, splat(-1, 32))
+        last = op("or", op("and", IOTA, segment), op("and", most, outside))
+        if decoded.kind == "up":
+            other = op("sub", IOTA, shift)
+            hit = op("icmp sge", other, last)
+        else:
+            if decoded.kind == "idx":
+                other = op("or", op("and", IOTA, segment), op("and", shift, outside))
+            else:
+                other = op("add" if decoded.kind == "down" else "xor", IOTA, shift)
+            hit = op("icmp sle", other, last)
+        source = code.select(hit, _V, other, IOTA)
+        inside = op("and", source, both)
+        present = op("lshr", code.spread("i32", self._lanes), inside)
+        absent = op("icmp eq", op("and", present, splat(1, 32)), "zeroinitializer")
+        self._refuse_if(self._lanes, absent)
+        code.do(f"store {_V} {value}, ptr %scratch, align 64")
+        at = op("shl", inside, splat(2, 32))
+        place = code.op(f"getelementptr i8, ptr %scratch, {_V} {at}")
+        got = code.op(
+            f"call {_V} @llvm.masked.gather.v{LANES}i32.v{LANES}p0({accesses.words_of_pointers()} align 4 {place}, "
+            f"{BITS_VECTOR} splat (i1 true), {_V} zeroinitializer)"
+        )
+        self._set(decoded.outs[0], "b32", got, None)
+        if len(decoded.outs) > 1:
+            self._set(decoded.outs[1], "pred", hit, None)
+
+    def _vote(self, position: int, decoded: WarpOperation) -> None:
+        code = self._code
+        said = code.bits(self._read(position, decoded.ins[0], "pred"))
+        members = self._read(position, decoded.members, "b32")
+        yes = code.op(f"and i32 {said}, {self._lanes}")
+        no = code.op(f"and i32 {code.op(f'xor i32 {said}, -1')}, {self._lanes}")
+        yes_of = code.op(f"and {_V} {members}, {code.spread('i32', yes)}")
+        if decoded.kind == "ballot":
+            self._set(decoded.outs[0], "b32", yes_of, None)
+            return
+        no_of = code.op(f"and {_V} {members}, {code.spread('i32', no)}")
+        some = code.op(f"icmp ne {_V} {yes_of}, zeroinitializer")
+        none_against = code.op(f"icmp eq {_V} {no_of}, zeroinitializer")
+        if decoded.kind == "any":
+            result = some
+        elif decoded.kind == "all":
+            result = none_against
+        else:
+            result = code.op(f"or {BITS_VECTOR} {code.invert(some)}, {none_against}")
+        self._set(decoded.outs[0], "pred", result, None)
+
+    # --- where lanes go ---------------------------------------------------------------------------------------
+
+    def _write_end(self, block: CodeBlock) -> None:
+        code, program = self._code, self._program
+        if block.end is None:
+            self._go(block.following)
+            return
+        instruction = program.code[block.end][1]
+        family = instruction.opcode.split(".")[0]
+        taken = self._lanes
+        if instruction.predicate is not None:
+            guard = self._guard(block.end, instruction)
+            taken = code.bits(guard or self._mask)
+        if family == "bra":
+            number, _ = program.code[block.end]
+            target = program.block_at.get(program.offsets[number] + instruction.targets[0], -1)
+            if instruction.predicate is None:
+                self._go(target)
+            else:
+                self._branch(taken, target, block.following)
+            return
+        away = code.fresh("away")
+        if instruction.predicate is not None:
+            stay = code.fresh("stay")
+            code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, 0')}, label %{stay}, label %{away}")
+            code.label(stay)
+            self._go(block.following)
+            code.label(away)
+        if family in ("ret", "exit"):
+            self._end(taken)
+        elif family == "trap":
+            code.do("br label %fault")
+            return
+        else:
+            self._wait(block, taken)
+        if instruction.predicate is None:
+            code.do("br label %dispatch")
+            return
+        rest = code.op(f"xor i32 {self._lanes}, {taken}")
+        code.do(f"store i32 {rest}, ptr %group")
+        if block.following < 0:
+            self._end(rest)
+            code.do("br label %dispatch")
+            return
+        code.do(f"store i32 {program.priority[block.following]}, ptr %next")
+        code.do("br label %requeue")
+
+    def _end(self, lanes: str) -> None:
+        code = self._code
+        alive = code.field("%state", layout.ALIVE, "i32")
+        code.set_field("%state", layout.ALIVE, "i32", code.op(f"and i32 {alive}, {code.op(f'xor i32 {lanes}, -1')}"))
+
+    def _wait(self, block: CodeBlock, lanes: str) -> None:
+        """Let lanes wait at the block's barrier, where no lane may wait at another one."""
+        code = self._code
+        waiting = code.field("%state", layout.WAITING, "i32")
+        at = code.field("%state", layout.BARRIER, "i32")
+        first = code.op(f"icmp eq i32 {waiting}, 0")
+        same = code.op(f"icmp eq i32 {at}, {block.end}")
+        fine = code.fresh("fine")
+        code.do(f"br i1 {code.op(f'or i1 {first}, {same}')}, label %{fine}, label %fault")
+        code.label(fine)
+        code.set_field("%state", layout.BARRIER, "i32", str(block.end))
+        code.set_field("%state", layout.WAITING, "i32", code.op(f"or i32 {waiting}, {lanes}"))
+        self._place(lanes, block.following)
+
+    def _place(self, lanes: str, number: int) -> None:
+        """Note at which block lanes go on."""
+        code = self._code
+        old = code.op(f"load {_V}, ptr %state, align 128")
+        new = code.select(code.mask(lanes), _V, splat(self._program.priority[number], 32), old)
+        code.do(f"store {_V} {new}, ptr %state, align 128")
+
+    def _go(self, number: int) -> None:
+        """Let the whole group go on at a block; a negative number is the kernel's end."""
+        code, ranks = self._code, self._program.priority
+        if number < 0:
+            self._end(self._lanes)
+            code.do("br label %dispatch")
+            return
+        rank = ranks[number]
+        if rank <= ranks[self._block.index]:
+            left = code.op(f"sub i64 {code.op('load i64, ptr %fuel, align 8')}, 1")
+            code.do(f"store i64 {left}, ptr %fuel, align 8")
+            on = code.fresh("on")
+            code.do(f"br i1 {code.op(f'icmp slt i64 {left}, 0')}, label %spins, label %{on}")
+            code.label(on)
+        others = code.op("load i32, ptr %others")
+        wait = code.fresh("queue")
+        code.do(f"br i1 {code.op(f'icmp ult i32 {rank}, {others}')}, label %b{number}, label %{wait}")
+        code.label(wait)
+        code.do(f"store i32 {rank}, ptr %next")
+        code.do("br label %requeue")
+
+    def _branch(self, taken: str, target: int, following: int) -> None:
+        """Let some lanes of the group go to one block and the others to another."""
+        code, ranks = self._code, self._program.priority
+        if target == following:
+            self._go(target)
+            return
+        some, none, all_, part = (code.fresh(stem) for stem in ("some", "none", "all", "part"))
+        code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, 0')}, label %{none}, label %{some}")
+        code.label(none)
+        self._go(following)
+        code.label(some)
+        code.do(f"br i1 {code.op(f'icmp eq i32 {taken}, {self._lanes}')}, label %{all_}, label %{part}")
+        code.label(all_)
+        self._go(target)
+        code.label(part)
+        rest = code.op(f"xor i32 {self._lanes}, {taken}")
+        ends = [(lanes, number) for lanes, number in ((taken, target), (rest, following)) if number < 0]
+        if ends:
+            self._end(ends[0][0])
+            goes, number = (rest, following) if target < 0 else (taken, target)
+            code.do(f"store i32 {goes}, ptr %group")
+            self._lanes = goes
+            self._go(number)
+            return
+        first, second = (taken, target), (rest, following)
+        if ranks[target] > ranks[following]:
+            first, second = second, first
+        self._place(*second)
+        others = code.op("load i32, ptr %others")
+        code.do(f"store i32 {code.op(f'call i32 @llvm.umin.i32(i32 {others}, i32 {ranks[second[1]]})')}, ptr %others")
+        code.do(f"store i32 {first[0]}, ptr %group")
+        self._go(first[1])
+
+
+def _aligned(t: str) -> str:
+    return f"align {min(64, LANES * bits_of(t) // 8)}"
+
+
+def local_stride(program: Program) -> int:
+    """Return the bytes from one thread's local memory to the next one's."""
+    return -(-max(program.local_bytes, 1) // 16) * 16

@@ -1,0 +1,102 @@
+"""The latest accesses to a memory, one cell for each granule of its bytes.
+
+A granule is the smallest width in which the kernel touches the memory, so that neighbours are never mistaken for one
+another. Each slot holds the stamp of an access (see `lab.emulator.memory.clocks`) and its instruction. Readers, and
+atomic updates, do not order one another, so two of each are remembered: the latest, and the one that is the furthest
+from it, of another block rather than of another warp, of another warp rather than of another lane. Slots take memory
+when they are first used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.emulator.arrays import Addresses, Indices
+from lab.emulator.memory.clocks import Stamps
+
+Numbers = NDArray[np.int32]
+"""Instructions, or threads plus one."""
+
+WRITTEN = 1
+"""The stamp of memory that holds a value of which nobody has to know who wrote it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccessSlot:
+    """One remembered access of each cell.
+
+    Attributes:
+        stamps: (cells,) its stamp; 0 for none.
+        at: (cells,) index of its instruction.
+    """
+
+    stamps: Stamps
+    at: Numbers
+
+
+Pair = tuple[AccessSlot, AccessSlot]
+"""The latest access, and one far from it."""
+
+
+class Cells:
+    """The latest accesses to each granule of a memory.
+
+    Attributes:
+        granule: Bytes of a cell.
+        per_row: Cells of a row, which is a block's shared memory, or all of a buffer.
+        total: Cells of all rows.
+        write: The latest plain write.
+        readers: Plain reads, once there was one.
+        atomics: Strong writes and updates, once there was one.
+        watchers: Strong reads, once there was one.
+        wide: All strong accesses so far have the device's scope.
+    """
+
+    def __init__(self, row_bytes: int, rows: int, granule: int) -> None:
+        """Begin without accesses: `rows` rows of `row_bytes` bytes."""
+        self.granule, self.per_row = granule, -(-row_bytes // granule)
+        self.total = self.per_row * rows
+        self.write = self._slot()
+        self.readers: Pair | None = None
+        self.atomics: Pair | None = None
+        self.watchers: Pair | None = None
+        self.wide = True
+
+    def _slot(self) -> AccessSlot:
+        return AccessSlot(np.zeros(self.total, np.int64), np.zeros(self.total, np.int32))
+
+    def reading(self) -> Pair:
+        """Return the slots of plain reads."""
+        if self.readers is None:
+            self.readers = self._slot(), self._slot()
+        return self.readers
+
+    def updating(self) -> Pair:
+        """Return the slots of strong writes and updates."""
+        if self.atomics is None:
+            self.atomics = self._slot(), self._slot()
+        return self.atomics
+
+    def watching(self) -> Pair:
+        """Return the slots of strong reads."""
+        if self.watchers is None:
+            self.watchers = self._slot(), self._slot()
+        return self.watchers
+
+    def row(self, number: int) -> slice:
+        """Return where the cells of a row are."""
+        return slice(number * self.per_row, (number + 1) * self.per_row)
+
+    def covered(self, offsets: Addresses, width: int) -> Indices:
+        """Return the cells of an access, (count, pieces).
+
+        Args:
+            offsets: (count,) byte offsets into the memory.
+            width: Bytes of the access.
+        """
+        first = offsets // self.granule
+        pieces = max(1, width // self.granule)
+        return first[:, None] + np.arange(pieces) if pieces > 1 else first[:, None]

@@ -1,0 +1,561 @@
+"""Which accesses happen before which threads: barriers, warps that meet, fences, releases and acquires.
+
+One counter of the launch, `now`, goes on at each event that can order accesses, and an access is stamped with it. What
+a thread knows is then a time for each other thread: everything that this one did before that time is ordered. Most of
+it needs no table: a barrier of the block gives one time for all threads of the block, a warp that meets one for the
+warp. The rest (named barriers, mbarriers, locks, flags, whole grids that meet) is `KnownTimes`, which threads share.
+
+A stamp is one integer: the time from bit 35 on, then 3 bits for the access's level, then the thread of the launch plus
+1. So one comparison with a time, shifted alike, tells whether an access came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Indices, Mask
+from lab.emulator.batch import Batch
+from lab.emulator.lanes import warp_of
+from lab.emulator.memory.order import APART, CTA, SAME_BLOCK, SAME_CLUSTER, SAME_WARP, Order
+
+Stamps = NDArray[np.int64]
+"""Stamps of accesses, or times shifted to compare with them."""
+
+SHIFT, LEVEL_SHIFT = 35, 32
+THREAD = np.int64((1 << LEVEL_SHIFT) - 1)
+FIRST = np.int64(1 << SHIFT)
+"""The least stamp of an access: what is below stands for none."""
+
+_MEMO = 4096
+
+
+class KnownTimes:
+    """For threads of some blocks, the time before which their accesses are known. Immutable.
+
+    Attributes:
+        blocks: Block of the launch to (threads of a block,) shifted times.
+    """
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, blocks: Mapping[int, Stamps]) -> None:
+        self.blocks = blocks
+
+    def covers(self, stamps: Stamps, padded: int) -> Mask:
+        """Return which of (count,) stamps are known, for blocks of `padded` threads."""
+        threads = (stamps & THREAD) - 1
+        blocks = threads // padded
+        known = np.zeros(len(stamps), np.bool_)
+        for block in np.unique(blocks).tolist():
+            times = self.blocks.get(block)
+            if times is not None:
+                at = np.flatnonzero(blocks == block)
+                known[at] = stamps[at] < times[threads[at] - block * padded]
+        return known
+
+    def within(self, block: int) -> KnownTimes | None:
+        """Return what is known of one block; None where that is nothing."""
+        times = self.blocks.get(block)
+        return None if times is None else KnownTimes({block: times})
+
+
+@dataclass(slots=True, eq=False)
+class _Released:
+    """What an acquire of one place learns.
+
+    Attributes:
+        wide: From releases that reach the whole device.
+        own: Block to what its own threads learn, from releases of any scope in it.
+    """
+
+    wide: KnownTimes | None = None
+    own: dict[int, KnownTimes | None] = field(default_factory=dict)
+
+
+Place = tuple[object, int, int]
+"""An mbarrier: its unit, its number and its block."""
+
+
+class LaunchClocks:
+    """What orders the threads of different blocks of a launch.
+
+    Attributes:
+        now: The time.
+        padded: Threads of a block, filled up to whole warps.
+        cluster: Blocks of a cluster.
+        know: (threads of the launch,) `KnownTimes` or None; None as a whole until some thread learns something.
+        changed: A memory and a byte in it to the thread and the instruction of the latest strong write by few threads.
+    """
+
+    def __init__(self, blocks: int, padded: int, cluster: int = 1, *, narrow: bool = False) -> None:
+        """Begin with nothing ordered.
+
+        Args:
+            blocks: Blocks of the launch.
+            padded: Threads of a block, filled up to whole warps.
+            cluster: Blocks of a cluster.
+            narrow: The program has fences or atomics whose scope is the block.
+        """
+        self.now, self.padded, self.cluster, self.narrow = 1, padded, cluster, narrow
+        self._threads = blocks * padded
+        self.know: NDArray[Any] | None = None
+        self.pending: dict[int, tuple[KnownTimes | None, KnownTimes | None]] = {}
+        self.fence_wide: Stamps | None = None
+        self.fence_any: Stamps | None = None
+        self.fence_limit: Stamps | None = None
+        self.released: dict[object, dict[int, _Released]] = {}
+        self.phases: dict[Place, dict[int, KnownTimes | None]] = {}
+        self.changed: dict[tuple[object, int], tuple[int, int]] = {}
+        self._memo: dict[tuple[int, int], tuple[KnownTimes, KnownTimes, KnownTimes]] = {}
+
+    def tick(self) -> np.int64:
+        """Let time go on; return the new time, shifted."""
+        self.now += 1
+        return np.int64(self.now << SHIFT)
+
+    def fences(self) -> tuple[Stamps, Stamps]:
+        """Return the shifted times of each thread's latest fence: of the device's scope, and of any."""
+        if self.fence_wide is None or self.fence_any is None:
+            self.fence_wide, self.fence_any, self.fence_limit = (np.zeros(self._threads, np.int64) for _ in range(3))
+        return self.fence_wide, self.fence_any
+
+    def learn(self, threads: Indices | slice | int, knowledge: KnownTimes | None) -> None:
+        """Set what some threads of the launch know."""
+        if self.know is None:
+            self.know = np.full(self._threads, None, object)
+        self.know[threads] = knowledge
+
+    def known_by(self, thread: int) -> KnownTimes | None:
+        """Return what a thread of the launch knows beyond its block's barriers."""
+        if self.know is None:
+            return None
+        found: KnownTimes | None = self.know[thread]
+        return found
+
+    def join(self, one: KnownTimes | None, two: KnownTimes | None) -> KnownTimes | None:
+        """Return what follows from both."""
+        if one is None or one is two:
+            return two
+        if two is None:
+            return one
+        key = (id(one), id(two))
+        found = self._memo.get(key)
+        if found is not None:
+            return found[2]
+        blocks = dict(one.blocks)
+        for block, times in two.blocks.items():
+            mine = blocks.get(block)
+            if mine is None:
+                blocks[block] = times
+            elif mine is not times:
+                blocks[block] = np.maximum(mine, times)
+        joined = KnownTimes(blocks)
+        if len(self._memo) >= _MEMO:
+            self._memo.clear()
+        self._memo[key] = (one, two, joined)  # both stay alive with their ids
+        return joined
+
+
+class BatchClocks:
+    """What orders the threads of one batch of blocks.
+
+    Attributes:
+        launch: What orders different blocks.
+        limit: (threads,) shifted time of the latest barrier of each thread's block.
+        ids: (threads,) threads of the launch, plus 1.
+        apart: Threads of different blocks can reach the same shared memory.
+    """
+
+    def __init__(self, launch: LaunchClocks, batch: Batch) -> None:
+        self.launch, self._batch = launch, batch
+        self.base = batch.first_thread
+        self.ids: Stamps = np.arange(batch.threads, dtype=np.int64) + (self.base + 1)
+        self.limit: Stamps = np.full(batch.threads, launch.now << SHIFT, np.int64)
+        self.apart = batch.cluster > 1
+        self._cluster_limit: Stamps | None = None
+        self._warp_limit: Stamps | None = None
+        self._lane_limit: Stamps | None = None  # (threads, 32)
+
+    # --- stamps ---------------------------------------------------------------------------------------------------
+
+    def stamps(self, who: Indices, order: Order) -> Stamps:
+        """Return the stamps of accesses that (count,) threads make now."""
+        stamps: Stamps = self.ids[who] + np.int64((self.launch.now << SHIFT) | (order.level << LEVEL_SHIFT))
+        return stamps
+
+    def unordered(self, stamps: Stamps, who: Indices) -> Indices:
+        """Return the positions of (count,) accesses of others that do not happen before what (count,) threads do."""
+        batch = self._batch
+        other = (stamps & THREAD) - (1 + self.base)
+        at = np.flatnonzero((stamps >= FIRST) & (other != who))
+        if not len(at):
+            return at
+        stamps, other, who = stamps[at], other[at], who[at]
+        inside = (other >= 0) & (other < batch.threads)
+        near = np.where(inside, other, 0)
+        blocks, mine = batch.block_of[near], batch.block_of[who]
+        same_block = inside & (blocks == mine)
+        done = same_block & (stamps < self.limit[who])
+        if self._cluster_limit is not None:
+            same_cluster = inside & (blocks // batch.cluster == mine // batch.cluster)
+            done |= same_cluster & (stamps < self._cluster_limit[who])
+        same_warp = same_block & (warp_of(near) == warp_of(who))
+        if self._warp_limit is not None:
+            done |= same_warp & (stamps < self._warp_limit[who])
+        if self._lane_limit is not None:
+            done |= same_warp & (stamps < self._lane_limit[who, near % WARP_SIZE])
+        if self.launch.know is not None:
+            rest = np.flatnonzero(~done)
+            done[rest] = self._known(self.launch.know, stamps[rest], who[rest])
+        late: Indices = at[~done]
+        return late
+
+    def _known(self, know: NDArray[Any], stamps: Stamps, who: Indices) -> Mask:
+        known: Mask = np.zeros(len(stamps), np.bool_)
+        held = know[who + self.base]
+        groups: dict[int, list[int]] = {}
+        for i, one in enumerate(held.tolist()):
+            if one is not None:
+                groups.setdefault(id(one), []).append(i)
+        for positions in groups.values():
+            at = np.array(positions)
+            known[at] = held[positions[0]].covers(stamps[at], self.launch.padded)
+        return known
+
+    def closeness(self, one: Indices, two: Indices) -> NDArray[np.int64]:
+        """Return how close (count,) threads of the launch are to others: `SAME_WARP` to `APART`."""
+        padded, cluster = self.launch.padded, self.launch.cluster
+        first, second = one // padded, two // padded
+        near = np.full(len(one), APART, np.int64)
+        near[first // cluster == second // cluster] = SAME_CLUSTER
+        near[first == second] = SAME_BLOCK
+        near[warp_of(one) == warp_of(two)] = SAME_WARP
+        return near
+
+    # --- barriers -------------------------------------------------------------------------------------------------
+
+    def order_blocks(self, threads: Indices | Mask | slice, blocks: Indices) -> None:
+        """Order all that threads of whole blocks did: (blocks,) rows of the batch, and their threads."""
+        self.limit[threads] = self.launch.tick()
+        if self.launch.know is not None:
+            for block in blocks.tolist():
+                first = self.base + block * self.launch.padded
+                self._share(np.arange(first, first + self.launch.padded))
+
+    def _share(self, ids: Indices) -> None:
+        """Let some threads of the launch know what each of them knows."""
+        know = self.launch.know
+        if know is None:
+            return
+        joined: KnownTimes | None = None
+        for one in {id(one): one for one in know[ids].tolist()}.values():
+            joined = self.launch.join(joined, one)
+        if joined is not None:
+            know[ids] = joined
+
+    def order_clusters(self, blocks: Indices) -> None:
+        """Order all that the threads of whole clusters did, (count,) rows of their blocks."""
+        if self._cluster_limit is None:
+            self._cluster_limit = np.zeros(self._batch.threads, np.int64)
+        time = self.launch.tick()
+        threads = np.isin(self._batch.block_of, blocks)
+        self._cluster_limit[threads] = self.limit[threads] = time
+        if self.launch.know is not None:
+            clusters = self._batch.block_of // self._batch.cluster
+            for cluster in np.unique(blocks // self._batch.cluster).tolist():
+                self._share(np.flatnonzero(clusters == cluster) + self.base)
+
+    def arrival(self) -> np.int64:
+        """Return the shifted time of an arrival: what its threads do from now on is not part of it."""
+        return self.launch.tick()
+
+    def order_some(self, waiters: Indices, arrived: Indices, times: Stamps) -> None:
+        """Order a barrier of some of a block's threads.
+
+        Args:
+            waiters: (count,) the threads that waited.
+            arrived: (others,) the threads that arrived, those that waited included.
+            times: (others,) the shifted time of each one's arrival.
+        """
+        learnt: KnownTimes | None = self._knowledge(arrived, times)
+        self._teach(waiters, learnt)
+
+    def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
+        """Order the lanes of warps that met.
+
+        Args:
+            who: (count,) the threads.
+            masks: (count,) the lanes of its warp that each one names.
+        """
+        time, batch = self.launch.tick(), self._batch
+        here = np.zeros(batch.threads, np.bool_)
+        here[who] = True
+        missing = (batch.exists & ~here).reshape(-1, WARP_SIZE).any(axis=1)
+        named = np.zeros(batch.threads, np.uint32)
+        named[who] = masks
+        by_warp = named.reshape(-1, WARP_SIZE)
+        agreed = (by_warp == by_warp[:, :1]).all(axis=1)
+        full = ~missing & agreed & ((~by_warp[:, 0] & _existing(batch)) == 0)
+        if full.any():
+            if self._warp_limit is None:
+                self._warp_limit = np.zeros(batch.threads, np.int64)
+            self._warp_limit[np.repeat(full, WARP_SIZE) & here] = time
+        part = who[~full[warp_of(who)]]
+        if len(part):
+            self._order_lanes(part, named, time)
+        if self.launch.know is not None:
+            self._share_warps(self.launch.know, who, named)
+
+    def _order_lanes(self, who: Indices, named: NDArray[np.uint32], time: np.int64) -> None:
+        """Order lanes of warps of which not all lanes met under one mask."""
+        if self._lane_limit is None:
+            self._lane_limit = np.zeros((self._batch.threads, WARP_SIZE), np.int64)
+        by_lane = self._lane_limit.reshape(-1, WARP_SIZE, WARP_SIZE)
+        warp_limit = self._warp_limit
+        for mask in np.unique(named[who]).tolist():
+            lanes = np.flatnonzero((mask >> np.arange(WARP_SIZE)) & 1)
+            mine = who[named[who] == mask]
+            warps = np.unique(warp_of(mine))
+            rows = by_lane[np.ix_(warps, lanes)].max(axis=1)  # (warps, 32)
+            rows[:, lanes] = time
+            if warp_limit is not None:
+                rows = np.maximum(rows, warp_limit.reshape(-1, WARP_SIZE)[warps].max(axis=1)[:, None])
+            members = np.intersect1d((warps[:, None] * WARP_SIZE + lanes).reshape(-1), mine)
+            self._lane_limit[members] = rows[np.searchsorted(warps, warp_of(members))]
+
+    def _share_warps(self, know: NDArray[Any], who: Indices, named: NDArray[np.uint32]) -> None:
+        some = who[[one is not None for one in know[who + self.base].tolist()]]
+        for warp in np.unique(warp_of(some)).tolist():
+            members = who[warp_of(who) == warp]
+            for mask in np.unique(named[members]).tolist():
+                self._share(members[named[members] == mask] + self.base)
+
+    # --- what a thread knows ----------------------------------------------------------------------------------------
+
+    def _times(self, who: Indices, own: Stamps | np.int64, limit: Stamps | np.int64) -> tuple[int, Stamps]:
+        """Return what (count,) threads of one block know of its threads, together: the launch's block, and the times.
+
+        Args:
+            who: The threads.
+            own: (count,) the time that stands for each one's own accesses, or one for all.
+            limit: What the block's barriers ordered, for all of its threads or for each one.
+        """
+        padded = self.launch.padded
+        first = int(who[0]) // padded * padded
+        local = who - first
+        times = np.zeros(padded, np.int64) + limit
+        shape = (-1, WARP_SIZE)
+        if self._warp_limit is not None:
+            spread = np.zeros(padded, np.int64)
+            spread[local] = self._warp_limit[who]
+            times = np.maximum(times, np.repeat(spread.reshape(shape).max(axis=1), WARP_SIZE))
+        if self._lane_limit is not None:
+            by_lane = np.zeros((padded, WARP_SIZE), np.int64)
+            by_lane[local] = self._lane_limit[who]
+            times = np.maximum(times, by_lane.reshape(-1, WARP_SIZE, WARP_SIZE).max(axis=1).reshape(-1))
+        times[local] = own
+        return (first + self.base) // padded, times
+
+    def _knowledge(
+        self, who: Indices, own: Stamps | np.int64, limit: Stamps | np.int64 | None = None
+    ) -> KnownTimes | None:
+        """Return what (count,) threads of one block know together, their own accesses included.
+
+        Args:
+            who: The threads.
+            own: (count,) the time that stands for each one's own accesses, or one for all.
+            limit: What the block's barriers ordered, for each of its threads; None: what they ordered until now.
+        """
+        block, times = self._times(who, own, self.limit[who].max() if limit is None else limit)
+        known: KnownTimes | None = KnownTimes({block: times})
+        know = self.launch.know
+        if know is not None:
+            for one in {id(one): one for one in know[who + self.base].tolist()}.values():
+                known = self.launch.join(known, one)
+        return known
+
+    def _teach(self, who: Indices, knowledge: KnownTimes | None) -> None:
+        """Let (count,) threads of the batch know more."""
+        ids = who + self.base
+        if self.launch.know is None:
+            self.launch.learn(ids, knowledge)
+            return
+        held = self.launch.know[ids].tolist()
+        alike = all(one is held[0] for one in held)
+        if alike:
+            self.launch.learn(ids, self.launch.join(held[0], knowledge))
+            return
+        for thread, one in zip(ids.tolist(), held, strict=True):
+            self.launch.learn(thread, self.launch.join(one, knowledge))
+
+    # --- mbarriers --------------------------------------------------------------------------------------------------
+
+    def arrive(self, place: Place, phase: int, who: Indices) -> None:
+        """Note that (count,) threads of one block arrived in a phase of an mbarrier."""
+        phases = self.launch.phases.setdefault(place, {})
+        phases[phase] = self.launch.join(phases.get(phase), self._knowledge(who, self.launch.tick()))
+
+    def see(self, place: Place, phase: int, who: Indices) -> None:
+        """Let (count,) threads learn what the arrivals before a phase of an mbarrier released."""
+        phases = self.launch.phases.get(place)
+        if not phases:
+            return
+        learnt: KnownTimes | None = None
+        for old in [one for one in phases if one < phase]:
+            learnt = self.launch.join(learnt, phases.pop(old))
+        if learnt is not None:
+            phases[phase - 1] = learnt
+            self._teach(who, learnt)
+
+    def forget(self, place: Place) -> None:
+        """Forget the phases of an mbarrier that is initialised."""
+        self.launch.phases.pop(place, None)
+
+    # --- fences, releases, acquires -----------------------------------------------------------------------------------
+
+    def fence(self, who: Indices, *, wide: bool) -> None:
+        """Note a fence of (count,) threads, of the block's scope or a wider one."""
+        launch = self.launch
+        time = launch.tick()
+        fence_wide, fence_any = launch.fences()
+        ids = who + self.base
+        fence_any[ids] = time
+        if launch.fence_limit is not None:
+            launch.fence_limit[ids] = self.limit[who]
+        if wide:
+            fence_wide[ids] = time
+        if not launch.pending:
+            return
+        for thread in ids.tolist():
+            waiting = launch.pending.get(thread)
+            if waiting is not None:
+                learnt = waiting[0] if wide else waiting[1]
+                launch.learn(thread, launch.join(launch.known_by(thread), learnt))
+                if wide:
+                    del launch.pending[thread]
+
+    def synchronise(
+        self,
+        memory: object,
+        places: Indices,
+        who: Indices,
+        order: Order,
+        *,
+        shared: bool,
+        reads: bool,
+        wrote: Mask | bool,
+    ) -> None:
+        """Let strong accesses acquire what was released at their places, and release, thread after thread.
+
+        Args:
+            memory: Which memory it is.
+            places: (count,) bytes in it.
+            who: (count,) the threads, in the order in which their accesses took place.
+            order: How strong the accesses are.
+            shared: The memory is that of one block, so that every scope is wide enough.
+            reads: The accesses read.
+            wrote: (count,) whether each one wrote, or one answer for all.
+        """
+        launch = self.launch
+        writes = np.broadcast_to(wrote, who.shape)
+        releases = order.release or (
+            launch.fence_any is not None and bool(launch.fence_any[who + self.base].any()) and bool(writes.any())
+        )
+        table = launch.released.get(memory)
+        if not releases and (not table or table.keys().isdisjoint(np.unique(places).tolist())):
+            return
+        if table is None:
+            table = launch.released[memory] = {}
+        if not writes.any():
+            for place in np.unique(places).tolist():
+                if place in table:
+                    self._acquire(table[place], who[places == place], order, shared=shared)
+            return
+        if order.release:
+            launch.tick()
+        for place, thread, writing in zip(places.tolist(), who.tolist(), writes.tolist(), strict=True):
+            held = table.get(place) if reads else None
+            if held is not None:
+                self._acquire(held, np.array([thread]), order, shared=shared)
+            if writing:
+                self._leave(table, place, held, self._release(thread, order, shared=shared))
+
+    def _leave(self, table: dict[int, _Released], place: int, held: _Released | None, made: _Released) -> None:
+        """Note what a strong write releases at a place; `held` is what it goes on with, if it is an update."""
+        if held is not None:
+            held.wide = self.launch.join(held.wide, made.wide)
+            for block, one in made.own.items():
+                held.own[block] = self.launch.join(held.own.get(block), one)
+        elif made.wide is not None or made.own:
+            table[place] = made
+        else:
+            table.pop(place, None)
+
+    def _acquire(self, held: _Released, who: Indices, order: Order, *, shared: bool) -> None:
+        """Let (count,) threads read what was released at a place: they learn it now, or at their next fence."""
+        launch = self.launch
+        blocks = (who + self.base) // launch.padded
+        for block in np.unique(blocks).tolist():
+            own = held.wide if shared else held.own.get(block)
+            learnt = own if order.level == CTA else launch.join(held.wide, own)
+            if learnt is None:
+                continue
+            mine = who[blocks == block]
+            if order.acquire:
+                self._teach(mine, learnt)
+                continue
+            for ident in (mine + self.base).tolist():
+                wide, narrow = launch.pending.get(ident, (None, None))
+                launch.pending[ident] = (launch.join(wide, learnt), launch.join(narrow, own))
+
+    def _release(self, thread: int, order: Order, *, shared: bool) -> _Released:
+        """Return what a strong write of a thread releases: all before it, or all before the latest fence."""
+        launch, ident = self.launch, thread + self.base
+        who = np.array([thread])
+        made = _Released()
+        if order.release:
+            known = self._knowledge(who, np.int64(launch.now << SHIFT))
+            if shared or order.level != CTA:
+                made.wide = known
+            if launch.narrow and not shared:
+                made.own[ident // launch.padded] = known
+            return made
+        fence_wide, fence_any = launch.fences()
+        if shared:
+            made.wide = self._fenced(who, fence_any)
+            return made
+        if order.level != CTA:
+            made.wide = self._fenced(who, fence_wide)
+        if launch.narrow:
+            narrow = self._fenced(who, fence_any)
+            if narrow is not None:
+                made.own[ident // launch.padded] = narrow
+        return made
+
+    def _fenced(self, who: Indices, fences: Stamps) -> KnownTimes | None:
+        """Return what a thread knew at its latest fence, and what others of its block that it knows of had fenced.
+
+        What it learnt otherwise than by a barrier of the block counts by time alone: if it happened before the fence.
+        """
+        padded, ident, limits = self.launch.padded, who[0] + self.base, self.launch.fence_limit
+        block, time = int(ident) // padded, fences[ident]
+        theirs = fences[block * padded : (block + 1) * padded]
+        before = limits[ident] if limits is not None else np.int64(0)
+        barriers = np.minimum(self.limit[who], np.maximum(theirs, before if time else 0))
+        known = self._knowledge(who, time, np.zeros(1, np.int64))
+        if known is None:
+            return None
+        capped = np.maximum(barriers, np.minimum(known.blocks[block], np.maximum(theirs, time)))
+        return KnownTimes({**known.blocks, block: capped}) if int(capped.max()) >= FIRST else None
+
+
+def _existing(batch: Batch) -> NDArray[np.uint32]:
+    """Return the lanes of each warp that are threads of the launch, (warps,) masks."""
+    bits = batch.exists.reshape(-1, WARP_SIZE).astype(np.uint32) << np.arange(WARP_SIZE, dtype=np.uint32)
+    return np.asarray(bits.sum(axis=1, dtype=np.uint32))

@@ -1,0 +1,59 @@
+"""Spearman's rank correlation. It is written here because importing `scipy.stats` takes more than a second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FEWEST = 3
+"""Least number of pairs whose correlation can be tested."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankCorrelation:
+    """Spearman's rank correlation of two rows of values.
+
+    Attributes:
+        rho: -1 to 1; NaN where all values of one row are equal, or one is NaN.
+        p: How likely values without a correlation have one at least as large, by Student's distribution of
+            `rho * sqrt((n - 2) / (1 - rho**2))` with n - 2 degrees of freedom; NaN with fewer than three pairs.
+    """
+
+    rho: float
+    p: float
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
+    """Correlate the ranks of two rows of equal length; equal values share the mean of their ranks."""
+    x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if len(x) < 2 or np.isnan(x).any() or np.isnan(y).any():  # noqa: PLR2004 - a pair of values
+        return RankCorrelation(math.nan, math.nan)
+    of_x, of_y = _ranks(x), _ranks(y)
+    spread = math.sqrt(float(of_x @ of_x) * float(of_y @ of_y))
+    if not spread:
+        return RankCorrelation(math.nan, math.nan)
+    rho = min(1.0, max(-1.0, float(of_x @ of_y) / spread))
+    return RankCorrelation(rho, _p(rho, len(x)))
+
+
+def _p(rho: float, n: int) -> float:
+    if n < _FEWEST:
+        return math.nan
+    if abs(rho) == 1:
+        return 0.0
+    from scipy import special  # noqa: PLC0415 - importing it takes longer than a report that needs no p
+
+    t = abs(rho) * math.sqrt((n - 2) / ((1 - rho) * (1 + rho)))
+    return float(2 * special.stdtr(n - 2, -t))
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of values, (n,), less their mean."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks = last - (counts - 1) / 2
+    return np.asarray(ranks[place] - (len(values) + 1) / 2, np.float64)

@@ -1,0 +1,54 @@
+"""Which buffers a kernel may write, and which variables its accesses mean."""
+
+import pytest
+from small_ptx import execute, kernel
+
+from lab.emulator.memory.provenance import Provenance
+from lab.emulator.program import Program
+from lab.isa.ptx.module import read_ptx
+
+LOAD = "ld.param.u64 %rd0, [a]; ld.param.u64 %rd1, [b]; cvta.to.global.u64 %rd2, %rd0; cvta.to.global.u64 %rd3, %rd1;"
+
+
+def names(body, module=""):
+    return Provenance(Program(read_ptx(kernel(LOAD + body, ["a", "b"], module=module)), "k")).written_names()
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        ("ld.global.u32 %r0, [%rd2]; st.global.u32 [%rd3], %r0;", {"b"}),
+        ("mov.u64 %rd4, %rd2; add.s64 %rd5, %rd4, 8; red.global.add.u32 [%rd5], 1;", {"a"}),
+        ("selp.u64 %rd4, %rd2, %rd3, %p0; st.global.u32 [%rd4], 1;", {"a", "b"}),
+        # An index that was loaded is no pointer, a pointer that was loaded may be any.
+        ("ld.global.u32 %r0, [%rd2]; mad.wide.u32 %rd4, %r0, 4, %rd3; st.global.u32 [%rd4], 1;", {"b"}),
+        ("ld.global.u64 %rd4, [%rd2]; st.global.u32 [%rd4], 1;", None),
+        ("ld.global.v2.u32 {%r0, %r1}, [%rd2]; mov.b64 %rd4, {%r0, %r1}; st.global.u32 [%rd4], 1;", None),
+        (".shared .b32 s; st.shared.u32 [s], 1;", set()),
+    ],
+)
+def test_parameters(body, written):
+    assert names(body) == (None if written is None else frozenset(written))
+
+
+def test_variables_of_the_module():
+    module = ".global .u32 count; .global .u32 other;"
+    assert names("atom.global.add.u32 %r0, [count], 1; ld.global.u32 %r1, [other];", module) == {"count"}
+
+
+def test_an_access_beyond_its_variable_is_found_where_the_next_one_begins():
+    declared = ".shared .align 4 .b8 one[16]; .shared .align 4 .b8 two[16];"
+    body = "mov.u32 %r0, %tid.x; mov.u32 %r1, one; mad.lo.u32 %r2, %r0, 4, %r1; st.shared.u32 [%r2], %r0;"
+    emulation, _ = execute(body, block=4, outputs=0, declarations=declared)
+    assert emulation.clean
+    emulation, _ = execute(body.replace("[%r2]", "[%r2+4]"), block=4, outputs=0, declarations=declared)
+    (finding,) = emulation.findings
+    assert (finding.kind, finding.count) == ("out-of-bounds", 1)
+    assert finding.detail == "store of 4 bytes at offset 16 of one[4], elements of 4 bytes, beyond the variable"
+
+
+def test_an_access_that_may_mean_two_variables_is_left_alone():
+    declared = ".shared .align 4 .b8 one[16]; .shared .align 4 .b8 two[16];"
+    body = "mov.u32 %r0, one; mov.u32 %r1, two; setp.eq.u32 %p0, 0, 0; selp.u32 %r2, %r0, %r1, %p0;"
+    body += "st.shared.u32 [%r2+16], 1;"
+    assert execute(body, block=1, outputs=0, declarations=declared)[0].clean

@@ -1,0 +1,43 @@
+"""Spearman's rank correlation, compared with SciPy's."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from lab.measured.ranks import rank_correlation
+
+VALUES = st.sampled_from([-3.0, 0.0, 0.5, 1.0, 2.0, 7.25, 1e30])
+
+
+@given(st.lists(st.tuples(VALUES, VALUES), min_size=3, max_size=30))
+@pytest.mark.filterwarnings("ignore")
+def test_it_is_scipys(pairs):
+    found = rank_correlation(*zip(*pairs, strict=True))
+    wanted = stats.spearmanr(*zip(*pairs, strict=True))
+    assert found.rho == pytest.approx(wanted.statistic, abs=1e-12, nan_ok=True)
+    assert found.p == pytest.approx(wanted.pvalue, abs=1e-9, nan_ok=True)
+
+
+def test_ties_share_their_ranks():
+    assert rank_correlation([1, 2, 2, 3], [10, 20, 20, 30]).rho == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]).rho == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([], []), ([1.0], [2.0]), ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([1.0, math.nan], [1.0, 2.0])]
+)
+def test_there_is_none(first, second):
+    assert math.isnan(rank_correlation(first, second).rho)
+
+
+def test_nothing_waits_for_scipy_that_does_not_need_it():
+    code = "import sys, lab.report.render, lab.runs.repeat, lab.stages.emulate; print('scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
