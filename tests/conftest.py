@@ -17,6 +17,7 @@ from types import ModuleType
 import pytest
 from filelock import FileLock
 
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.predict.bounds import Bound
 from lab.report.charts import png
@@ -103,6 +104,27 @@ def counting_bytes() -> Callable[[Store], Store]:
             assert record.prediction is not None
             prediction = replace(record.prediction, bounds=bounds, peak_gb_s=4800.0)
             store.write(replace(record, merit=Merit.BANDWIDTH, prediction=prediction), position)
+        return store
+
+    return counting
+
+
+@pytest.fixture
+def counting_keys() -> Callable[[Store], Store]:
+    """The same run, whose file declares a rate of its own and two more figures: 2 Mkeys a launch."""
+
+    def counting(store: Store) -> Store:
+        for position, record in enumerate(store.records()):
+            bounds = (Bound("DRAM", 410.0, "201 MB at 4800 GB/s", 4800.0),)
+            assert record.prediction is not None
+            prediction = replace(record.prediction, bounds=bounds, peak_gb_s=4800.0)
+            further = (
+                DeclaredFigure("ms", "1000 * time", {}),
+                DeclaredFigure("Gbit/s", "64 * n / time", {"n": 1000}, 1e9),
+            )
+            made = replace(record, merit=Merit.BANDWIDTH, prediction=prediction, estimate=None)
+            made = replace(made, declared_rate=DeclaredRate("Mkeys/s", 2.0), declared_figures=further)
+            store.write(made, position)
         return store
 
     return counting

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from lab.store.figures import amount
 from lab.store.model import VariantRecord
 
 if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to import
@@ -111,7 +112,7 @@ class RunProgress(_Bars):
             self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
         if record.throughput and (self._best is None or record.throughput > (self._best.throughput or 0)):
             self._best = record
-            self._bar.update(self._done, best=f"best {record.throughput:.2f} {record.merit}: {name}")
+            self._bar.update(self._done, best=f"best {amount(record.throughput, record.unit)} {record.unit}: {name}")
 
     def counting(self, variants: int) -> None:
         """Add a bar for the profiler's work."""

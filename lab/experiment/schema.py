@@ -248,7 +248,7 @@ class PlainFile(MeasuringFile):
     metrics: dict[str, str] = Field(
         default_factory=dict,
         description="What throughput is: {GB/s: 12 * n / time}, with the time in seconds; by default the bytes that "
-        "the arguments hold",
+        "the arguments hold. The first metric is the throughput, a rate; further ones are columns",
     )
     baseline: dict[str, Value] | None = Field(
         None, description="The setting of the parameters that others are compared with: {block_size_x: 256}"

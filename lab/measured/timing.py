@@ -27,7 +27,9 @@ class Merit(StrEnum):
     BANDWIDTH = "GB/s"  # 10^9 bytes of the problem's least traffic a second
 
     def rate(self, flops: int, bytes_moved: int, ms: float) -> float:
-        """Return the throughput of a problem that took `ms` milliseconds, in this unit."""
+        """Return the throughput of a problem that took `ms` milliseconds, in this unit; 0 where no time passed."""
+        if ms <= 0:
+            return 0.0
         return flops / ms / 1e9 if self is Merit.TFLOPS else bytes_moved / ms / 1e6
 
 
@@ -81,8 +83,8 @@ class Samples:
 
     @property
     def spread(self) -> float:
-        """(p80 - p20) / median, as a fraction."""
-        return (self.p80 - self.p20) / self.median
+        """(p80 - p20) / median, as a fraction; 0 where the median is 0."""
+        return (self.p80 - self.p20) / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +154,14 @@ class Measurement:
 
     def ratio_to(self, name: str) -> float | None:
         """Return the throughput over that of a named baseline, above 1 if faster; None where that was not timed."""
-        other = self.baseline if name == self.baseline_name else self.others.get(name)
-        return None if other is None else other.median / self.samples.median
+        other, own = self.baseline if name == self.baseline_name else self.others.get(name), self.samples.median
+        return None if other is None or not own else other.median / own
 
     @property
     def ratio_to_baseline(self) -> float | None:
         """Throughput of the variant over the baseline's: above 1 is faster. None without a baseline."""
-        return None if self.baseline is None else self.baseline.median / self.samples.median
+        own = self.samples.median
+        return None if self.baseline is None or not own else self.baseline.median / own
 
 
 @dataclass(frozen=True, slots=True)

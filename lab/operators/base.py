@@ -21,6 +21,7 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.validation import Strict, refusal
 from lab.base.yamlfile import dotted
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 
 Array = NDArray[np.generic]
@@ -243,6 +244,17 @@ class Operator(ABC, Generic[P]):
     @abstractmethod
     def bytes_moved(self, problem: P) -> int:
         """Count the least bytes through DRAM: each input read once, each output written once."""
+
+    def declared_rate(self, problem: P) -> DeclaredRate | None:  # noqa: ARG002 - operators that override this use it
+        """Return what throughput is where it counts neither operations nor bytes; None where `merit` says it.
+
+        `merit` is then `Merit.BANDWIDTH`: what limits such a kernel is taken to be its traffic.
+        """
+        return None
+
+    def declared_figures(self, problem: P) -> tuple[DeclaredFigure, ...]:  # noqa: ARG002
+        """Return further figures of a launch, for tables; none by default."""
+        return ()
 
     @abstractmethod
     def fma_dtype(self, problem: P) -> np.dtype[Any]:

@@ -22,6 +22,7 @@ from lab.base import workers
 from lab.base.errors import Location, UserError
 from lab.base.executor import ProcessExecutor, WorkerLostError
 from lab.base.expressions import Scalar
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.operators.base import Problem
 from lab.operators.builtin import is_file, operator
@@ -60,6 +61,12 @@ class Described(Protocol):
 
     def bytes_moved(self, problem: Any) -> int:  # noqa: ANN401
         """Count bytes; see `Operator.bytes_moved`."""
+
+    def declared_rate(self, problem: Any) -> DeclaredRate | None:  # noqa: ANN401
+        """Return what throughput is where `merit` does not say it; see `Operator.declared_rate`."""
+
+    def declared_figures(self, problem: Any) -> tuple[DeclaredFigure, ...]:  # noqa: ANN401
+        """Return further figures; see `Operator.declared_figures`."""
 
     def fma_dtype(self, problem: Any) -> np.dtype[Any]:  # noqa: ANN401
         """Return the arithmetic type; see `Operator.fma_dtype`."""
@@ -140,6 +147,13 @@ class ForeignOperator:
     def bytes_moved(self, problem: PlainProblem) -> int:
         """Return the bytes that the worker counted."""
         return problem.counts.bytes_moved
+
+    def declared_rate(self, problem: PlainProblem) -> None:
+        """Return None: `merit` says what throughput is."""
+
+    def declared_figures(self, problem: PlainProblem) -> tuple[DeclaredFigure, ...]:  # noqa: ARG002
+        """Return none: only short experiment files declare figures."""
+        return ()
 
     def fma_dtype(self, problem: PlainProblem) -> np.dtype[Any]:
         """Return the arithmetic type that the worker named."""

@@ -50,8 +50,7 @@ def _candidate(record: VariantRecord) -> _Candidate | None:
     rate = record.throughput
     if record.status is not Status.VERIFIED or not rate:
         return None
-    ceiling = record.prediction.ceiling if record.prediction else None
-    predicted = record.estimate.tflops if record.estimate else ceiling.rate if ceiling else 0.0
+    predicted = record.estimate.tflops if record.estimate else record.ceiling or 0.0
     off = abs(math.log(predicted / rate)) if predicted > 0 else 0.0
     return _Candidate(record.variant, group_of(record), record.kernel, rate, off)
 

@@ -268,8 +268,7 @@ def urgency(record: VariantRecord, *, searching: bool) -> float:
         return 0.0
     if record.estimate is not None:
         return -record.estimate.tflops
-    ceiling = record.prediction.ceiling if record.prediction else None
-    return -ceiling.rate if ceiling else 0.0
+    return -(record.ceiling or 0.0)
 
 
 def spared(planned: Sequence[Planned], most: int | None) -> frozenset[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lab.experiment.schema import PruneModel
+from lab.store.figures import amount
 from lab.store.model import PruneRule, Status, VariantRecord
 
 Group = tuple[object, ...]
@@ -37,9 +38,8 @@ def score(record: VariantRecord, position: int) -> Rank | None:
     """The score of a record; None where the variant failed or was pruned."""
     if record.status.failed or record.status is Status.PRUNED:
         return None
-    ceiling = record.prediction.ceiling if record.prediction else None
     measured = record.throughput if record.status is Status.VERIFIED else None
-    return Rank(group_of(record), position, ceiling.rate if ceiling else None, measured)
+    return Rank(group_of(record), position, record.ceiling, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +73,32 @@ class Pruner:
         """Decide whether to leave out a variant that was built; None where it is worth running."""
         if record.build is None or record.prediction is None:
             return None
-        ceiling = record.prediction.ceiling
+        rate = record.ceiling
         spills = record.build.resources.spill_bytes
         if self.rules.spills and spills:
             return Pruning(PruneRule.SPILLS, f"{spills} bytes of spill stores and loads a thread")
         if record.prediction.occupancy == 0:
             limit = record.prediction.limited_by
             return Pruning(PruneRule.OCCUPANCY, f"no block fits on an SM, limited by {limit}")
-        if ceiling is None:
+        if rate is None:
             return None
-        group, rate = group_of(record), ceiling.rate
+        group = group_of(record)
         best = self.predicted[group] = max(rate, self.predicted.get(group, 0.0))
         if rate < self.rules.below_prediction * best:
-            share = f"{self.rules.below_prediction:.0%} of the best one, {best:.2f}"
-            return Pruning(PruneRule.PREDICTION, f"a ceiling of {rate:.2f} {record.merit} is below {share}")
+            share = f"{self.rules.below_prediction:.0%} of the best one, {amount(best, record.unit)}"
+            return Pruning(
+                PruneRule.PREDICTION, f"a ceiling of {amount(rate, record.unit)} {record.unit} is below {share}"
+            )
         return None
 
     def overtaken(self, record: VariantRecord) -> Pruning | None:
         """Decide whether to leave out a variant because another one is faster than its predicted ceiling."""
-        ceiling = record.prediction.ceiling if record.prediction else None
+        ceiling = record.ceiling
         reached = self.measured.get(group_of(record), 0.0)
-        if not self.rules.below_measured or ceiling is None or ceiling.rate >= reached:
+        if not self.rules.below_measured or ceiling is None or ceiling >= reached:
             return None
-        below = f"a ceiling of {ceiling.rate:.2f} {record.merit} is below the {reached:.2f} of another one"
+        limit, best = amount(ceiling, record.unit), amount(reached, record.unit)
+        below = f"a ceiling of {limit} {record.unit} is below the {best} of another one"
         return Pruning(PruneRule.MEASUREMENT, below)
 
     def learn(self, finished: Rank) -> None:

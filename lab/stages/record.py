@@ -88,6 +88,8 @@ def inspected(
         flops=experiment.operator.flops(needed),
         bytes_moved=experiment.operator.bytes_moved(needed),
         merit=experiment.operator.merit,
+        declared_rate=experiment.operator.declared_rate(needed),
+        declared_figures=experiment.operator.declared_figures(needed),
         launch=_geometry(main) if main else None,
         steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
         round=searched,

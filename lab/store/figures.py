@@ -5,6 +5,7 @@ The one place that decides *which* counts a figure is made of.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -37,20 +38,22 @@ def fma_share(mix: KernelMix | None) -> float | None:
     return None if counts is None else counts.fma_share
 
 
-def merit_of(records: Iterable[VariantRecord]) -> Merit:
-    """What throughput counts in a run, all of whose records share the operator; TFLOP/s where there are none."""
-    return next((record.merit for record in records), Merit.TFLOPS)
+def unit_of(records: Iterable[VariantRecord]) -> str:
+    """Unit of throughput in a run, all of whose records share the operator; TFLOP/s where there are none."""
+    return next((record.unit for record in records), Merit.TFLOPS)
 
 
 def predicted(record: VariantRecord) -> float | None:
-    """The predicted ceiling, which is the lowest bound, in the unit of the record's merit; None without a bound."""
-    ceiling = record.prediction.ceiling if record.prediction else None
-    return ceiling.rate if ceiling else None
+    """The predicted ceiling, which is the lowest bound, in the record's unit; None without a bound."""
+    return record.ceiling
 
 
 def measured(record: VariantRecord) -> float | None:
-    """Measured median throughput in the unit of the record's merit; None for failed and for unmeasured variants."""
-    return None if record.status.failed else record.throughput
+    """Measured median throughput in the record's unit.
+
+    None for failed and for unmeasured variants, and where work or time is 0: nothing compares with that.
+    """
+    return None if record.status.failed else record.throughput or None
 
 
 def estimated(record: VariantRecord) -> float | None:
@@ -59,8 +62,8 @@ def estimated(record: VariantRecord) -> float | None:
 
 
 def peak(record: VariantRecord) -> float | None:
-    """The GPU's peak in the unit of the record's merit; None where it is unknown."""
-    return (record.prediction.peak or None) if record.prediction else None
+    """The GPU's peak in the record's unit; None where it is unknown, and in a unit of the user's own."""
+    return (record.prediction.peak or None) if record.prediction and record.declared_rate is None else None
 
 
 def emulated_traffic(record: VariantRecord, *accesses: str) -> MemoryCount | None:
@@ -138,14 +141,14 @@ class Response:
         basis: Its origin.
         column: Name of the column that holds it.
         title: Axis title without the unit.
-        unit: What throughput counts.
+        unit: Of throughput: a `Merit`, or one of the user's own.
         scored: Where the basis is the score, variant id to its throughput; else empty.
     """
 
     basis: Basis
     column: str
     title: str
-    unit: Merit = Merit.TFLOPS
+    unit: str = Merit.TFLOPS
     scored: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -173,6 +176,15 @@ class Response:
         if a is None or b is None:
             return False
         return abs(a - b) <= max(self.tolerance, noise(first), noise(second)) * max(a, b)
+
+    @property
+    def format(self) -> str:
+        """Format specification of its figures."""
+        return format_of(self.unit)
+
+    def text(self, value: float) -> str:
+        """Write a figure in `unit`, without it."""
+        return amount(value, self.unit)
 
     @property
     def axis(self) -> str:
@@ -210,22 +222,47 @@ def response_of(records: tuple[VariantRecord, ...]) -> Response:
     Measured throughput if any variant has it; else the estimate if all compared variants do; else the score if any
     does; else the ceiling. It is never a mixture: figures of different origins cannot be compared.
     """
-    merit = merit_of(records)
+    unit = unit_of(records)
     if any(measured(record) is not None for record in records):
-        return Response(Basis.MEASURED, column_name("measured_tflops", merit), "throughput", merit)
-    ceiling = Response(Basis.CEILING, column_name("predicted_tflops", merit), "throughput ceiling", merit)
+        return Response(Basis.MEASURED, column_name("measured_tflops", unit), "throughput", unit)
+    ceiling = Response(Basis.CEILING, column_name("predicted_tflops", unit), "throughput ceiling", unit)
     compared = [record for record in records if ceiling.of(record) is not None]
     if compared and all(estimated(record) is not None for record in compared):
-        return Response(Basis.ESTIMATE, "estimated_tflops", "estimated throughput", merit)
+        return Response(Basis.ESTIMATE, "estimated_tflops", "estimated throughput", unit)
     if found := scored([record for record in records if record.status is not Status.PRUNED]):
-        column = column_name("scored_tflops", merit)
-        return Response(Basis.SCORE, column, "predicted throughput", merit, found)
+        column = column_name("scored_tflops", unit)
+        return Response(Basis.SCORE, column, "predicted throughput", unit, found)
     return ceiling
 
 
-def column_name(name: str, merit: Merit) -> str:
-    """Name of a throughput column in the unit of `merit`: ``measured_gb_s`` for ``measured_tflops``."""
-    return name if merit is Merit.TFLOPS else name.replace("tflops", "gb_s")
+def column_name(name: str, unit: str) -> str:
+    """Name of a throughput column in a unit: ``measured_gb_s``, ``measured_updates_ns`` for ``measured_tflops``."""
+    if unit == Merit.TFLOPS:
+        return name
+    words = re.sub(r"\W+", "_", unit.lower(), flags=re.ASCII).strip("_")
+    return name.replace("tflops", f"{words}_rate".lstrip("_") if words in _TAKEN else words)
+
+
+_TAKEN: Final = frozenset({"", "ms", "spread", "peak_share", "bound", "sectors", "loss", "tflops"})
+"""What would make the name of another column behind ``measured_``, ``predicted_``, ``estimated_`` and ``scored_``."""
+
+
+def format_of(unit: str) -> str:
+    """Format specification of a throughput: two digits behind the point, or where the unit is the user's own, four."""
+    return ".2f" if isinstance(unit, Merit) else ".4g"
+
+
+def amount(value: float, unit: str) -> str:
+    """Write a throughput without its unit."""
+    return format(value, format_of(unit))
+
+
+def time_ms(record: VariantRecord, response: Response) -> float | None:
+    """Milliseconds of a launch by a response: measured, or those in which the predicted throughput does the work."""
+    if response.basis is Basis.MEASURED:
+        return record.measurement.samples.median if measured(record) is not None and record.measurement else None
+    figure = response.of(record)
+    return record.rate(1.0) / figure if figure else None
 
 
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:

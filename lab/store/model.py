@@ -11,6 +11,7 @@ from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
 from lab.measured.counters import Profile
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import GpuDescription, Kind, Measurement, Merit, Verification
 from lab.predict.bounds import Prediction
 from lab.predict.schedulers.estimate import Estimate
@@ -233,7 +234,7 @@ class VariantRecord:
         measurement: Times.
         flops: Floating-point operations of the problem.
         bytes_moved: Least DRAM bytes of the problem.
-        merit: What throughput counts.
+        merit: What throughput counts, and the GPU's limits with it.
         round: Round of a search that tried it: 0 is the sample; None in a run of the whole space.
         mappings: Names of the parameters that are mappings.
         accesses: What the template predicts of its memory accesses (`global.load`, `shared.store`, …): sectors a
@@ -243,6 +244,8 @@ class VariantRecord:
         profile: What hardware counters said; None where they were not read.
         pruned_by: The rule by which a search left it out; `prune_rule` knows it for older records, too.
         options: Further options of the compiler, in order.
+        declared_rate: What throughput is in a unit of the user's own, while limits are those of `merit`; else None.
+        declared_figures: Further figures of the user's own, from the time of a launch.
         fingerprint: Of everything that decides the record besides the run's conditions; a resumed run keeps the record
             where it is that of the variant.
     """
@@ -277,6 +280,8 @@ class VariantRecord:
     pruned_by: PruneRule | None = None
     fingerprint: str = ""
     options: tuple[str, ...] = ()
+    declared_rate: DeclaredRate | None = None
+    declared_figures: tuple[DeclaredFigure, ...] = ()
 
     def mixes(self, isa: Isa) -> tuple[KernelMix, ...]:
         """Static mix of every kernel that is launched, each once, in order."""
@@ -292,20 +297,36 @@ class VariantRecord:
         return self.pruned_by
 
     def rate(self, ms: float) -> float:
-        """Throughput, in the unit of `merit`, of a launch that takes `ms` milliseconds."""
+        """Throughput, in `unit`, of a launch that takes `ms` milliseconds."""
+        if self.declared_rate is not None:
+            return self.declared_rate.rate(ms)
         return self.merit.rate(self.flops, self.bytes_moved, ms)
 
     @property
+    def unit(self) -> str:
+        """Unit of the throughput: a `Merit`, or one of the user's own."""
+        return self.merit if self.declared_rate is None else self.declared_rate.unit
+
+    @property
+    def ceiling(self) -> float | None:
+        """Predicted ceiling of the throughput in `unit`, which is the lowest bound; None without a bound."""
+        bound = self.prediction.ceiling if self.prediction else None
+        if bound is None or self.declared_rate is None:
+            return bound.rate if bound else None
+        limited = self.merit.rate(self.flops, self.bytes_moved, 1.0)  # of a launch that takes a millisecond
+        return bound.rate * self.declared_rate.rate(1.0) / limited if limited > 0 else None
+
+    @property
     def throughput(self) -> float | None:
-        """Measured median throughput in the unit of `merit`, or None where nothing was measured."""
-        return None if self.measurement is None else self.rate(self.measurement.samples.median)
+        """Measured median throughput in `unit`, or None where nothing was measured, or a time of 0."""
+        median = self.measurement.samples.median if self.measurement else 0.0
+        return self.rate(median) if median > 0 else None
 
     @property
     def tflops(self) -> float | None:
-        """Measured median throughput in TFLOP/s, or None where nothing was measured."""
-        if self.measurement is None:
-            return None
-        return self.flops / self.measurement.samples.median / 1e9
+        """Measured median throughput in TFLOP/s, or None where nothing was measured, or a time of 0."""
+        median = self.measurement.samples.median if self.measurement else 0.0
+        return self.flops / median / 1e9 if median > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,13 +60,13 @@ def scores(records: Iterable[VariantRecord]) -> dict[str, KernelScore]:
 
 
 def rate(record: VariantRecord, found: KernelScore) -> float | None:
-    """Throughput by a score, in the unit of the record's merit; None where the problem has no work of that unit.
+    """Throughput by a score, in the record's unit; None where the problem has no work of that unit.
 
     It never exceeds the predicted ceiling.
     """
     value = record.rate(found.seconds * 1e3)
-    ceiling = record.prediction.ceiling if record.prediction else None
-    return min(value, ceiling.rate) if value and ceiling else value or None
+    ceiling = record.ceiling
+    return min(value, ceiling) if value and ceiling else value or None
 
 
 def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore]:

@@ -140,6 +140,16 @@ def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_wi
     assert "/ median" in head
 
 
+def test_the_table_ranks_by_a_declared_rate(console, make, counting_keys):
+    store = counting_keys(make("sweep"))
+    print_best(console, RunOutcome(store.folder, store.run(), store.records(), (), False))
+    head, first, *_ = printed(console).splitlines()
+    best = min(store.records(), key=lambda record: record.measurement.samples.median)
+    assert "throughput (Mkeys/s, measured)" in head
+    assert first.split()[1] == best.variant
+    assert f"{2000 / best.measurement.samples.median:.4g}" in first.split()
+
+
 def test_a_run_in_which_all_failed_has_no_table(console, make):
     store = make("sweep")
     failed = tuple(replace(r, status=Status.TIMED_OUT) for r in store.records())

@@ -8,14 +8,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from narrowing import known
-from run_support import H200, InProcess, with_a_gpu, without_a_gpu
+from narrowing import as_, known
+from run_support import H200, InProcess, all_played, with_a_gpu, without_a_gpu
 
 from lab.base.errors import MissingToolError, UserError
 from lab.gpu.counters.profile import Counted
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
+from lab.report.columns import row as cells_of
+from lab.report.registry.registry import columns_for
 from lab.runs.observer import SilentObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.stages.build import BuildFailure, Built
@@ -111,6 +113,35 @@ def test_without_a_gpu_everything_but_times(experiment, tmp_path, no_gpu):
     page = (folder / "index.html").read_text()
     assert "there is no GPU" in page
     assert "Does it?" in page
+
+
+PLAIN = """source: touch.cu
+problem: {n: 1000}
+arguments: {y: "out int32[n]", n: int32}
+parameters: {block: [64, 128]}
+grid: ceil_div(n, block)
+block: block
+metrics: {keys/ns: 1e-9 * n * block / time, us per block: 1e6 * time / block}
+"""
+
+
+def test_a_rate_of_the_file_s_own_ranks_the_variants(tmp_path):
+    """In every record as it is stored, and in the columns of the run."""
+    (tmp_path / "touch.cu").write_text(
+        'extern "C" __global__ void touch(int *y, int n)\n'
+        "{ int i = blockIdx.x * block + threadIdx.x; if (i < n) y[i] = i; }\n"
+    )
+    file = tmp_path / "touch.yaml"
+    file.write_text(PLAIN)
+    services = all_played()
+    outcome = run(file, RunOptions(output=tmp_path / "out"), Watcher(), services)
+    columns = columns_for(outcome.run, outcome.records)
+    rows = [cells_of(record, columns) for record in Store(tmp_path / "out").records()]
+    for row in rows:
+        assert row["measured_keys_ns"] == pytest.approx(1e-6 * row["p.block"] / (row["measured_ms"] / 1e3))
+        assert row["metrics.us per block"] == pytest.approx(row["measured_ms"] * 1e3 / row["p.block"])
+    best = max(rows, key=lambda row: as_(float, row["measured_keys_ns"]))
+    assert [row["variant"] for row in rows if row["standing"] == "best"] == [best["variant"]]
 
 
 def test_a_second_run_takes_every_build_from_the_cache(experiment, tmp_path, no_gpu):

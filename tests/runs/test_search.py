@@ -9,7 +9,8 @@ import pytest
 from narrowing import known
 
 from lab.experiment.schema import PruneModel
-from lab.measured.timing import CardState, Measurement, Samples
+from lab.measured.metrics import DeclaredRate
+from lab.measured.timing import CardState, Measurement, Merit, Samples
 from lab.predict.bounds import Bound, Prediction
 from lab.runs.search import Pruner, Pruning, Rank, leaders, score
 from lab.store.model import BuildRecord, PruneRule, Status, VariantRecord
@@ -104,3 +105,19 @@ def test_leaders_are_the_measured_ones_where_anything_was_measured():
     ]
     assert [one.position for one in leaders(scores, 1)] == [1, 4]
     assert [one.position for one in leaders(scores, 5)] == [1, 0, 4, 3]
+
+
+def test_a_ceiling_is_compared_in_the_unit_of_the_file():
+    """A launch moves 1 MB and counts 0.5 Gkeys: 30 GB/s are 15000 Gkeys/s."""
+    keys = DeclaredRate("Gkeys/s", 0.5)
+    prediction = Prediction("H200", 1.0, 1, "warps", 66.9, (Bound("DRAM", 1.0, "x", 30.0),), 4800.0)
+    plain = replace(record(40, tflops=1), merit=Merit.BANDWIDTH, bytes_moved=10**6, declared_rate=keys)
+    plain = replace(plain, prediction=prediction)
+    fast = replace(plain.measurement, samples=Samples((0.02,)))
+    pruner = Pruner(RULES)
+    pruner.learn(known(score(replace(plain, measurement=fast), 0)))
+    found = pruner.overtaken(plain)
+    assert found == Pruning(PruneRule.MEASUREMENT, "a ceiling of 1.5e+04 Gkeys/s is below the 2.5e+04 of another one")
+    pruner = Pruner(RULES)
+    pruner.learn(known(score(replace(plain, measurement=replace(fast, samples=Samples((1.0,)))), 0)))
+    assert pruner.overtaken(plain) is None

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import gc
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text, uncollected
 from lab.store.model import RunRecord, Status, VariantRecord
 
@@ -103,3 +105,14 @@ def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_declared_metrics_come_back_and_older_records_have_none(make):
+    further = (DeclaredFigure("ms", "1000 * time * k", {"k": 2}), DeclaredFigure("x", "a / time", {"a": 0.5}, 1e9))
+    plain = make("sweep").records()[0]
+    one = replace(plain, declared_rate=DeclaredRate("updates/ns", 0.25), declared_figures=further)
+    assert VARIANT.validate_json(record_to_text(one)) == one
+    old = record_to_json(plain)
+    del old["declared_rate"], old["declared_figures"]
+    assert VARIANT.validate_json(json.dumps(old)) == plain
+    assert (plain.unit, plain.declared_rate, plain.declared_figures) == ("TFLOP/s", None, ())

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts, KernelMix, LoopMix
+from lab.measured.metrics import DeclaredRate
 from lab.measured.timing import CardState, Kind, Measurement, Merit, Samples
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
@@ -66,8 +68,8 @@ def test_an_estimate_counts_operations_alone() -> None:
     one = record(estimate=Estimate(12.0, 1.0, {}))
     assert figures.estimated(one) == 12.0
     assert figures.estimated(replace(one, merit=Merit.BANDWIDTH)) is None
-    assert figures.merit_of([]) is Merit.TFLOPS
-    assert figures.merit_of([replace(one, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
+    assert figures.unit_of([]) is Merit.TFLOPS
+    assert figures.unit_of([replace(one, merit=Merit.BANDWIDTH)]) is Merit.BANDWIDTH
 
 
 def test_traffic_is_summed_over_kinds_of_access() -> None:
@@ -181,3 +183,54 @@ def test_throughput_over_a_setting_is_that_of_the_variant_that_differs_in_it_alo
     others = [record for record in records if record.variant in found and record.variant not in own]
     assert any(found[record.variant] != 1.0 for record in others)
     assert figures.setting_in_words({"block": 256, "fast": True}) == "block=256 fast=true"
+
+
+KEYS = DeclaredRate("Gkeys/s", 0.5)
+
+
+def test_a_declared_rate_is_the_throughput_and_its_ceiling_is_that_of_the_memory() -> None:
+    """A launch sorts 0.5 Gkeys, and moves 1 MB, which takes 1 / 3000 ms at 3000 GB/s."""
+    fields: dict[str, Any] = {"merit": Merit.BANDWIDTH, "flops": 0, "declared_rate": KEYS}
+    one = record(measurement=timed(2.0), prediction=predicted(40.0, 30.0, peak_gb_s=4800.0), **fields)
+    assert figures.measured(one) == pytest.approx(250.0)
+    assert figures.predicted(one) == pytest.approx(0.5 / (1e6 / 3000e9))
+    assert figures.peak(one) is None
+    assert figures.predicted(replace(one, bytes_moved=0)) is None
+    assert figures.predicted(replace(one, prediction=predicted())) is None
+    found = response_of((one, record("b", measurement=timed(1.0), **fields)))
+    assert (found.unit, found.column) == ("Gkeys/s", "measured_gkeys_s")
+    assert found.axis == "throughput (Gkeys/s, measured)"
+    assert found.text(0.0123456) == "0.01235"
+    assert figures.time_ms(one, found) == 2.0
+    slow, fast = record("slow", measurement=timed(4.0), **fields), record("fast", measurement=timed(1.0), **fields)
+    assert figures.ranked((slow, fast), found) == (fast, slow)
+
+
+def test_a_predicted_figure_stands_for_the_time_in_which_it_does_the_work() -> None:
+    one = record(merit=Merit.BANDWIDTH, declared_rate=KEYS, prediction=predicted(40.0, 30.0, peak_gb_s=4800.0))
+    found = response_of((one,))
+    assert (found.basis, found.column) == (Basis.CEILING, "predicted_gkeys_s")
+    assert figures.time_ms(one, found) == pytest.approx(1e6 / 3000e9 * 1e3)
+    assert figures.time_ms(record(), found) is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "column"),
+    [
+        (Merit.TFLOPS, "measured_tflops"),
+        (Merit.BANDWIDTH, "measured_gb_s"),
+        ("updates/ns", "measured_updates_ns"),
+        ("points/s", "measured_points_s"),
+        ("µ-ops per clock", "measured_ops_per_clock"),
+        ("ms", "measured_ms_rate"),
+        ("peak share", "measured_peak_share_rate"),
+        ("%", "measured_rate"),
+    ],
+)
+def test_a_column_has_its_unit_in_its_name(unit: str, column: str) -> None:
+    assert figures.column_name("measured_tflops", unit) == column
+
+
+@pytest.mark.parametrize("changed", [{"flops": 0}, {"measurement": timed(0.0)}])
+def test_no_work_and_no_time_are_no_throughput(changed: dict[str, Any]) -> None:
+    assert figures.measured(replace(record(measurement=timed(1.0)), **changed)) is None

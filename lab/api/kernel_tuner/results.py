@@ -9,7 +9,7 @@ from typing import Any, Final
 from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate
 from lab.base.version import VERSION
-from lab.store.figures import Basis, Response, response_of
+from lab.store.figures import Basis, response_of, time_ms
 from lab.store.model import RunRecord, Status, VariantRecord
 
 Metrics = Mapping[str, str | Callable[[dict[str, Any]], Any]]
@@ -21,14 +21,6 @@ TIME_KINDS: Final = {
     Basis.CEILING: "lower bound",
 }
 """What `time` is, by what the variants of a run are compared by."""
-
-
-def time_ms(record: VariantRecord, response: Response) -> float | None:
-    """Milliseconds of one launch: measured, or those in which the predicted throughput does the work."""
-    if response.basis is Basis.MEASURED:
-        return record.measurement.samples.median if record.measurement else None
-    figure = response.of(record)
-    return record.rate(1.0) / figure if figure else None
 
 
 def results(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar, evaluate
+from lab.base.expressions import Scalar, evaluate, names_in
+from lab.measured.metrics import DeclaredFigure
 
 TIME: Final = "time"
 """The name of a launch's seconds in a metric."""
@@ -27,10 +29,16 @@ _PREFIXES: Final[Mapping[str, float]] = {
     "Gi": 2.0**30,
     "Ti": 2.0**40,
 }
+_BINARY: Final = frozenset({"Ki", "Mi", "Gi", "Ti"})
 _BYTES: Final = ("B", "byte", "bytes")
 _FLOPS: Final = ("FLOP", "flop", "FLOPs", "flops", "FLOPS", "Flop", "Flops")
 _UNIT = re.compile(r"(Ki|Mi|Gi|Ti|[kMGTP]?)([A-Za-z]\w*)/s")
 _FLOPS_ALONE = re.compile(r"([kMGTP]?)(FLOPS|FLOPs|Flops|flops)")
+_NUMBER = re.compile(r"(?<![\w.])((?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(\s*\*\*\s*\d+)?(?![\w.])")
+_LEAST_SHARE: Final = 1e-5
+"""Work below this share of the arrays' bytes is implausible where the expression holds a division by the prefix."""
+_MOST_DIGITS: Final = 1000
+"""A number in an expression that is smaller than this over the prefix holds a division by the prefix: ``2e-12``."""
 
 
 class MetricKind(StrEnum):
@@ -72,17 +80,84 @@ class Metric:
         """
         return self._amount(names, seconds) / self.factor
 
-    def work(self, names: Mapping[str, Scalar]) -> int:
-        """Return the work of one launch: what the figure is at one second.
+    def work(self, names: Mapping[str, Scalar], array_bytes: int = 0) -> int:
+        """Return the work of one launch, whole: what the figure is at one second.
+
+        Args:
+            names: Values of the names in the expression.
+            array_bytes: Size of the kernel's arrays, which says how much work is plausible; 0 where it is not known.
 
         Raises:
-            UserError: The figure is not work over time.
+            UserError: The figure is not work over time, or its expression divides by the unit's prefix, too.
+        """
+        return round(self.amount(names, array_bytes))
+
+    def amount(self, names: Mapping[str, Scalar], array_bytes: int = 0) -> float:
+        """Return the work of one launch as the expression gives it, not yet in the unit; as `work` does.
+
+        Raises:
+            UserError: As `work`.
         """
         one, two = self._amount(names, 1.0), self._amount(names, 2.0)
-        if not math.isclose(one, 2 * two, rel_tol=1e-9) or one <= 0:
+        if not math.isclose(one, 2 * two, rel_tol=1e-9) or one <= 0 or not math.isfinite(one):
             accepted = f"work over time, such as 2 * m * n * k / {TIME}"
-            raise UserError("the metric is no rate", key=self.key, found=self.expression, accepted=accepted)
-        return round(one)
+            advice = f"every run lists times in ms anyway; write a rate first, such as launches/s: 1 / {TIME}"
+            raise UserError(
+                "the first metric is no rate", key=self.key, found=self.expression, accepted=accepted, suggestion=advice
+            )
+        least = _LEAST_SHARE * array_bytes if self.factor > 1 else 0.0
+        if (self.factor == 1 and self.kind is MetricKind.OTHER) or one >= max(1, least):
+            return one
+        undivided = self._undivided(names) if self.factor > 1 else ""
+        if one >= 1 and not undivided:
+            return one
+        raise self._too_small(one, undivided)
+
+    def _too_small(self, work: float, undivided: str) -> UserError:
+        """Return the error of an expression that gives next to no work."""
+        what, accepted, advice = self._counted, f"{self._counted} a second", None
+        if self.factor > 1:
+            whole = undivided or f"{_power(self.factor).replace('^', '**')} * ({self.expression})"
+            accepted = f"{accepted}: {whole}"
+            advice = f"the prefix of {self.unit} divides by {_power(self.factor)} already"
+        return UserError(
+            f"the metric counts {work:.3g} {what} a launch",
+            key=self.key,
+            found=self.expression,
+            accepted=accepted,
+            suggestion=advice,
+        )
+
+    @property
+    def _counted(self) -> str:
+        """What it counts, in the plural."""
+        return _parts(self.unit)[1] if self.kind is MetricKind.OTHER else str(self.kind)
+
+    def _undivided(self, names: Mapping[str, Scalar]) -> str:
+        """Return the expression without the division by the prefix that it holds already; empty where it holds none."""
+        text, wanted = self.expression, self.factor * self._amount(names, 1.0)
+        candidates: list[str] = []
+        for number in _NUMBER.finditer(text):
+            before, behind, value = text[: number.start()], text[number.end() :], float(number[1])
+            if before.rstrip().endswith(("/", "*")):
+                candidates.append(f"{before.rstrip()[:-1].rstrip()}{behind}")
+            candidates.append(before + re.sub(r"^\s*\*\s*", "", behind))
+            if value * self.factor < _MOST_DIGITS:
+                candidates.append(f"{before}{value * self.factor:.12g}{behind}")
+        for one in candidates:
+            with contextlib.suppress(UserError):
+                if math.isclose(self.factor * Metric(self.unit, one).value(names, 1.0), wanted, rel_tol=1e-6):
+                    return one
+        return ""
+
+    def figure(self, names: Mapping[str, Scalar]) -> DeclaredFigure:
+        """Return the figure as records hold it, with the values of those names that the expression reads.
+
+        Raises:
+            UserError: The text is not an expression.
+        """
+        read = names_in(self.expression, at=Location("metrics"), key=self.key) - {TIME}
+        return DeclaredFigure(self.unit, self.expression, {name: names[name] for name in sorted(read)}, self.factor)
 
     @property
     def key(self) -> str:
@@ -102,13 +177,23 @@ class Metric:
 def _parts(unit: str) -> tuple[float, str]:
     """The factor of a unit's prefix, and what it counts a second of.
 
-    A unit that is no rate has no prefix: ``ms: 1000 * time``. `k` is a prefix in front of capital letters only, so that
-    ``keys/s`` has none; the other prefixes are capital letters.
+    A unit that is no rate has no prefix: ``ms: 1000 * time``. In front of what is neither bytes nor operations, `M` and
+    `G` are prefixes, `k`, `T` and `P` are so in front of capital letters only, so that ``keys/s`` and ``Tokens/s`` have
+    none, and there are no binary prefixes: ``Mitems/s`` counts millions of items.
     """
     found = _UNIT.fullmatch(unit) or _FLOPS_ALONE.fullmatch(unit)
     if found is None:
         return 1.0, unit
     prefix, thing = found.groups()
-    if not prefix or (prefix == "k" and not (thing[0].isupper() or thing in _BYTES or thing in _FLOPS)):
-        return 1.0, prefix + thing
+    if thing not in _BYTES and thing not in _FLOPS:
+        if prefix in _BINARY:
+            prefix, thing = prefix[0], prefix[1:] + thing
+        if prefix in {"k", "K", "T", "P"} and (prefix == "K" or not thing[0].isupper()):
+            return 1.0, prefix + thing
     return _PREFIXES[prefix], thing
+
+
+def _power(factor: float) -> str:
+    """Write a prefix's size as a power: ``10^9``, ``2^30``."""
+    decimal = round(math.log10(factor))
+    return f"10^{decimal}" if factor == 10.0**decimal else f"2^{round(math.log2(factor))}"

@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Inputs, Operator, Problem
 from lab.operators.declared import foreign, judging
@@ -215,8 +216,9 @@ class Declared(Operator[DeclaredProblem]):
     @_of_types
     def flops(self, problem: DeclaredProblem) -> int:
         """Return the work that the first metric counts if that is operations; else 0."""
-        first = self._throughput
-        return first.work(self._plan(problem).names) if first is not None and first.kind is MetricKind.FLOPS else 0
+        planned, first = self._plan(problem), self._throughput
+        counts = first is not None and first.kind is MetricKind.FLOPS
+        return first.work(planned.names, self._array_bytes(planned)) if first is not None and counts else 0
 
     @_of_types
     def bytes_moved(self, problem: DeclaredProblem) -> int:
@@ -226,14 +228,8 @@ class Declared(Operator[DeclaredProblem]):
         """
         planned, first = self._plan(problem), self._throughput
         if first is not None and first.kind is MetricKind.BYTES:
-            return first.work(planned.names)
-        return sum(
-            (2 if one.direction is Direction.INOUT else 1)
-            * int(np.prod(planned.shapes[one.name], dtype=np.int64))
-            * one.element.dtype.itemsize
-            for one in self.declaration.passed
-            if one.is_array
-        )
+            return first.work(planned.names, self._array_bytes(planned))
+        return self._array_bytes(planned)
 
     @_of_types
     def constant_bytes(self, problem: DeclaredProblem) -> Mapping[str, int]:
@@ -251,19 +247,39 @@ class Declared(Operator[DeclaredProblem]):
         return np.dtype(np.float64 if self._is_double() else np.float32)
 
     @_of_types
-    def declared_metrics(self, problem: DeclaredProblem, time_s: float) -> Mapping[str, float]:
-        """Return every declared figure by its unit, for a launch that takes some seconds."""
+    def declared_rate(self, problem: DeclaredProblem) -> DeclaredRate | None:
+        """Return what throughput is where the first metric counts neither operations nor bytes; else None."""
+        planned, first = self._plan(problem), self._throughput
+        if first is None or first.kind is not MetricKind.OTHER:
+            return None
+        return DeclaredRate(first.unit, first.amount(planned.names, self._array_bytes(planned)) / first.factor)
+
+    @_of_types
+    def declared_figures(self, problem: DeclaredProblem) -> tuple[DeclaredFigure, ...]:
+        """Return every metric but the first, with the values of the names that it reads."""
         names = self._plan(problem).names
-        return {metric.unit: metric.value(names, time_s) for metric in self.declaration.metrics}
+        return tuple(metric.figure(names) for metric in self.declaration.metrics[1:])
 
     # ---- parts
 
     @_of_types
     def _check_metrics(self, problem: DeclaredProblem) -> None:
-        """Refuse a throughput that is no rate before anything is built."""
-        first = self._throughput
-        if first is not None and first.kind is not MetricKind.OTHER:
-            first.work(self._plan(problem).names)
+        """Refuse a throughput that is no rate, and metrics that are no numbers, before anything is built."""
+        planned, first = self._plan(problem), self._throughput
+        if first is not None:
+            first.amount(planned.names, self._array_bytes(planned))
+        for metric in self.declaration.metrics[1:]:
+            metric.value(planned.names, 1.0)
+
+    def _array_bytes(self, planned: ArgumentPlan) -> int:
+        """Bytes of the arrays that are passed; those of what is read and written count twice."""
+        return sum(
+            (2 if one.direction is Direction.INOUT else 1)
+            * int(np.prod(planned.shapes[one.name], dtype=np.int64))
+            * one.element.dtype.itemsize
+            for one in self.declaration.passed
+            if one.is_array
+        )
 
     @property
     def _throughput(self) -> Metric | None:

@@ -144,7 +144,7 @@ def curve_chart(found: Curve, response: Response) -> Chart:
     shown = (
         Tip("name", "kernel"),
         Tip("x", found.axis),
-        Tip("value", f"{response.kind} ({response.unit})", ".2f"),
+        Tip("value", f"{response.kind} ({response.unit})", response.format),
         Tip("label", "best variant"),
     )
     choices = tuple(
@@ -222,9 +222,9 @@ def bars_chart(bars: Sequence[Bar], response: Response, peak: float | None) -> C
         f"peak {peak:.1f}" if peak else "",
         (
             Tip("name", "variant"),
-            Tip("value", f"{response.kind} ({response.unit})", ".2f"),
+            Tip("value", f"{response.kind} ({response.unit})", response.format),
             Tip("share", "of peak", ".1%"),
-            Tip("ceiling", f"predicted ceiling ({response.unit})", ".2f"),
+            Tip("ceiling", f"predicted ceiling ({response.unit})", response.format),
         ),
     )
     return Chart("bars", f"{response.kind} {response.title} of each variant", (Choice("", drawing),))
@@ -304,7 +304,7 @@ def effect_charts(
 
     def drawing(index: int, effect: Effect) -> Means:
         column = columns[f"p.{effect.factor}" if effect.parameter else effect.factor]
-        statistics = (Tip(name, name, ".2f") for name in ("mean", "median", "low", "high"))
+        statistics = (Tip(name, name, response.format) for name in ("mean", "median", "low", "high"))
         return Means(
             Data([asdict(level) for level in effect.levels]),
             Axis("value", effect.factor, Scale.CATEGORY, order=tuple(level.value for level in effect.levels)),
@@ -334,7 +334,7 @@ def interaction_chart(interaction: Interaction, response: Response) -> Chart:
         tips=(
             Tip("a", interaction.first),
             Tip("b", interaction.second),
-            Tip("mean", "mean", ".2f"),
+            Tip("mean", "mean", response.format),
             Tip("n", "variants"),
         ),
     )

@@ -41,6 +41,7 @@ class Bar:
         ceiling: Predicted ceiling, in the same unit, or None.
         share: `value` over the peak, or None.
         group: What colours the bar: `variant`, `baseline`, `estimate`, or for a ceiling the name of its bound.
+        format: Format specification of `value`.
     """
 
     name: str
@@ -51,13 +52,14 @@ class Bar:
     ceiling: float | None
     share: float | None
     group: str
+    format: str = ".2f"
 
     @property
     def text(self) -> str:
         """`46.31 · 69 %`; below a tenth of the peak with one more digit."""
         if self.share is None:
-            return f"{self.value:.2f}"
-        return f"{self.value:.2f} · {self.share * 100:.{0 if self.share >= 0.1 else 1}f} %"  # noqa: PLR2004 - a tenth
+            return format(self.value, self.format)
+        return f"{self.value:{self.format}} · {self.share * 100:.{0 if self.share >= 0.1 else 1}f} %"  # noqa: PLR2004 - a tenth
 
     @property
     def words(self) -> str:
@@ -140,9 +142,10 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
                 value,
                 record.rate(samples.p80) if samples else None,
                 record.rate(samples.p20) if samples else None,
-                ceiling.rate if ceiling else None,
+                record.ceiling,
                 value / peak if peak else None,
                 _group(response, ceiling.name if ceiling else None),
+                response.format,
             )
         )
     peak = common_peak(records)
@@ -152,7 +155,7 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
             title = next((r.measurement.baseline_name for r in group if r.measurement and r.measurement.baseline), None)
             title = title or run.baselines.get(label) or "baseline"
             made.append(Bar(f"{title} {label}".strip(), "", base, None, None, None,
-                            base / peak if peak else None, "baseline"))  # fmt: skip
+                            base / peak if peak else None, "baseline", response.format))  # fmt: skip
     if not is_ladder(records):
         made.sort(key=lambda bar: -bar.value)
     return tuple(made)
@@ -283,7 +286,7 @@ def ratio_columns(
     columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
 ) -> tuple[Column, ...]:
     """The ratio columns that have a value in any record; none where the response is the same for every variant."""
-    if response.unit is Merit.BANDWIDTH and response.kind is Kind.PREDICTED:
+    if response.unit is not Merit.TFLOPS and response.kind is Kind.PREDICTED:
         ceilings = [value for record in records if (value := response.of(record)) is not None]
         if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
             return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ

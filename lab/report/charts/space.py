@@ -125,7 +125,7 @@ def roofline_chart(records: Sequence[VariantRecord], response: Response) -> Char
             tips=(
                 Tip("name", "variant"),
                 Tip("x", f"FLOP/B, {one.kind}", ".2f"),
-                Tip("y", f"{response.kind} ({response.unit})", ".2f"),
+                Tip("y", f"{response.kind} ({response.unit})", response.format),
             ),
         )
         choices.append(Choice(one.label, drawing))
@@ -233,7 +233,7 @@ def speedup_chart(bars: Sequence[Bar], records: Sequence[VariantRecord], respons
         first.name,
         tuple(names),
         heading,
-        (Tip("name", "variant"), Tip("value", f"{response.kind} ({response.unit})", ".2f")),
+        (Tip("name", "variant"), Tip("value", f"{response.kind} ({response.unit})", response.format)),
     )
     return Chart("speedup", f"ratios of {response.kind} {response.title}", (Choice("", drawing),))
 
@@ -276,7 +276,7 @@ def parallel_chart(factors: Sequence[Factor], records: Sequence[VariantRecord], 
         (*ticks, ends),
         "value",
         response.axis,
-        (Tip("name", "variant"), Tip("value", f"{response.kind} ({response.unit})", ".2f")),
+        (Tip("name", "variant"), Tip("value", f"{response.kind} ({response.unit})", response.format)),
     )
     return Chart("parallel", f"parameters and {response.kind} {response.title}", (Choice("", drawing),))
 

@@ -64,7 +64,11 @@ def loss(record: VariantRecord) -> str | None:
 
 
 def agreement(name: str, column: str, points: Sequence[tuple[str, float, float]]) -> Agreement | None:
-    """Compare a prediction with measurements; None where there are too few. Arguments are as in `Agreement`."""
+    """Compare a prediction with measurements; None where there are too few. Arguments are as in `Agreement`.
+
+    Points without a measured throughput above 0 are left out: an error is relative to it.
+    """
+    points = [point for point in points if point[1] > 0]
     if len(points) < _FEWEST:
         return None
     errors = {variant: abs(value / measured - 1) for variant, measured, value in points}

@@ -194,8 +194,8 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
     first = best[0]
     rate, unit = response.of(first) or 0.0, response.unit
     gpu = run.gpu.name if run.gpu else "the GPU"
-    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
-    headline = f"{rate:.2f} {unit}"
+    text = f"Of {len(best)} measured variants, {name_of(first)} is the fastest on {gpu}: {response.text(rate)} {unit}"
+    headline = f"{response.text(rate)} {unit}"
     peak = figures.peak(first)
     if peak:
         share = percent(rate / peak)
@@ -210,7 +210,7 @@ def _measured(run: RunRecord, best: tuple[VariantRecord, ...], response: Respons
     sentences = [f"{text}."]
     if measurement and measurement.remeasured:
         again = first.rate(measurement.remeasured.median)
-        sentences.append(f"Measured again in a fresh process it reaches {again:.2f} {unit}.")
+        sentences.append(f"Measured again in a fresh process it reaches {response.text(again)} {unit}.")
     if said := counted.sentence(first):
         sentences.append(said)
     return headline, sentences
@@ -220,8 +220,8 @@ def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     first = best[0]
     rate, unit, peak = response.of(first) or 0.0, response.unit, figures.peak(first)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
-    text = f"The scheduler model predicts that {name_of(first)} is the fastest on {gpu}: {rate:.2f} {unit}"
-    headline = f"≈ {rate:.2f} {unit} estimated"
+    text = f"The scheduler model predicts that {name_of(first)} is the fastest on {gpu}: {response.text(rate)} {unit}"
+    headline = f"≈ {response.text(rate)} {unit} estimated"
     if peak:
         share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
@@ -239,7 +239,7 @@ def _scored(
     first, unit = best[0], response.unit
     tied, gpu = figures.tied_with_best(records, response), first.prediction.gpu if first.prediction else "the GPU"
     made = scores(records)[first.variant]
-    rate = f"{response.of(first) or 0.0:.2f} {unit}"
+    rate = f"{response.text(response.of(first) or 0.0)} {unit}"
     if len(tied) == len(best) > 1:
         said = [f"The predicted times of all {len(best)} variants on {gpu} agree within {response.tolerance:.0%}."]
         return f"≈ {rate} predicted · all tied", said
@@ -258,11 +258,11 @@ def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     ties = sum(response.tied(first, record) for record in best)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     bound = first.prediction.ceiling if first.prediction else None
-    text = f"The best predicted ceiling on {gpu} is {rate:.2f} {unit}"
-    headline = f"ceiling {rate:.2f} {unit}"
+    text = f"The best predicted ceiling on {gpu} is {response.text(rate)} {unit}"
+    headline = f"ceiling {response.text(rate)} {unit}"
     peak = figures.peak(first)
     if ties == len(best) > 1:
-        text = f"Every variant has the same predicted ceiling on {gpu}, {rate:.2f} {unit}"
+        text = f"Every variant has the same predicted ceiling on {gpu}, {response.text(rate)} {unit}"
         said = f"{text}, bound by {bound.name}" if bound else text
         return headline, [f"{said}: it ranks none of them."]
     if peak:

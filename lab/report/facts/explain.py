@@ -96,10 +96,10 @@ class CurveExplanation:
 
 
 def explain(
-    found: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], merit: Merit
+    found: Curve | None, records: Sequence[VariantRecord], columns: Iterable[Column], unit: str
 ) -> CurveExplanation | None:
     """Explain a curve; None without one, where throughput counts operations, or without emulation and counters."""
-    if found is None or merit is not Merit.BANDWIDTH:
+    if found is None or unit is Merit.TFLOPS:
         return None
     named, by_id = {column.name: column for column in columns}, {record.variant: record for record in records}
     points = [

@@ -211,7 +211,7 @@ def _winner(
 ) -> str:
     """Name the best variant with its ratio, or say that several tie."""
     first, tied = best[0], figures.tied_with_best(records, response)
-    rate = f"{response.of(first) or 0.0:.2f} {response.unit}"
+    rate = f"{response.text(response.of(first) or 0.0)} {response.unit}"
     if response.basis is Basis.CEILING:
         if len(tied) == len(best) > 1:
             return f"The variants cannot be told apart without a GPU: the ceiling of each is {rate}."
@@ -252,7 +252,7 @@ def _winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respo
     told = [len(figures.tied_with_best(g, response)) < len(figures.ranked(g, response)) for g in groups]
     alone = all(len(figures.ranked(g, response)) == 1 for g in groups)
     rates = sorted(response.of(record) or 0.0 for record in firsts)
-    low, high, measured = f"{rates[0]:.2f}", f"{rates[-1]:.2f}", response.kind is Kind.MEASURED
+    low, high, measured = response.text(rates[0]), response.text(rates[-1]), response.kind is Kind.MEASURED
     span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
     if response.basis is Basis.CEILING:
         return f"The highest ceilings of {len(groups)} problems are {span}. A ceiling predicts no throughput."

@@ -113,7 +113,7 @@ def winners(run: RunRecord, records: tuple[VariantRecord, ...], response: Respon
 def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[str]]:
     """Write the headline and the opening's sentences about the winners; there must be at least one."""
     rates = [winner.value for winner in found]
-    low, high = f"{min(rates):.2f}", f"{max(rates):.2f}"
+    low, high = response.text(min(rates)), response.text(max(rates))
     span = f"{low} {response.unit}" if low == high else f"{low} to {high} {response.unit}"
     headline = f"{_SIGN[response.basis]}{span} over {len(found)} problems"
     reached = f"The best variants of {len(found)} problems {_WORDS[response.basis]}"
@@ -121,8 +121,10 @@ def sentences(found: Sequence[Winner], response: Response) -> tuple[str, list[st
         return headline, [f"{reached} {span}."]  # one limit for all: nobody wins
     if len(found) <= MOST_SENTENCES:
         return headline, [f"{reached} {span}.", *(_sentence(winner, response) for winner in found)]
-    middle = f"{median(rates):.2f}"
-    said = [f"{reached} {_range({w.problem: w.value for w in found}, 2)} {response.unit}, median {middle}."]
+    middle = response.text(median(rates))
+    said = [
+        f"{reached} {_range({w.problem: w.value for w in found}, response.format)} {response.unit}, median {middle}."
+    ]
     if response.kind is Kind.MEASURED:
         baselines = dict.fromkeys(name for winner in found for name in winner.ratios)
         said += [_against(name, found) for name in baselines]
@@ -180,19 +182,19 @@ def _sentence(winner: Winner, response: Response) -> str:
     tie = f" (tied with {winner.tied - 1} of {winner.variants})" if winner.tied > 1 else ""
     if response.kind is Kind.MEASURED:
         tie = ""  # the scatter of each is in the table
-    text = f"{winner.problem}: {winner.name} with {winner.value:.2f} {response.unit}{tie}"
+    text = f"{winner.problem}: {winner.name} with {response.text(winner.value)} {response.unit}{tie}"
     timed = winner.record.measurement if response.kind is Kind.MEASURED else None
     if timed and timed.ratio_to_baseline is not None:
         text += f", {timed.ratio_to_baseline:.3f} times {timed.baseline_name or 'the baseline'}"
     if timed and timed.remeasured:
-        text += f"; {winner.record.rate(timed.remeasured.median):.2f} in a fresh process"
+        text += f"; {response.text(winner.record.rate(timed.remeasured.median))} in a fresh process"
     return f"{text}."
 
 
-def _range(values: Mapping[str, float], digits: int) -> str:
+def _range(values: Mapping[str, float], form: str) -> str:
     """Format the least and the largest value with their problems: `0.972 (n=1024) to 1.052 (n=1536)`."""
     (low, least), *_, (high, most) = sorted(((value, problem) for problem, value in values.items()), key=lambda v: v[0])
-    ends = f"{low:.{digits}f}", f"{high:.{digits}f}"
+    ends = format(low, form), format(high, form)
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} ({least}) to {ends[1]} ({most})"
 
 
@@ -204,7 +206,7 @@ def _against(baseline: str, found: Sequence[Winner]) -> str:
     text = f"Compared with {baseline}"
     if len(ratios) < len(found):
         text += f", which was timed in {len(ratios)} of them,"
-    text += f" they reach {_range(ratios, 3)} times its throughput"
+    text += f" they reach {_range(ratios, '.3f')} times its throughput"
     if len(set(ratios.values())) > 1:
         text += f", median {median(ratios.values()):.3f}"
     if len(above) == len(ratios) or len(below) == len(ratios):

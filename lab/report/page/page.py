@@ -262,7 +262,8 @@ def _strays(analysis: Analysis) -> list[tuple[str, tuple[str, str, str]]]:
         measured, value = next((x, y) for variant, x, y in one.points if variant == one.worst)
         why = loss(by_id[one.worst]) if one.name == "estimate" else None
         unit = analysis.response.unit
-        text = f"predicted {value:.2f}, measured {measured:.2f} {unit}"
+        predicted, found = analysis.response.text(value), analysis.response.text(measured)
+        text = f"predicted {predicted}, measured {found} {unit}"
         text += f"; in the model, {why} of the cycles." if why else "."
         made.append((one.name, (one.worst, names.get(one.worst, one.worst), text)))
     return made

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from lab.isa.ratios import ratio_that_matters
+from lab.measured.metrics import DeclaredFigure
 from lab.measured.timing import Kind, Measurement, Merit
 from lab.report.columns import Column
 from lab.report.registry.code import CODE
@@ -19,18 +20,24 @@ from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.scores import rate, scores
 
 
-def _bandwidth(column: Column) -> Column:
-    """A column as it is where throughput counts bytes; only columns of throughput differ."""
+def _in_unit(column: Column, unit: str) -> Column:
+    """A column as it is where throughput has another unit than TFLOP/s; only columns of throughput differ."""
     if column.unit != Merit.TFLOPS:
         return column
-    about = _ABOUT_BYTES.get(column.name, column.about)
-    name = figures.column_name(column.name, Merit.BANDWIDTH)
-    return replace(column, name=name, unit=str(Merit.BANDWIDTH), format=",.1f", about=about)
+    counts_bytes = unit == Merit.BANDWIDTH
+    about = (_ABOUT_BYTES if counts_bytes else _ABOUT_OTHERS).get(column.name, column.about)
+    name, form = figures.column_name(column.name, unit), ",.1f" if counts_bytes else figures.format_of(unit)
+    return replace(column, name=name, unit=str(unit), format=form, about=about)
 
 
 _ABOUT_BYTES: Final = {
     "measured_tflops": "fewest bytes that the problem must move, over the median time",
     "peak_tflops": "memory bandwidth of the GPU",
+}
+_ABOUT_OTHERS: Final = {
+    "measured_tflops": "the first of the file's metrics, at the median time",
+    "predicted_tflops": "of the least time in which the memory can move the arrays",
+    "peak_tflops": "the GPU has none in this unit",
 }
 
 
@@ -73,7 +80,7 @@ def columns_for(
         names.update(dict.fromkeys(record.parameters))
     parameters = tuple(_parameter(name, index, swept=name in run.swept) for index, name in enumerate(names))
     problems = tuple(_problem(name, index) for index, name in enumerate(run.problem_axes))
-    bytes_count = figures.merit_of(records) is Merit.BANDWIDTH
+    unit = figures.unit_of(records)
     others = dict.fromkeys(name for record in records if record.measurement for name in record.measurement.others)
     compared = tuple(column for name in others for column in _compared(name))
     several = len({record.compiler for record in records}) > 1
@@ -85,12 +92,18 @@ def columns_for(
     again = (_repeated(repeat),) if repeat is not None else ()
     response = figures.response_of(tuple(records))
     setting = _over_setting(run, records, response)
-    chosen = (*_standing(run, records, response), *setting, *_scored(records, response), *_ratio(records))
+    chosen = (
+        *_standing(run, records, response),
+        *setting,
+        *_scored(records, response),
+        *_declared(records, response),
+        *_ratio(records),
+    )
     asked = (*IDENTITY, compiler, options, *problems, *parameters)
     made = (*asked, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
-    return tuple(map(_bandwidth, made)) if bytes_count else made
+    return made if unit is Merit.TFLOPS else tuple(_in_unit(column, unit) for column in made)
 
 
 def _standing(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
@@ -150,6 +163,27 @@ def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Colum
             about="resource of the GPU that needs the most time by itself",
         ),
     )
+
+
+def _declared(records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:
+    """The file's further metrics, measured or predicted like the response; a ceiling gives no time to take them at."""
+    if response.basis is Basis.CEILING:
+        return ()
+    declared: dict[str, dict[str, DeclaredFigure]] = {}
+    for record in records:
+        for figure in record.declared_figures:
+            declared.setdefault(figure.unit, {})[record.variant] = figure
+
+    def column(index: int, unit: str, found: Mapping[str, DeclaredFigure]) -> Column:
+        def value(record: VariantRecord) -> float | None:
+            figure, ms = found.get(record.variant), figures.time_ms(record, response)
+            return None if figure is None or ms is None else figure.value(ms)
+
+        about = f"one of the file's metrics: {next(iter(found.values())).expression}"
+        name = f"metrics.{unit}"
+        return Column(name, unit, response.kind, value, "", ".4g", shown=True, field=f"metric_{index}", about=about)
+
+    return tuple(column(index, unit, found) for index, (unit, found) in enumerate(declared.items()))
 
 
 def _ratio(records: Sequence[VariantRecord]) -> tuple[Column, ...]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.api.kernel_tuner.results import best, results, time_ms
+from lab.api.kernel_tuner.results import best, results
 from lab.base.errors import UserError
+from lab.store import figures
 from lab.store.figures import response_of
 from lab.store.model import Status
 
@@ -41,7 +42,7 @@ def test_without_a_gpu_the_time_does_the_work_at_the_predicted_rate(make):
     assert environment["device_name"] is None
     assert environment["notes"][0] == store.run().not_measured
     first = next(one for one in records if response.of(one) is not None)
-    assert first.rate(time_ms(first, response)) == pytest.approx(response.of(first))
+    assert first.rate(figures.time_ms(first, response)) == pytest.approx(response.of(first))
     assert "times" not in done[0]
 
 

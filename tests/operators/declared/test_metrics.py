@@ -25,6 +25,13 @@ from lab.operators.declared.metrics import Metric, MetricKind
         ("keys/s", MetricKind.OTHER, 1),
         ("ms", MetricKind.OTHER, 1),
         ("launches/s", MetricKind.OTHER, 1),
+        ("Points/s", MetricKind.OTHER, 1),
+        ("Tokens/s", MetricKind.OTHER, 1),
+        ("Kitems/s", MetricKind.OTHER, 1),
+        ("Mitems/s", MetricKind.OTHER, 1e6),
+        ("Gitems/s", MetricKind.OTHER, 1e9),
+        ("kSamples/s", MetricKind.OTHER, 1e3),
+        ("updates/ns", MetricKind.OTHER, 1),
     ],
 )
 def test_a_unit_says_what_is_counted_and_in_what(unit, kind, factor):
@@ -45,3 +52,48 @@ def test_a_figure_need_not_be_a_rate_unless_it_is_throughput():
     assert caught.value.key == "metrics.GB/s"
     with pytest.raises(UserError, match="no number"):
         Metric("GB/s", "'x'").value({}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "expression", "instead"),
+    [
+        ("TFLOP/s", "2e-12 * n * n * n / time", "floating-point operations a second: 2 * n * n * n / time"),
+        ("GB/s", "12 * n / time / 1e9", "bytes a second: 12 * n / time"),
+        ("GB/s", "12 * n / 1_000_000_000 / time", "bytes a second: 12 * n / time"),
+        ("GB/s", "12 * n / 10**9 / time", "bytes a second: 12 * n / time"),
+        ("GB/s", "1e-9 * 12 * n / time", "bytes a second: 12 * n / time"),
+        ("GB/s", "12 * n * 1e-9 / time", "bytes a second: 12 * n / time"),
+        ("GB/s", "12 * n / (1e9 * time)", "bytes a second: 12 * n / (time)"),
+        ("GiB/s", "12 * n / 2**30 / time", "bytes a second: 12 * n / time"),
+        ("Mkeys/s", "n / time / 1e6", "keys a second: n / time"),
+    ],
+)
+@pytest.mark.parametrize("n", [4096, 16384])
+def test_an_expression_that_divides_by_the_prefix_too_is_refused(unit, expression, instead, n):
+    """Also where the work of a launch is so large that one unit of it is left."""
+    with pytest.raises(UserError) as caught:
+        Metric(unit, expression).work({"n": n}, 12 * n * n)
+    assert caught.value.accepted == instead
+    assert caught.value.found == expression
+    assert "divides by" in (caught.value.suggestion or "")
+
+
+def test_next_to_no_work_is_refused_where_nothing_says_why():
+    with pytest.raises(UserError) as caught:
+        Metric("GB/s", "n / k / time").work({"n": 1, "k": 1000})
+    assert caught.value.accepted == "bytes a second: 10**9 * (n / k / time)"
+    with pytest.raises(UserError, match=r"counts 0\.5 bytes a launch"):
+        Metric("B/s", "0.5 / time").work({})
+
+
+def test_one_unit_that_is_left_of_large_work_is_refused():
+    with pytest.raises(UserError, match="counts 12 bytes a launch"):
+        Metric("GB/s", "12e-9 * n / time").work({"n": 10**9}, 12 * 10**9)
+    with pytest.raises(UserError, match=r"counts 1\.2 bytes a launch"):
+        Metric("GB/s", "12 * n / 1e9 / time").work({"n": 10**8}, 12 * 10**8)
+
+
+def test_little_work_of_large_arrays_is_no_mistake():
+    assert Metric("GB/s", "0.5 * n / time").work({"n": 100}, 10**12) == 50
+    assert Metric("GB/s", "12 * n / time").work({"n": 1}) == 12
+    assert Metric("updates/ns", "1e-9 * n / time").amount({"n": 10}, 10**12) == pytest.approx(1e-8)

@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 
 from lab.base.errors import UserError
+from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.operators.bfloat16 import from_float32, to_float32
 from lab.operators.builtin import operator
@@ -344,15 +345,19 @@ def test_what_throughput_counts(tmp_path):
     plain = made(tmp_path, arguments, None, ("n",))
     problem = plain.problem({"n": 10})
     assert (plain.merit, plain.flops(problem), plain.bytes_moved(problem)) == (Merit.BANDWIDTH, 0, 40 + 160 + 40)
-    assert plain.declared_metrics(problem, 1.0) == {}
+    assert plain.declared_rate(problem) is None
+    assert plain.declared_figures(problem) == ()
     metrics = {"GFLOP/s": "7 * n / time", "Gelem/s": "n / time"}
     counted = made(tmp_path, arguments, None, ("n",), metrics=metrics)
     assert (counted.merit, counted.flops(problem), counted.bytes_moved(problem)) == (Merit.TFLOPS, 70, 240)
-    assert counted.declared_metrics(problem, 1e-9) == pytest.approx({"GFLOP/s": 70, "Gelem/s": 10})
+    assert counted.declared_rate(problem) is None
+    assert counted.declared_figures(problem) == (DeclaredFigure("Gelem/s", "n / time", {"n": 10}, 1e9),)
     traffic = made(tmp_path, arguments, None, ("n",), metrics={"GB/s": "3 * n / time"})
     assert (traffic.merit, traffic.flops(problem), traffic.bytes_moved(problem)) == (Merit.BANDWIDTH, 0, 30)
-    other = made(tmp_path, arguments, None, ("n",), metrics={"Gelem/s": "n / time"})
+    other = made(tmp_path, arguments, None, ("n",), metrics={"Gelem/s": "n / time", "ms": "1e3 * time"})
     assert (other.merit, other.flops(problem), other.bytes_moved(problem)) == (Merit.BANDWIDTH, 0, 240)
+    assert other.declared_rate(problem) == DeclaredRate("Gelem/s", 1e-8)
+    assert [figure.value(0.5) for figure in other.declared_figures(problem)] == [0.5]
 
 
 def test_without_a_reference_the_first_outputs_are_one(tmp_path):

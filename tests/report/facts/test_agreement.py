@@ -7,7 +7,7 @@ from narrowing import as_
 
 from lab.measured.timing import Kind, Samples
 from lab.predict.schedulers.estimate import Estimate
-from lab.report.facts.agreement import agreements, loss
+from lab.report.facts.agreement import agreement, agreements, loss
 from lab.report.facts.answer import answer
 from lab.report.render import render
 from lab.report.variant.details import variant_detail
@@ -74,3 +74,18 @@ def test_without_measurements_the_estimate_ranks(make):
     assert "a model of the SM's schedulers that issues" in text
     store.write(replace(records[0], estimate=None), 0)  # one without: all are compared by their ceilings
     assert response_of(store.records()).basis is Basis.CEILING
+
+
+@pytest.mark.parametrize("changed", [{"flops": 0}, {"flops": 0, "bytes_moved": 0}, {"samples": Samples((0.0,))}])
+def test_records_without_work_or_time_do_not_break_the_report(measured, changed):
+    """Such a throughput compares with nothing, and nothing divides by it."""
+    for position, record in enumerate(measured.records()):
+        if record.measurement is None:
+            continue
+        if "samples" in changed:
+            measured.write(replace(record, measurement=replace(record.measurement, **changed)), position)
+        else:
+            measured.write(replace(record, **changed), position)
+    assert agreements(measured.records()) == ()
+    assert agreement("ceiling", "predicted_tflops", [(str(x), 0.0, 1.0) for x in range(9)]) is None
+    assert "index.html" in {path.name for path in render(measured)}

@@ -48,6 +48,15 @@ def test_where_throughput_counts_bytes_every_figure_is_in_gb_s(make, counting_by
     assert "TFLOP" not in text
 
 
+def test_a_declared_rate_is_the_figure_of_the_answer(make, counting_keys):
+    store = counting_keys(make("sweep"))
+    best = min(store.records(), key=lambda record: record.measurement.samples.median)
+    text = opening(store).text
+    assert f"{best.label} is the fastest on NVIDIA H200: {2000 / best.measurement.samples.median:.4g} Mkeys/s" in text
+    assert "GB/s" not in text
+    assert "of peak" not in text
+
+
 def test_correlation_is_spearmans_over_the_verified_variants(make):
     store = make("failures")
     records = store.records()

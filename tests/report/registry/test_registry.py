@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.measured.timing import Samples
+from lab.measured.metrics import DeclaredRate
+from lab.measured.timing import Kind, Merit, Samples
 from lab.report.columns import row
 from lab.report.registry.registry import columns_for
 
@@ -18,6 +19,39 @@ def test_names_and_keys_are_unique_and_keys_are_safe_in_a_chart(make, what):
     columns = columns_for(store.run(), store.records())
     assert len({column.name for column in columns}) == len({column.key for column in columns}) == len(columns)
     assert all(re.fullmatch(r"[a-z0-9_]+", column.key) for column in columns)
+
+
+@pytest.mark.parametrize("unit", ["ms", "spread", "peak_share", "bound", "sectors", "loss", "TFLOPS/W", "tflops", "%"])
+def test_no_unit_makes_two_columns_of_one_name(make, unit):
+    store = make("no_gpu")
+    records = tuple(replace(r, declared_rate=DeclaredRate(unit, 1.0), merit=Merit.BANDWIDTH) for r in store.records())
+    columns = columns_for(store.run(), records)
+    assert len({column.name for column in columns}) == len({column.key for column in columns}) == len(columns)
+    assert all(re.fullmatch(r"[a-z0-9_]+", column.key) for column in columns)
+
+
+def test_declared_metrics_are_columns(make, counting_keys):
+    store = counting_keys(make("sweep"))
+    records = store.records()
+    columns = {column.name: column for column in columns_for(store.run(), records)}
+    timed = next(record for record in records if record.measurement)
+    median = timed.measurement.samples.median
+    cells = row(timed, columns.values())
+    assert cells["measured_mkeys_s"] == pytest.approx(2000 / median)
+    assert cells["metrics.ms"] == pytest.approx(median)
+    assert cells["metrics.Gbit/s"] == pytest.approx(64e3 / (median / 1e3) / 1e9)
+    assert {columns[name].kind for name in ("metrics.ms", "metrics.Gbit/s")} == {Kind.MEASURED}
+    assert columns["measured_mkeys_s"].unit == columns["mkeys_s_p20"].unit == "Mkeys/s"
+    assert columns["metrics.ms"].shown
+    assert not [name for name in columns if "tflops" in name or "gb_s" in name]
+
+
+def test_a_ceiling_gives_further_metrics_no_time(make, counting_keys):
+    store = counting_keys(make("no_gpu"))
+    records = [replace(record, emulation=None) for record in store.records()]
+    columns = {column.name for column in columns_for(store.run(), records)}
+    assert "predicted_mkeys_s" in columns
+    assert "metrics.ms" not in columns
 
 
 def test_swept_parameters_come_first_and_are_shown(make):
