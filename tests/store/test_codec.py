@@ -13,7 +13,7 @@ from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text, uncollected
 from lab.store.model import RunRecord, Status, VariantRecord
 
-COMMITTED = sorted(Path(__file__).parents[2].glob("reports/h200/*/provenance.json"))
+COMMITTED = sorted(Path(__file__).parents[2].glob("reports/h200/**/provenance.json"))
 
 RUN_RECORD = RunRecord(
     experiment="e",

@@ -15,7 +15,7 @@ from lab.store.model import Status
 from lab.store.scores import lean
 
 H200 = Path(__file__).parents[3] / "reports" / "h200"
-COMMITTED = sorted(path.parent for path in H200.glob(f"*/{published.RECORDS}"))
+COMMITTED = sorted(path.parent for path in H200.glob(f"**/{published.RECORDS}"))
 
 
 def said(run, records):
