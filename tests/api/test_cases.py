@@ -9,7 +9,7 @@ from lab.api.cases import cases_of, leading, path_of, save
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
 
-SOURCE = "__global__ void f(float* y, int n) { y[threadIdx.x] = n; }"
+SOURCE = "__global__ void f(float* y, int n) { y[threadIdx.x] = n + b; }"
 
 
 @pytest.fixture

@@ -99,8 +99,8 @@ def test_variants_of_the_same_work_tie_and_the_one_with_four_times_the_instructi
 
 def test_where_all_tie_nobody_is_best(tmp_path):
     add = INDEX + "    y[i] = x[i] + 1.0f;"
-    found = answered(tmp_path, "Increment", {f"b{b}": (add, f"n // {b}", b) for b in (128, 256, 512)})
-    assert len(tied_with_best(found.records, found.response)) == 3
+    found = answered(tmp_path, "Increment", {f"b{b}": (add, f"n // {b}", b) for b in (256, 512)})
+    assert len(tied_with_best(found.records, found.response)) == 2
     assert set(standings(found).values()) == {"tied"}
     assert "cannot be told apart without a GPU" in found.answer.lead
     assert "100.0" not in found.answer.headline
@@ -123,8 +123,8 @@ def test_uncoalesced_accesses_are_last(tmp_path):
             ),
         },
     )
-    assert order(found)[-1] == "strided"
-    assert standings(found) == {"strided": None, "coalesced": "tied", "over_the_grid": "tied"}
+    assert order(found) == ["over_the_grid", "coalesced", "strided"]  # a loop over the grid starts fewer blocks
+    assert standings(found) == {"strided": None, "coalesced": None, "over_the_grid": "best"}
     assert "bytes moved per byte used" in found.answer.lead
 
 

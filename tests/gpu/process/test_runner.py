@@ -61,7 +61,7 @@ def test_an_operator_that_raises_is_this_jobs_failure(runner):
     assert answer.usable
     assert answer.result.failure.stage is JobStage.PREPARE
     assert re.fullmatch(
-        r".*fake_operator\.py:24: Double\.inputs raised ValueError: thirteen", answer.result.failure.reason
+        r".*fake_operator\.py:\d+: Double\.inputs raised ValueError: thirteen", answer.result.failure.reason
     )
     assert runner.answer(job(), QUIET).result.failure is None
 

@@ -252,7 +252,7 @@ def test_double_precision_has_bounds_of_its_own():
         ("reshape(a, (2, 2))", "cannot reshape array", None),
         ("pad(a, -1)", "a negative width", None),
         ("bincount(i - 50)", "bincount of negative values", None),
-        ("astype(a, 'float')", "unknown type 'float'", None),
+        ("astype(a, 'flaot')", "unknown type 'flaot'", None),
         ("int32(a / 0)", "int32 of a number beyond 64 bits", None),
         ("'text'", "the value is no array", None),
         ("None", "the value is no array", None),
