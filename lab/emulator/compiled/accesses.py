@@ -321,7 +321,7 @@ def _store_one(bits: int) -> str:
         scatter = f"""
   %buffer = alloca {ty}, align 64
   store {ty} %v0, ptr %buffer, align 64
-{_each_lane(f"i{bits}", width)}"""
+{_store_each_lane(f"i{bits}", width)}"""
     return f"""
   %whole = icmp eq i32 %kind, {patterns.CONTIGUOUS}
   br i1 %whole, label %run, label %scattered
@@ -331,12 +331,19 @@ run:
 scattered:{scatter}"""
 
 
-def _each_lane(type_: str, width: int) -> str:
-    """IR: store the active lanes' parts of `%buffer` one after another."""
+def _each_lane(type_: str, width: int, begun: str, write: str) -> str:
+    """IR: do something with the active lanes' parts of `%buffer`, one after another.
+
+    Args:
+        type_: Of a part.
+        width: Its alignment in bytes.
+        begun: Label of the block before.
+        write: What is done with `%part` and its address `%to`.
+    """
     return f"""
   br label %each
 each:
-  %left = phi i32 [ %mask, %scattered ], [ %left1, %each ]
+  %left = phi i32 [ %mask, %{begun} ], [ %left1, %each ]
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 false)
   %less = sub i32 %left, 1
   %left1 = and i32 %left, %less
@@ -345,11 +352,15 @@ each:
   %to = getelementptr i8, ptr %p0, i32 %dv
   %of = getelementptr {type_}, ptr %buffer, i32 %lane
   %part = load {type_}, ptr %of, align {width}
-  store {type_} %part, ptr %to, align {width}
+  {write}
   %more = icmp ne i32 %left1, 0
   br i1 %more, label %each, label %stored
 stored:
   ret i32 0"""
+
+
+def _store_each_lane(type_: str, width: int) -> str:
+    return _each_lane(type_, width, "scattered", f"store {type_} %part, ptr %to, align {width}")
 
 
 def _interleaved(bits: int, a: str, b: str, out: str, count: int) -> str:
@@ -374,7 +385,7 @@ run:
   ret i32 0
 scattered:
   store {whole} %rows, ptr %buffer, align 64
-{_each_lane(f"<{count} x i{bits}>", 16)}"""
+{_store_each_lane(f"<{count} x i{bits}>", 16)}"""
 
 
 def atomic(space: str, bits: int, update: str) -> str:
@@ -385,26 +396,13 @@ def atomic(space: str, bits: int, update: str) -> str:
         f"define internal i32 {name_of('atomic', space, bits, 1, update)}"
         f"({_arguments(shared=shared)}, {words(bits)} %v0) #0 {{"
     )
+    update_each = _each_lane(
+        f"i{bits}", bits // 8, "good", f"%old = atomicrmw {update} ptr %to, i{bits} %part monotonic"
+    )
     return f"""{head}
 entry:
   %buffer = alloca {words(bits)}, align 64
-  store {words(bits)} %v0, ptr %buffer, align 64{_pattern(bits // 8, cost, shared=shared)}
-  br label %each
-each:
-  %left = phi i32 [ %mask, %good ], [ %left1, %each ]
-  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 false)
-  %less = sub i32 %left, 1
-  %left1 = and i32 %left, %less
-  %dq = getelementptr i32, ptr %rec, i32 %lane
-  %dv = load i32, ptr %dq
-  %to = getelementptr i8, ptr %p0, i32 %dv
-  %of = getelementptr i{bits}, ptr %buffer, i32 %lane
-  %part = load i{bits}, ptr %of
-  %old = atomicrmw {update} ptr %to, i{bits} %part monotonic
-  %more = icmp ne i32 %left1, 0
-  br i1 %more, label %each, label %stored
-stored:
-  ret i32 0
+  store {words(bits)} %v0, ptr %buffer, align 64{_pattern(bits // 8, cost, shared=shared)}{update_each}
 {_FAULT}"""
 
 
