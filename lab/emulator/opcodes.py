@@ -70,3 +70,23 @@ class Opcode:
         """
         if self.parts:
             raise UnknownForm(f"modifier .{'.'.join(self.parts)}")
+
+
+def chosen_by_sign(op: Opcode) -> tuple[str, str, bool]:
+    """Take everything from a `slct`.
+
+    Returns:
+        The type of what is chosen, that of the number whose sign decides, and whether its subnormals are flushed.
+
+    Raises:
+        UnknownForm: The number is of another type than s32 and f32.
+    """
+    ftz = op.flag("ftz")
+    control = [part for part in op.parts if part in DTYPES][-1]
+    if control not in ("s32", "f32"):
+        raise UnknownForm(f".{control}")
+    op.parts.reverse()
+    op.parts.remove(control)
+    t = op.type()
+    op.finish()
+    return t, control, ftz

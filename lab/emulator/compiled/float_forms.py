@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from lab.emulator.compiled import integer_forms
 from lab.emulator.compiled.forms import Form, form, one
 from lab.emulator.compiled.ir import BITS_VECTOR, LANES, Code, bits_of, splat, vector, words
-from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm, chosen_by_sign
 
 _SINGLE, _DOUBLE = vector("f32"), vector("f64")
 _DIRECTED = ("rz", "rm", "rp")
@@ -445,14 +445,7 @@ def selp(op: Opcode, _n: int) -> Form:
 @form("slct")
 def slct(op: Opcode, _n: int) -> Form:
     """Build the choice of a where c >= 0, else b."""
-    ftz = op.flag("ftz")
-    control = [part for part in op.parts if part in DTYPES][-1]
-    if control not in ("s32", "f32"):
-        raise UnknownForm(f".{control}")
-    op.parts.reverse()
-    op.parts.remove(control)
-    t = op.type()
-    op.finish()
+    t, control, ftz = chosen_by_sign(op)
 
     def write(code: Code, a: str, b: str, c: str) -> str:
         if control == "f32":

@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.emulator import floats
 from lab.emulator.arrays import Mask, Numbers
-from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm, chosen_by_sign
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
 Comparison = Callable[[Numbers, Numbers], Mask]
@@ -132,14 +132,7 @@ def selp(op: Opcode, _n: int) -> Alu:
 @operation("slct")
 def slct(op: Opcode, _n: int) -> Alu:
     """Build the choice of a where c >= 0, else b."""
-    ftz = op.flag("ftz")
-    control = [part for part in op.parts if part in DTYPES][-1]
-    if control not in ("s32", "f32"):
-        raise UnknownForm(f".{control}")
-    op.parts.reverse()
-    op.parts.remove(control)
-    t = op.type()
-    op.finish()
+    t, control, ftz = chosen_by_sign(op)
 
     def compute(a: Numbers, b: Numbers, c: Any) -> Numbers:  # noqa: ANN401  int32 or float32, by the control's type
         return np.where((floats.flush32(c) if ftz else c) >= 0, a, b)
