@@ -134,7 +134,8 @@ def _asked(
     *,
     counts: bool,
 ) -> _Asked:
-    variant = flow.inspect(FlowContext(experiment, run.gpu, emulate=True), planned, outcome, None)
+    context = FlowContext(experiment, run.gpu, emulate=True)
+    variant = flow.inspect(context, planned, outcome, None)
     same = isinstance(outcome, Built) and record.build is not None and outcome.sass_sha256 == record.build.sass_sha256
     model = variant.model if same else None
     if (
@@ -144,7 +145,7 @@ def _asked(
         or isinstance(outcome, BuildFailure)
     ):
         return _Asked(planned, variant.record, outcome, same, model, None, "")
-    task = flow.emulation_task(FlowContext(experiment, run.gpu, emulate=True), variant)
+    task = flow.emulation_task(context, variant)
     return _Asked(planned, variant.record, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
 
 

@@ -23,7 +23,7 @@ from lab.operators.builtin import operator
 from lab.predict.score import TOLERANCE, KernelScore
 from lab.store import published
 from lab.store.figures import by_problem, measured, predicted
-from lab.store.model import VariantRecord
+from lab.store.model import RunRecord, VariantRecord
 from lab.store.scores import lean, rate, scores
 
 ROOT = Path(__file__).parents[1]
@@ -83,15 +83,20 @@ class Row:
 
 def points_of(name: str) -> tuple[Point, ...]:
     """Read a committed report."""
-    kept = published.read_records(ROOT / "reports" / "h200" / name)
-    records = tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
-    found = scores(records)
+    run, records, found = _scored(name)
     return tuple(
         Point(label, time, value, predicted(record))
-        for label, group in by_problem(kept.run, records).items()
+        for label, group in by_problem(run, records).items()
         for record in group
         if (time := measured(record)) and (value := _rate(record, found)) is not None
     )
+
+
+def _scored(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...], Mapping[str, KernelScore]]:
+    """A committed report with the scores of its variants."""
+    kept = published.read_records(ROOT / "reports" / "h200" / name)
+    records = tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
+    return kept.run, records, scores(records)
 
 
 def _rate(record: VariantRecord, found: Mapping[str, KernelScore]) -> float | None:
@@ -163,9 +168,7 @@ class FirstPick:
 
 def first_pick(name: str) -> FirstPick:
     """Judge the score's first variant of a published report with one problem."""
-    kept = published.read_records(ROOT / "reports" / "h200" / name)
-    records = tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
-    found = scores(records)
+    _, records, found = _scored(name)
     both = [
         (record.label, time, value)
         for record in records
