@@ -279,7 +279,7 @@ def read_kernels(text: str, macros: Mapping[str, str] | None = None) -> tuple[So
         macros: Values of macros, which may stand for types: `{"real": "float"}`.
     """
     stream = live_tokens(text)
-    return tuple(_Scanner(stream, {**_aliases(stream), **(macros or {})}).scan())
+    return tuple(_Scanner(stream, {**type_aliases(stream), **(macros or {})}).scan())
 
 
 def live_tokens(text: str) -> list[Token]:
@@ -304,7 +304,7 @@ def live_tokens(text: str) -> list[Token]:
     return live
 
 
-def _aliases(stream: Sequence[Token]) -> dict[str, str]:
+def type_aliases(stream: Sequence[Token]) -> dict[str, str]:
     """Return the names that the source gives to types, by `typedef`, `using` and `#define`."""
     found: dict[str, str] = {}
     for at, token in enumerate(stream):
@@ -371,14 +371,15 @@ def _parameters(stream: Sequence[Token], aliases: Mapping[str, str]) -> list[Sou
     parts = [_undirected(part) for part in split_at_commas(stream)]
     if len(parts) == 1 and [token.text for token in parts[0]] in ([], ["void"]):
         return []
-    return [_parameter(part, aliases) for part in parts]
+    return [read_parameter(part, aliases) for part in parts]
 
 
 def _undirected(stream: Sequence[Token]) -> list[Token]:
     return [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
 
 
-def _parameter(stream: Sequence[Token], aliases: Mapping[str, str]) -> SourceParameter:
+def read_parameter(stream: Sequence[Token], aliases: Mapping[str, str]) -> SourceParameter:
+    """Read the declaration of a parameter, or of a member of a structure, from its tokens."""
     declared = _without_attributes(_before_default(stream))
     name = _name_position(declared)
     extents = [token for token in declared if token.text == "["]
