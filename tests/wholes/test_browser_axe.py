@@ -31,7 +31,8 @@ def axe():
     return (Path(str(AXE.origin)).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
-EVERY = {1280: ("light", "dark"), 390: ("light", "dark")}
+Looks = dict[int, tuple[str, ...]]
+EVERY: Looks = {1280: ("light", "dark"), 390: ("light", "dark")}
 """Widths with the colour schemes in which a page is looked at."""
 
 
@@ -87,15 +88,16 @@ def test_nothing_is_wrong_with_the_page_of_a_run(browser, axe, make, what):
     one, two = (record.variant for record in store.records()[:2])
     last = "#chart-mix-sass svg"
     # axe takes seconds on a whole page; runs with failures and without a GPU differ in figures alone
-    looks = {
+    looks: dict[str, Looks] = {
         "sweep": {1280: ("light", "dark"), 390: ("light",)},
         "failures": {390: ("dark",)},
         "no_gpu": {1280: ("dark",)},
     }
     assert violations(browser, axe, f"file://{file}#v-{one}", (".pane", last), looks=looks[what]) == []
     if what == "sweep":
-        beside, looks = f"file://{file}#v-{one}?with={two}&filter=regs%3C1", {1280: ("light",), 390: ("dark",)}
-        assert violations(browser, axe, beside, ("#differences", last), looks=looks, part="#code, #variants") == []
+        beside, changed = f"file://{file}#v-{one}?with={two}&filter=regs%3C1", "#code, #variants"
+        seen = {1280: ("light",), 390: ("dark",)}
+        assert violations(browser, axe, beside, ("#differences", last), looks=seen, part=changed) == []
 
 
 @pytest.mark.parametrize("measured", [True, False])
