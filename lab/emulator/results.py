@@ -14,6 +14,7 @@ FindingKind = Literal[
     "out-of-bounds",
     "misaligned",
     "uninitialised-read",
+    "uninitialised-register",
     "shared-race",
     "global-race",
     "async-not-waited",
