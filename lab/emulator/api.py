@@ -133,7 +133,9 @@ def launch(
         _watch_written(
             program, provenance, space, buffers.names | {name: [space.at(start)] for name, start in symbols.items()}
         )
-    why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
+    why_not = (
+        "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
+    )
     steps = 0
     if engine != "interpreted" and not why_not:
         geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
@@ -179,12 +181,14 @@ def launch(
     )
 
 
-def _cannot_compile(program: Program, *, check: bool, max_steps: int | None) -> str:
+def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
     if check:
         return "races and uninitialised reads are checked"
     if max_steps is not None:
         return "the steps are limited"
+    if schedule is not None:
+        return "another order of execution was asked for"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     return ""

@@ -11,6 +11,7 @@ import networkx as nx
 from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
 from lab.emulator.control import CodeBlock, split, weak_topological_order
+from lab.emulator.definedness import Definedness
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.opcodes import DTYPES
 from lab.isa.mix import LoopMix, kernel_mix
@@ -200,6 +201,11 @@ class Program:
     def loops(self) -> tuple[LoopMix, ...]:
         """The natural loops of every function."""
         return tuple(loop for function in self.functions for loop in kernel_mix("ptx", function).loops)
+
+    @cached_property
+    def definedness(self) -> Definedness:
+        """Which registers may be read before they are written."""
+        return Definedness(self)
 
     @cached_property
     def has_mbarriers(self) -> bool:

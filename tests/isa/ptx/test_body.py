@@ -60,6 +60,24 @@ def test_source_locations() -> None:
     assert found == [("a.cu", 4), None, ("b.h", 9), ("file 3", 5)]
 
 
+def test_calls_that_were_inlined_are_followed_to_the_outermost() -> None:
+    text = (
+        f"{HEAD}.entry k() {{ .loc 1 4 2\n nop; .loc 2 9 1, function_name $L__info_string0, inlined_at 1 4 2\n nop;\n"
+        ".loc 2 30 5, function_name $L__info_string1, inlined_at 2 9 1\n nop; .loc 1 5 2\n"
+        ".loc 2 9 1, function_name $L__info_string0, inlined_at 1 5 2\n nop; ret; }\n"
+        '.file 1 "a.cu"\n.file 2 "b.h"\n'
+    )
+    (kernel,) = read_ptx(text).functions
+    found = [[(call.file, call.line) for call in one.callers] for one in kernel.instructions[:4]]
+    assert found == [[], [("a.cu", 4)], [("b.h", 9), ("a.cu", 4)], [("a.cu", 5)]]
+
+
+def test_calls_that_name_themselves_end() -> None:
+    line = ".loc 1 4 2, function_name $L__info_string0, inlined_at 1 4 2\n nop;\n"
+    (kernel,) = read_ptx(f'{HEAD}.entry k() {{ {line * 300} ret; }}\n.file 1 "a.cu"\n').functions
+    assert len(kernel.instructions[-1].callers) <= 100
+
+
 def test_nested_scopes_have_names_of_their_own() -> None:
     kernel = body(
         ".reg .pred p; .reg .b32 r;\n"
