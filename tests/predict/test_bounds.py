@@ -325,9 +325,7 @@ def test_a_sequence_says_how_much_more_it_moves():
         gpu, [part] * 3, flops=100, bytes_needed=1000, bytes_moved=2500, merit=Merit.BANDWIDTH
     ).ceiling
     assert found.explanation == "0.0025 MB at 4800 GB/s in 3 launches, 2.5 bytes a byte needed"
-    nothing = predict_sequence(
-        gpu, [part], flops=100, bytes_needed=0, bytes_moved=40, merit=Merit.BANDWIDTH
-    ).ceiling
+    nothing = predict_sequence(gpu, [part], flops=100, bytes_needed=0, bytes_moved=40, merit=Merit.BANDWIDTH).ceiling
     assert nothing.gb_s == 0
     assert nothing.explanation.endswith("in 1 launches, 40 bytes a byte needed")
 
