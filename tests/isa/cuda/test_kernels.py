@@ -298,7 +298,10 @@ def test_one_parameter(text, name, c_type, pointer, dtype):
         ("template <typename... Ts>", [("typename...", "Ts", None)]),
         ("template <int N = (4 > 2), bool>", [("int", "N", "(4 > 2)"), ("bool", "", None)]),
         ("template <class T = vec<int>, int M=N>", [("class", "T", "vec<int>"), ("int", "M", "N")]),
-        ("template <template <class> class C, unsigned int N>", [("template<class> class", "C", None), ("unsigned int", "N", None)]),
+        (
+            "template <template <class> class C, unsigned int N>",
+            [("template<class> class", "C", None), ("unsigned int", "N", None)],
+        ),
         ("template <class A> void f(A a); template <class B>", [("class", "B", None)]),
     ],
 )
@@ -486,7 +489,9 @@ def test_what_defines_no_kernel(text):
 
 
 def test_a_declaration_of_two_lines_has_the_head_of_its_own():
-    first, second = read_kernels('extern "C" { } extern "C" __global__ void a() {} template <int N> __global__ void b() {}')
+    first, second = read_kernels(
+        'extern "C" { } extern "C" __global__ void a() {} template <int N> __global__ void b() {}'
+    )
     assert (first.is_extern_c, first.template) == (True, None)
     assert (second.is_extern_c, second.template) == (False, (TemplateParameter("int", "N"),))
 
