@@ -288,7 +288,9 @@ def test_more_padding(text: str, left: int) -> None:
 
 def test_what_is_out_of_order_is_named() -> None:
     for offset in ("0000", "0008", "0018"):
-        with pytest.raises(ReaderError, match=rf"k\.lst:4: an instruction at byte 0x{offset.lstrip('0') or '0'}, expected at 0x10"):
+        with pytest.raises(
+            ReaderError, match=rf"k\.lst:4: an instruction at byte 0x{offset.lstrip('0') or '0'}, expected at 0x10"
+        ):
             read_sass(listing("NOP\nEXIT").replace("/*0010*/", f"/*{offset}*/"), file="k.lst")
     assert len(read_sass(listing("NOP\nEXIT").replace("/*0010*/", "/*0030*/")).functions[0].instructions) == 2
     with pytest.raises(ReaderError, match=r"k\.lst:3: BRA branches to 0x30, where there is no instruction"):
