@@ -339,7 +339,9 @@ def behind(stream: Sequence[Token], opening: int) -> int:
             word = match[1] if match else ""
             if word.startswith("if"):
                 later.append(False)
-            elif word.startswith("el") and later:
+            elif word.startswith("el"):
+                if not later:  # of a condition that the bracket stands in
+                    later.append(False)
                 skipping += not later[-1]
                 later[-1] = True
             elif word == "endif" and later:
@@ -463,7 +465,7 @@ def _spelled(texts: Sequence[str]) -> str:
     """Join a type's tokens as a person writes them: `const vec<float> *`."""
     joined = " ".join(texts)
     joined = re.sub(r" ?(::|<|>|\(|\)) ?", r"\1", joined)
-    return re.sub(r">(?=\w|\*|&)", "> ", joined).replace(" ,", ",").strip()
+    return re.sub(r">(?=\w|\*|&)", "> ", joined).replace(" ,", ",").replace(" ...", "...").strip()
 
 
 def _written(stream: Sequence[Token]) -> str:
@@ -474,20 +476,28 @@ def _written(stream: Sequence[Token]) -> str:
 
 def _template(head: Sequence[Token]) -> tuple[TemplateParameter, ...] | None:
     """Return the parameters of the last `template <…>` of a head; None where there is none."""
-    at = next((i for i in reversed(range(len(head))) if head[i].text == "template"), None)
-    if at is None or at + 1 >= len(head) or head[at + 1].text != "<":
-        return None
-    angles, end = 0, at + 1
-    while end < len(head):
-        if head[end].text == "(":  # (4 > 2)
-            end = behind(head, end)
+    found, at = None, 0
+    while at + 1 < len(head):
+        if head[at].text == "template" and head[at + 1].text == "<":
+            end = _behind_angles(head, at + 1)
+            found, at = head[at + 2 : end - 1], end
+        else:
+            at += 1
+    return None if found is None else tuple(_template_parameter(part) for part in split_at_commas(found) if part)
+
+
+def _behind_angles(stream: Sequence[Token], opening: int) -> int:
+    """Return the position behind the angle bracket that closes the one at `opening`, at most the end."""
+    angles, at = 0, opening
+    while at < len(stream):
+        if stream[at].text == "(":  # (4 > 2)
+            at = behind(stream, at)
             continue
-        angles += (head[end].text == "<") - (head[end].text == ">")
-        end += 1
+        angles += (stream[at].text == "<") - (stream[at].text == ">")
+        at += 1
         if angles == 0:
             break
-    inner = head[at + 2 : end - 1]
-    return tuple(_template_parameter(part) for part in split_at_commas(inner) if part)
+    return at
 
 
 def _template_parameter(stream: Sequence[Token]) -> TemplateParameter:
