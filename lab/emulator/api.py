@@ -27,7 +27,8 @@ from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace
 from lab.emulator.memory.provenance import Provenance
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Program, align_of, program_of, size_of
+from lab.emulator.printing import MOST_CHARACTERS, Printed
+from lab.emulator.program import MAX_SHARED_BYTES, Program, align_of, program_of, size_of
 from lab.emulator.results import (
     Buffer,
     Emulation,
@@ -54,10 +55,9 @@ DEFAULT_MAX_STEPS = 20_000_000
 
 _WORKSPACE_BYTES = 64
 _MOST_THREADS = 1024
+_BITS_64 = 2**64 - 1
 _LIMITS = (1024, 1024, 64)
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
-MAX_SHARED_BYTES = 227 * 1024
-"""Shared memory of a block on the largest of today's GPUs."""
 
 
 def launch(
@@ -175,10 +175,17 @@ def launch(
         lines,
         findings.all(),
         steps,
-        tuple(plan.notes),
+        tuple(plan.notes) + _notes_on_output(plan.printed),
         used,
         why_not,
+        plan.printed.text,
     )
+
+
+def _notes_on_output(printed: Printed) -> tuple[str, ...]:
+    if not printed.lost:
+        return ()
+    return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
 
 
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
@@ -448,19 +455,19 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
 def _module_variables(program: Program, space: AddressSpace, constants: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """Allocate and initialise module-scope variables; return their addresses."""
     addresses: dict[str, int] = {}
-    pending: list[tuple[Variable, Region]] = []
-    for variable in program.module.variables:
-        if variable.space in ("global", "const") and not (variable.external and variable.count is None):
+    pending: list[tuple[Variable, int, Region]] = []
+    for name, number, variable in program.memory_variables():
+        if not (variable.external and variable.count is None):
             region = space.allocate(f".{variable.space} {variable.name}", variable.space, max(size_of(variable), 1))
-            addresses[variable.name] = region.base
-            pending.append((variable, region))
-    for variable, region in pending:
+            addresses[name] = region.base
+            pending.append((variable, number, region))
+    for variable, number, region in pending:
         dtype = DTYPES[variable.type]
         for i, text in enumerate(variable.initial):
             region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
-                _initial(variable, text, addresses), np.uint8
+                _initial(program, number, variable, text, addresses), np.uint8
             )
-    known = {variable.name: (variable, region) for variable, region in pending if variable.space == "const"}
+    known = {variable.name: (variable, region) for variable, _, region in pending if variable.space == "const"}
     for symbol, array in constants.items():
         if symbol not in known:
             raise UserError("no such variable in constant memory", key=f"constants.{symbol}", accepted=list(known))
@@ -476,7 +483,8 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
     return addresses
 
 
-def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+def _initial(program: Program, number: int, variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+    """Return the bytes of one element of an initialiser of a function's variable, or the module's (-1)."""
     dtype = DTYPES[variable.type]
     value = operands.literal(text)
     if isinstance(value, operands.FloatBits):
@@ -489,6 +497,10 @@ def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
         result: bytes = (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
         return result
     parts = operands.symbol(text)
-    if parts is None or parts[0] not in addresses:
+    name = parts[0] if parts else ""
+    start = addresses.get(name if number < 0 else program.symbol(number, name))
+    if start is None:
+        start = program.calls.address(name)
+    if parts is None or start is None:
         raise UnsupportedInstruction(0, f"{variable.name} = {{ … {text} … }}", "this initialiser")
-    return (addresses[parts[0]] + parts[1]).to_bytes(8, "little")[: dtype.itemsize]
+    return ((start + parts[1]) & _BITS_64).to_bytes(8, "little")[: dtype.itemsize]

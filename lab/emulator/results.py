@@ -289,9 +289,10 @@ class Emulation:
         findings: Distinct by kind and line, in the order they were met.
         steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
             each for one warp, and counted only with ``count=True``.
-        notes: What was deliberately not executed, such as `vprintf`.
+        notes: What was left out.
         engine: What executed the launch.
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
+        printed: What threads printed, in the order of execution.
     """
 
     kernel: str
@@ -303,6 +304,7 @@ class Emulation:
     notes: tuple[str, ...] = ()
     engine: Engine = "interpreted"
     not_compiled: str = ""
+    printed: str = ""
 
     @property
     def clean(self) -> bool:
