@@ -50,6 +50,17 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class StructureArgument:
+    """A structure that a kernel takes by value, of members some of which point to buffers.
+
+    Attributes:
+        members: In order: arrays and `Buffer`s, which are passed as pointers, and NumPy scalars.
+    """
+
+    members: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TensorMapArgument:
     """A kernel argument that describes a matrix to bulk tensor copies.
 
