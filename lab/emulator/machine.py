@@ -402,6 +402,8 @@ class Interpreter:
         if self._watch.shadow is not None:
             self._copies_are_over(self._watch.shadow, lanes)
         self._pool.end(lanes.rows)
+        if self._watch.lifetimes is not None:
+            self._watch.lifetimes.leave(lanes.indices(), self._pool.alive)
         self._barriers.threads_left()
         self._clusters.release()
 

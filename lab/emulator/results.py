@@ -22,6 +22,7 @@ FindingKind = Literal[
     "mbarrier-misuse",
     "mbarrier-deadlock",
     "barrier-divergence",
+    "missing-cluster-sync",
     "warp-divergence",
     "never-written",
     "deadlock",
