@@ -65,7 +65,7 @@ class Batch:
         return _three(block, self.grid), _three(within, self.block)
 
     def warp_of(self, thread: int) -> int:
-        """Return the number, in its block, of the warp of a thread of the batch; others count from the batch's first."""
+        """Return the number, in its block, of the warp of a thread, which is counted from the batch's first."""
         return (self.first_thread + thread) % padded_threads(self.block) // WARP_SIZE
 
 
