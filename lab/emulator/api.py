@@ -258,6 +258,14 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
         )
+    required = program.kernel.directives.get("reqntid")
+    if required and block != required:
+        raise UserError(
+            "the block has another size than the kernel requires (.reqntid)",
+            key="block",
+            found=block,
+            accepted=required,
+        )
     bounds = program.kernel.directives.get("maxntid")
     if bounds and total > math.prod(bounds):
         raise UserError(

@@ -1,6 +1,5 @@
 """Which line of the source a finding names."""
 
-import numpy as np
 import pytest
 from small_ptx import HEADER
 
