@@ -15,6 +15,7 @@ from lab.emulator.arrays import Bytes
 from lab.emulator.batch import padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.execution import Geometry, execute
+from lab.emulator.compiled.shadows import Watched
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
@@ -26,7 +27,7 @@ from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace
 from lab.emulator.memory.provenance import Provenance
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Program, align_of, program_of, size_of
+from lab.emulator.program import Place, Program, align_of, program_of, size_of
 from lab.emulator.results import Buffer, Emulation, Engine, LineCount, LoopCounts, TensorMapArgument
 from lab.emulator.schedule import run_batches
 from lab.emulator.tally import Counters, summary
@@ -124,12 +125,16 @@ def launch(
         _watch_written(
             program, provenance, space, buffers.names | {name: space.at(start) for name, start in symbols.items()}
         )
-    why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
+    why_not = "" if engine == "interpreted" else _cannot_compile(program, max_steps=max_steps, schedule=schedule)
     steps = 0
     if engine != "interpreted" and not why_not:
         geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
         try:
-            steps = execute(program, space, symbols, geometry, counters, threads=threads, folder=default_folder())
+            watched = _watched(program, extents) if check else None
+            folder = default_folder()
+            steps = execute(
+                program, space, symbols, geometry, counters, watched=watched, threads=threads, folder=folder
+            )
         except NotCompiled as reason:
             why_not = str(reason)
     used: Engine = "interpreted" if engine == "interpreted" or why_not else "compiled"
@@ -170,15 +175,20 @@ def launch(
     )
 
 
-def _cannot_compile(program: Program, *, check: bool, max_steps: int | None) -> str:
+def _cannot_compile(program: Program, *, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
-    if check:
-        return "races and uninitialised reads are checked"
+    if schedule is not None:
+        return "another order of warps and blocks was asked for"
     if max_steps is not None:
         return "the steps are limited"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     return ""
+
+
+def _watched(program: Program, extents: Mapping[int, Place]) -> Watched:
+    copies = any(instruction.opcode.startswith("cp.async") for _, instruction in program.code)
+    return Watched(program.shared_granule, program.global_granule, copies, extents)
 
 
 def _run(plan: LaunchState) -> int:
