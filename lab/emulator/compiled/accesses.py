@@ -20,8 +20,8 @@ SITE_BYTES = patterns.WAYS * patterns.BYTES
 """Memory of one instruction's patterns."""
 
 SEGMENT_BYTES = 64
-"""An entry of the table of segments, i64: host address, bytes, whether traffic counts, host address of the cells (0 where
-nothing is watched), and whether it must be written before it is read; the rest is free."""
+"""An entry of the table of segments, i64: host address, bytes, whether traffic counts, host address of the cells (0
+where nothing is watched), and whether it must be written before it is read; the rest is free."""
 
 _V, _W = words(32), words(64)
 _SPREAD = 0x9E3779B1

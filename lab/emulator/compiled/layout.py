@@ -9,8 +9,8 @@ FIELDS = (
     "shadow_bytes", "time", "since", "begun", "visible", "groups", "first", "suspects",
 )  # fmt: skip
 """The context is one i64 for each of these: pointers, sizes, the place of the block that runs, and what a watched
-launch needs: the cells of shared memory, its times (see `lab.emulator.compiled.shadows`), the groups of cp.async that every
-thread sees, the number of the block's first thread, and whether something was suspicious."""
+launch needs: the cells of shared memory, its times (see `lab.emulator.compiled.shadows`), the groups of cp.async
+that every thread sees, the number of the block's first thread, and whether something was suspicious."""
 
 CONTEXT = {name: 8 * i for i, name in enumerate(FIELDS)}
 """Byte offset of each field of the context."""
