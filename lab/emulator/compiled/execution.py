@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import LANES
-from lab.emulator.compiled.kernel_code import KernelCode, kernel_code
-from lab.emulator.compiled.native import native
+from lab.emulator.compiled.kept import KernelMaker
+from lab.emulator.compiled.kernel_code import KernelCode
 from lab.emulator.compiled.shadows import MOST_THREADS, WRITTEN, Cells32, Watched, meet
 from lab.emulator.compiled.warp_code import COPY
-from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace
+from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace, Region
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
 from lab.emulator.program import Program
 from lab.emulator.results import MemoryCount
@@ -78,43 +77,37 @@ def cores() -> int:
 
 
 def execute(
-    program: Program,
+    maker: KernelMaker,
     space: AddressSpace,
-    symbols: dict[str, int],
     geometry: Geometry,
     counters: Counters | None,
     *,
-    watched: Watched | None = None,
+    written: Collection[Region] = (),
     threads: int | None = None,
-    folder: Path | None = None,
 ) -> int:
     """Run a launch; return its steps: instructions, each for one warp, where they are counted, else 0.
 
     Args:
-        program: The kernel.
+        maker: Makes the machine code.
         space: Buffers, module variables and parameters.
-        symbols: Addresses of module variables.
         geometry: Size of the launch.
         counters: Where counts go, or None.
-        watched: What is watched for races and reads of unwritten memory; None for nothing.
+        written: The buffers that the kernel may write, as far as they are watched.
         threads: Cores to use; None for all.
-        folder: Where machine code is kept; None to keep none.
 
     Raises:
-        NotCompiled: the launch is one for the interpreter. Memory is as it was.
+        NotCompiled: the launch is one for the interpreter. Its memory is then anything.
     """
+    program, watched = maker.program, maker.watched
     if watched is not None and geometry.blocks * geometry.warps * LANES > MOST_THREADS:
         raise NotCompiled("more threads than a watched launch can tell apart")
-    code = kernel_code(program, symbols, count=counters is not None, watched=watched)
-    run = native(code.text, folder)
-    before = {segment: region.data.copy() for segment, region in space.regions.items() if segment >= FIRST_BUFFER}
+    made = maker.make()
+    code = made.code
     count = max(1, min(threads or cores(), geometry.blocks))
-    workers = [_Worker(code, space, geometry, watched) for _ in range(count)]
-    status = _run(run.run, workers, geometry.blocks)
+    workers = [_Worker(code, space, geometry, watched, written) for _ in range(count)]
+    status = _run(made.native.run, workers, geometry.blocks)
     suspicious = any(worker.suspects for worker in workers) or (not status and _meet(workers))
     if status or suspicious:
-        for segment, data in before.items():
-            space.regions[segment].data[:] = data
         raise NotCompiled(SUSPICIOUS if suspicious else _REASONS.get(status, f"status {status}"))
     if watched is not None:
         _note_written(space, workers, watched.global_)
@@ -161,7 +154,14 @@ class _Worker:
         cells: What is known of each granule of the buffers that are watched, by their segments.
     """
 
-    def __init__(self, code: KernelCode, space: AddressSpace, geometry: Geometry, watched: Watched | None) -> None:
+    def __init__(
+        self,
+        code: KernelCode,
+        space: AddressSpace,
+        geometry: Geometry,
+        watched: Watched | None,
+        written: Collection[Region],
+    ) -> None:
         warps = geometry.warps
         self.counts: NDArray[np.int64] = np.zeros(max(1, code.counters), np.int64)
         self.sites = _aligned(max(1, len(code.sites)) * accesses.SITE_BYTES)
@@ -176,7 +176,7 @@ class _Worker:
             rows[:, axis] = batch.tid[axis].reshape(warps, LANES)
         weights = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))
         exists = (batch.exists.reshape(warps, LANES) * weights).sum(axis=1, dtype=np.uint32)
-        self.cells = {} if watched is None else _cells(space, watched.global_)
+        self.cells = {} if watched is None else _cells(space, written, watched.global_)
         table = _table(space, self.cells)
         shadow_bytes = 0 if watched is None else shared_bytes // watched.shared * 4
         shadows = [_aligned(max(1, shadow_bytes)) for _ in range(3)]
@@ -216,12 +216,12 @@ class _Worker:
         return bool(self.context[layout.CONTEXT["suspects"] // 8])
 
 
-def _cells(space: AddressSpace, granule: int) -> dict[int, Cells32]:
+def _cells(space: AddressSpace, written: Collection[Region], granule: int) -> dict[int, Cells32]:
     """Return the cells of the buffers that a kernel may write, or must write before it reads them."""
     return {
         segment: np.zeros(region.stride // granule, np.uint32)
         for segment, region in space.regions.items()
-        if segment >= FIRST_BUFFER and (region.cells is not None or region.shadow is not None)
+        if segment >= FIRST_BUFFER and (region in written or region.shadow is not None)
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from lab.emulator.compiled import accesses, copies, layout, patterns, shadows
@@ -34,6 +35,18 @@ class KernelCode:
     counters: int
     state_bytes: int
     local_stride: int
+
+    @property
+    def about(self) -> str:
+        """Everything but the text, as JSON."""
+        facts = [self.guarded, self.counters, self.state_bytes, self.local_stride]
+        return json.dumps([[[site.position, site.key, site.width] for site in self.sites], *facts])
+
+    @classmethod
+    def from_about(cls, about: str) -> KernelCode:
+        """Return the module of which `about` tells, without its text."""
+        sites, guarded, counters, state_bytes, local_stride = json.loads(about)
+        return cls("", tuple(CountedSite(*site) for site in sites), tuple(guarded), counters, state_bytes, local_stride)
 
 
 def kernel_code(

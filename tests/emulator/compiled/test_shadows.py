@@ -8,6 +8,7 @@ import race_cases
 from lab.emulator.api import launch
 from lab.emulator.compiled import kernel_code
 from lab.emulator.compiled.execution import SUSPICIOUS
+from lab.emulator.compiled.native import forget
 from lab.emulator.compiled.shadows import MANY, WRITTEN, meet
 from lab.emulator.results import Buffer, Emulation, Engine
 
@@ -189,11 +190,16 @@ def test_a_shuffle_by_lanes_outside_its_mask():
     assert [finding.kind for finding in done.findings] == ["warp-divergence"]
 
 
-def test_time_begins_anew_before_it_runs_out(monkeypatch):
+def test_time_begins_anew_before_it_runs_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "one"))
+    forget()
     monkeypatch.setattr(kernel_code, "LAST_TIME", 40)
     assert both(TILE, 30, 256, threads=1).engine == "compiled"
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "two"))
+    forget()
     monkeypatch.setattr(kernel_code, "LAST_TIME", 9)
     assert both(TILE, 30, 256, threads=1).not_compiled == SUSPICIOUS
+    forget()
 
 
 def test_cells_of_two_cores():
