@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from lab.emulator.allowance import Allowance
 from lab.emulator.arrays import Mask
 from lab.emulator.batch import Batch, Index3
 from lab.emulator.binding import Storage
@@ -71,6 +72,7 @@ class LaunchState:
         workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
         dice: What chooses who runs; None for the order of the program.
         printed: What threads have printed.
+        allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
     """
 
     program: Program
@@ -91,6 +93,7 @@ class LaunchState:
     workspace: int = 0
     dice: np.random.Generator | None = None
     printed: Printed = field(default_factory=Printed)
+    allowance: Allowance | None = None
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -270,6 +273,8 @@ class Interpreter:
             self._launch.counters.visit(number, lanes)
         self._clock.steps += len(full) + 1
         self._check_budget(block, lanes)
+        if self._launch.allowance is not None:
+            self._launch.allowance.spend(len(full) + 1, lanes.count)
         if lanes.whole:
             for action in full:
                 action()

@@ -33,6 +33,9 @@ FindingKind = Literal[
 Engine = Literal["interpreted", "compiled"]
 """What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
 
+EngineChoice = Literal["auto", "interpreted", "compiled"]
+"""What a launch asks for: one of the two, or whichever is faster."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
