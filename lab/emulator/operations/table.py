@@ -12,16 +12,19 @@ from lab.emulator.operations import (
     convert,
     floating,
     integer,
+    ldmatrix,
     matrix,
     mbarrier,
     memory,
     move,
     system,
     warp,
+    wmma,
 )
 
 MODULES = (
-    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, matrix, mbarrier, memory, move, warp,
+    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
+    matrix, mbarrier, memory, move, warp, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 
