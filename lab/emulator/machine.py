@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from lab.emulator.arrays import Mask
-from lab.emulator.batch import Batch, Index3
+from lab.emulator.batch import Batch, Index3, padded_threads
 from lab.emulator.binding import Storage
 from lab.emulator.calls import Calls
 from lab.emulator.control import CodeBlock, is_wait
@@ -36,6 +36,7 @@ from lab.emulator.turns import Poll, Turns
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
+from lab.emulator.waiting.warpgroups import Warpgroups, registers_at_start
 from lab.isa.model import Instruction
 
 _MOST_WORK = 50
@@ -137,7 +138,15 @@ class Interpreter:
         self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)
         self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
         self._mbarriers = Mbarriers(self._storage, self._pool, memory.shared, memory.watch, self._findings)
-        self._binder = InstructionBinder(self._storage, batch, memory, self._mbarriers, self._findings, launch.counters)
+        self._warpgroups = Warpgroups(
+            batch,
+            memory.watch,
+            self._findings,
+            registers=registers_at_start(program.kernel.directives, padded_threads(launch.block)),
+        )
+        self._binder = InstructionBinder(
+            self._storage, batch, memory, self._mbarriers, self._warpgroups, self._findings, launch.counters
+        )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
         self._noted: dict[Location, bytes] = {}  # registers of groups, at their latest look
@@ -384,7 +393,9 @@ class Interpreter:
             return
         if self._watch.shadow is not None:
             self._copies_are_over(self._watch.shadow, lanes)
+        self._warpgroups.leave(lanes)
         self._pool.end(lanes.rows)
+        self._warpgroups.check_limits(self._pool.alive)
         self._barriers.threads_left()
         self._clusters.release()
 

@@ -19,12 +19,13 @@ from lab.emulator.operations import (
     move,
     system,
     warp,
+    wgmma,
     wmma,
 )
 
 MODULES = (
     asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
-    matrix, mbarrier, memory, move, warp, wmma,
+    matrix, mbarrier, memory, move, warp, wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 
