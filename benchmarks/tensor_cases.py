@@ -181,8 +181,8 @@ def small_integers(rng: np.random.Generator, t: str, shape: tuple[int, ...]) -> 
     wide, fraction = FIELDS[t]
     bias, top = (1 << (wide - 1)) - 1, (single >> (23 - fraction)) & 0xFF_FFFF >> (16 - fraction)
     code = np.where(values == 0, 0, top.astype(np.int64) - ((127 - bias) << fraction))
-    found: Bits = (code | (values < 0) << 7).astype(np.uint8)
-    return found
+    eighth: NDArray[np.uint8] = (code | (values < 0) << 7).astype(np.uint8)
+    return eighth
 
 
 # --- fragments --------------------------------------------------------------------------------------------------------

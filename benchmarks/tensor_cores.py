@@ -81,7 +81,8 @@ class Card:
 
 def measure(target: Path, seed: int) -> int:
     """Run every case on the card; save the outputs and say which ones could not run."""
-    card, outputs, failed = Card(), {}, 0
+    outputs: dict[str, Any] = {}
+    card, failed = Card(), 0
     listed = cases(seed)
     for case in listed:
         try:

@@ -39,8 +39,8 @@ def test_integers_of_four_bits(t):
     low = -8 if t == "s4" else 0
     a, b = random.integers(low, low + 16, (8, 32)), random.integers(low, low + 16, (8, 32))
     c = random.integers(-99, 99, (8, 8)).astype(np.int32)
-    packed = [((one[:, 0::2] & 15) | (one[:, 1::2] & 15) << 4).astype(np.uint8) for one in (a, b)]
-    np.testing.assert_array_equal(product((8, 8, 32), ("s32", t, t), *packed, c), a @ b.T + c)
+    left, right = (((one[:, 0::2] & 15) | (one[:, 1::2] & 15) << 4).astype(np.uint8) for one in (a, b))
+    np.testing.assert_array_equal(product((8, 8, 32), ("s32", t, t), left, right, c), a @ b.T + c)
 
 
 @pytest.mark.parametrize("logic", ["xor", "and"])
@@ -48,9 +48,9 @@ def test_bits(logic):
     random = np.random.default_rng(2)
     a, b = random.integers(0, 2, (8, 128)), random.integers(0, 2, (8, 128))
     c = random.integers(-99, 99, (8, 8)).astype(np.int32)
-    packed = [np.packbits(one, axis=1, bitorder="little") for one in (a, b)]
+    left, right = (np.packbits(one, axis=1, bitorder="little") for one in (a, b))
     joined = a[:, None] ^ b if logic == "xor" else a[:, None] & b
-    out = product((8, 8, 128), ("s32", "b1", "b1"), *packed, c, f".{logic}.popc|")
+    out = product((8, 8, 128), ("s32", "b1", "b1"), left, right, c, f".{logic}.popc|")
     np.testing.assert_array_equal(out, joined.sum(axis=2) + c)
 
 
