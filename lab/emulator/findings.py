@@ -74,7 +74,7 @@ class Findings:
             return
         instruction = None if position is None else self._program.code[position][1]
         located = batch is not None and threads is not None and len(threads) > 0
-        block, thread = batch.where(int(threads[0])) if located else (None, None)  # type: ignore[union-attr,index]
+        block, thread = batch.where(int(threads[0])) if located else (None, None)  # type: ignore[union-attr,index,operator]
         self._found[key] = Finding(
             kind,
             instruction.line if instruction else 0,
@@ -88,7 +88,7 @@ class Findings:
             number,
             variable,
             remedy,
-            batch.warp_in_block(batch.first_thread + int(threads[0])) if located else None,  # type: ignore[union-attr,index]
+            batch.warp_in_block(batch.first_thread + int(threads[0])) if located else None,  # type: ignore[union-attr,index,operator]
         )
 
     def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:

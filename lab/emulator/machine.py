@@ -16,7 +16,7 @@ import numpy as np
 
 from lab.emulator.allowance import Allowance
 from lab.emulator.arrays import Mask
-from lab.emulator.batch import Batch, Index3
+from lab.emulator.batch import Batch, Index3, padded_threads
 from lab.emulator.binding import Storage
 from lab.emulator.callgraph import ASSERTION
 from lab.emulator.calls import Calls, is_provided
@@ -40,6 +40,7 @@ from lab.emulator.undefined import Act, UndefinedValues
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
+from lab.emulator.waiting.warpgroups import Warpgroups, registers_at_start
 from lab.isa.model import Instruction
 
 _MOST_WORK = 50
@@ -148,8 +149,21 @@ class Interpreter:
         self._undefined: UndefinedValues | None = None
         if launch.clocks is not None and program.definedness.needed:
             self._undefined = memory.watch.undefined = UndefinedValues(self._storage, self._findings)
+        self._warpgroups = Warpgroups(
+            batch,
+            memory.watch,
+            self._findings,
+            registers=registers_at_start(program.kernel.directives, padded_threads(launch.block)),
+        )
         self._binder = InstructionBinder(
-            self._storage, batch, memory, self._mbarriers, self._findings, launch.counters, self._undefined
+            self._storage,
+            batch,
+            memory,
+            self._mbarriers,
+            self._warpgroups,
+            self._findings,
+            launch.counters,
+            self._undefined,
         )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
@@ -408,7 +422,9 @@ class Interpreter:
             return
         if self._watch.shadow is not None:
             self._copies_are_over(self._watch.shadow, lanes)
+        self._warpgroups.leave(lanes)
         self._pool.end(lanes.rows)
+        self._warpgroups.check_limits(self._pool.alive)
         self._barriers.threads_left()
         self._clusters.release()
 

@@ -21,6 +21,7 @@ FindingKind = Literal[
     "missing-proxy-fence",
     "mbarrier-misuse",
     "mbarrier-deadlock",
+    "wgmma-misuse",
     "barrier-divergence",
     "warp-divergence",
     "never-written",
