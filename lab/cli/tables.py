@@ -340,6 +340,9 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
         table.add_row("all", f"{done.counts.warps:,}", f"{done.counts.threads:,}")
         console.print(table)
         console.print(_memory(done.counts.memory))
+    if done.printed:
+        console.print("printed by the kernel:", style="bold")
+        console.print(Text(done.printed.removesuffix("\n")), soft_wrap=True)
     for note in done.notes:
         console.print(Text(f"note: {note}"))
     for found in done.findings:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from lab.emulator.arrays import Indices
 from lab.emulator.batch import Batch
-from lab.emulator.program import Program, text_of
+from lab.emulator.errors import text_of
+from lab.emulator.program import Program
 from lab.emulator.results import Access, Finding, FindingKind
 from lab.emulator.sources import own_line
 from lab.isa.model import Instruction

@@ -21,6 +21,7 @@ FindingKind = Literal[
     "missing-proxy-fence",
     "mbarrier-misuse",
     "mbarrier-deadlock",
+    "wgmma-misuse",
     "barrier-divergence",
     "missing-cluster-sync",
     "warp-divergence",
@@ -33,6 +34,9 @@ FindingKind = Literal[
 
 Engine = Literal["interpreted", "compiled"]
 """What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
+
+EngineChoice = Literal["auto", "interpreted", "compiled"]
+"""What a launch asks for: one of the two, or whichever is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +294,10 @@ class Emulation:
         findings: Distinct by kind and line, in the order they were met.
         steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
             each for one warp, and counted only with ``count=True``.
-        notes: What was deliberately not executed, such as `vprintf`.
+        notes: What was left out.
         engine: What executed the launch.
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
+        printed: What threads printed, in the order of execution.
     """
 
     kernel: str
@@ -304,6 +309,7 @@ class Emulation:
     notes: tuple[str, ...] = ()
     engine: Engine = "interpreted"
     not_compiled: str = ""
+    printed: str = ""
 
     @property
     def clean(self) -> bool:

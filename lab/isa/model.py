@@ -100,6 +100,7 @@ class Variable:
         parameterised: Registers only: declared as ``%r<n>``, which names ``%r0`` … ``%r(n-1)``.
         external: Declared ``.extern`` (in shared space: dynamic shared memory).
         pointer: Parameters only: marked as a pointer (``.ptr``). Many compilers leave pointers unmarked.
+        line: Line of the listing, from 1; it does not count in comparisons.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Variable:
     parameterised: bool = False
     external: bool = False
     pointer: bool = False
+    line: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class MemoryUnit:
         shadow, mine = None, BatchClocks(clocks, batch) if clocks is not None else None
         if mine is not None and shared_bytes:
             shadow = SharedShadow(
-                self.shared.stride, batch.blocks, program.shared_granule, mine, bulk=program.has_mbarriers
+                self.shared.stride, batch.blocks, program.shared_granule, mine, bulk=program.has_async_proxy
             )
         self.watch = AccessWatch(batch, self.shared, shadow, mine, findings, notes=notes)
         self._checker = AddressChecker(space, self.shared, local, self.frame, findings)

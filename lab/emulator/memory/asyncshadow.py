@@ -26,6 +26,7 @@ class AsyncShadow:
 
     Attributes:
         seen: (mbarriers, warps) phases of each mbarrier of its block that a warp knows to be complete.
+        reading: (cells,) matrix instructions that may still read a cell.
     """
 
     def __init__(self, cells: Cells, clocks: BatchClocks, rows: int) -> None:
@@ -40,6 +41,7 @@ class AsyncShadow:
         self._phase = np.zeros(total, np.int64)  # the phase that the copy is part of
         self._by = np.zeros(total, np.int32)  # thread of the copy, plus one
         self._at = np.zeros(total, np.int32)  # its instruction
+        self.reading = np.zeros(total, np.int16)
         self._unfenced = np.zeros(total, np.int32)  # thread, plus one, that wrote through the generic proxy
 
     def grow(self, mbarriers: int) -> None:

@@ -95,7 +95,7 @@ class AccessWatch:
         if order.strong:
             self._strong[position] = reach
         if region.space == "local":
-            if self.undefined is not None:
+            if self.undefined is not None and self.undefined.follows(position):
                 each = element or width
                 self.undefined.load_local(position, reach, each, width // each)
             return

@@ -12,16 +12,20 @@ from lab.emulator.operations import (
     convert,
     floating,
     integer,
+    ldmatrix,
     matrix,
     mbarrier,
     memory,
     move,
     system,
     warp,
+    wgmma,
+    wmma,
 )
 
 MODULES = (
-    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, matrix, mbarrier, memory, move, warp,
+    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
+    matrix, mbarrier, memory, move, warp, wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 
