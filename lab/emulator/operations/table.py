@@ -17,11 +17,13 @@ from lab.emulator.operations import (
     memory,
     move,
     system,
+    video,
     warp,
 )
 
 MODULES = (
-    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, matrix, mbarrier, memory, move, warp,
+    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, matrix, mbarrier, memory, move, video,
+    warp,
 )  # fmt: skip
 """The modules that define operations."""
 
