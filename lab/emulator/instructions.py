@@ -23,6 +23,7 @@ from lab.emulator.operations.move import elementwise, packing, unpacking
 from lab.emulator.operations.system import Site
 from lab.emulator.operations.table import ALU, SYSTEM
 from lab.emulator.tally import Counters
+from lab.emulator.undefined import UndefinedValues
 from lab.emulator.waiting.mbarriers import Mbarriers
 
 Full = Callable[[], Any]
@@ -43,6 +44,7 @@ class InstructionBinder:
         mbarriers: The mbarriers of the batch's blocks.
         findings: Where faults are noted.
         counters: Tallies, or None.
+        undefined: What nothing has written; None where that is not followed.
     """
 
     storage: Storage
@@ -51,6 +53,7 @@ class InstructionBinder:
     mbarriers: Mbarriers
     findings: BatchFindings
     counters: Counters | None
+    undefined: UndefinedValues | None = None
 
     def bind(self, position: int) -> tuple[Full, Part]:
         """Return an instruction for all threads, and for chosen ones, guard included.
@@ -71,7 +74,32 @@ class InstructionBinder:
             raise unsupported(instruction, str(unknown)) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
             raise unsupported(instruction, "it takes other operands") from error
-        return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
+        if self.undefined is None:
+            return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
+        return self._followed(self.undefined, position, binder, full, part)
+
+    def _followed(
+        self, undefined: UndefinedValues, position: int, binder: OperandBinder, full: Full, part: Part
+    ) -> tuple[Full, Part]:
+        """Return an instruction that follows undefined values as it runs."""
+        everyone = self.batch.everyone
+        full, part = undefined.around(position, full, part)
+        if not binder.instruction.predicate:
+            return full, part
+        inner_full, inner_part = self._guarded(position, binder, full, part)
+        check = undefined.guards(position)
+        if check is None:
+            return inner_full, inner_part
+
+        def all_threads() -> None:
+            check(everyone)
+            inner_full()
+
+        def some_threads(lanes: Lanes) -> None:
+            check(lanes)
+            inner_part(lanes)
+
+        return all_threads, some_threads
 
     def _site(self, position: int, binder: OperandBinder) -> Site:
         return Site(position, binder, self.batch, self.memory, self.mbarriers, self.findings, self.counters)

@@ -35,6 +35,7 @@ from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
 from lab.emulator.turns import Poll, Turns
+from lab.emulator.undefined import Act, UndefinedValues
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
@@ -141,9 +142,15 @@ class Interpreter:
         self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)
         self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
         self._mbarriers = Mbarriers(self._storage, self._pool, memory.shared, memory.watch, self._findings)
-        self._binder = InstructionBinder(self._storage, batch, memory, self._mbarriers, self._findings, launch.counters)
+        self._undefined: UndefinedValues | None = None
+        if launch.clocks is not None and program.definedness.needed:
+            self._undefined = memory.watch.undefined = UndefinedValues(self._storage, self._findings)
+        self._binder = InstructionBinder(
+            self._storage, batch, memory, self._mbarriers, self._findings, launch.counters, self._undefined
+        )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
+        self._end_checks: dict[int, Act | None] = {}
         self._noted: dict[Location, bytes] = {}  # registers of groups, at their latest look
         self._last_state: tuple[int, bytes] | None = None
         self.stuck_at: int | None = None
@@ -315,6 +322,8 @@ class Interpreter:
         """Execute the instruction that ends a block: decide where its threads go next."""
         number, instruction = self._program.code[position]
         after = (stack, block.following)
+        if self._undefined is not None:
+            self._check_end(self._undefined, position, lanes)
         if instruction.predicate is not None:
             lanes, rest = lanes.split(lanes.select(self._guard(position)))
             if self._launch.counters is not None:
@@ -365,6 +374,14 @@ class Interpreter:
             self._clusters.reach(position, instruction, after, lanes)
         else:
             self._barriers.arrive(position, after, lanes)
+
+    def _check_end(self, undefined: UndefinedValues, position: int, lanes: Lanes) -> None:
+        """Look whether something undefined decides what the instruction at the end of a block does."""
+        if position not in self._end_checks:
+            self._end_checks[position] = undefined.guards(position)
+        check = self._end_checks[position]
+        if check is not None:
+            check(lanes)
 
     def _guard(self, position: int) -> Mask:
         """Return the guard of an instruction for all threads of the batch, (threads,)."""

@@ -12,6 +12,7 @@ from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
 from lab.emulator.callgraph import CallGraph
 from lab.emulator.control import CodeBlock, split, weak_topological_order
+from lab.emulator.definedness import Definedness
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.vectors import with_vectors_expanded
@@ -279,6 +280,11 @@ class Program:
     def loops(self) -> tuple[LoopMix, ...]:
         """The natural loops of every function."""
         return tuple(loop for function in self.functions for loop in kernel_mix("ptx", function).loops)
+
+    @cached_property
+    def definedness(self) -> Definedness:
+        """Which registers may be read before they are written."""
+        return Definedness(self)
 
     @cached_property
     def has_mbarriers(self) -> bool:

@@ -66,6 +66,7 @@ class Instruction:
         falls_through: Whether control can go on to ``index + 1``.
         source: Source line, or None where it is unknown.
         address: SASS: byte offset in the function; None in PTX.
+        callers: PTX: the calls into which it was inlined, the innermost one first; empty where it was not.
         live_registers: SASS: live general-purpose registers, where the disassembler counted them; None in PTX.
     """
 
@@ -81,6 +82,7 @@ class Instruction:
     source: SourceLocation | None = None
     address: int | None = None
     live_registers: int | None = None
+    callers: tuple[SourceLocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
