@@ -167,7 +167,8 @@ def mad(op: Opcode) -> Alu:
 def _saturated_high_sum(a: Integers, b: Integers, c: Integers) -> Integers:
     """Return the upper half of a * b, plus c, clamped to 32 bits with a sign."""
     total = (np.multiply(a, b, dtype=np.int64) >> 32) + c
-    return np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
+    clamped: Integers = np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
+    return clamped
 
 
 def _mad_with_carry(t: str, part: str, *, carry_in: bool, carry_out: bool) -> Alu:
