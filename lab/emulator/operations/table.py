@@ -12,6 +12,7 @@ from lab.emulator.operations import (
     convert,
     floating,
     integer,
+    ldmatrix,
     matrix,
     mbarrier,
     memory,
@@ -19,11 +20,13 @@ from lab.emulator.operations import (
     system,
     video,
     warp,
+    wgmma,
+    wmma,
 )
 
 MODULES = (
-    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, matrix, mbarrier, memory, move, video,
-    warp,
+    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
+    matrix, mbarrier, memory, move, video, warp, wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 
