@@ -142,8 +142,8 @@ def _set_pair(test: str, boolean: str, result: str, t: str, *, ftz: bool) -> Alu
 
     def compute(a: Words, b: Words, c: Mask | None = None) -> Words:
         low, high = (hit if c is None else _BOOLEAN[boolean](hit, c) for hit in compare(a, b))
-        both: Words = np.where(low, true, np.uint32(0)) | np.where(high, true << np.uint32(16), np.uint32(0))
-        return both
+        both: Any = np.where(low, true, np.uint32(0)) | np.where(high, true << np.uint32(16), np.uint32(0))
+        return np.asarray(both, np.uint32)
 
     return Alu(assign(compute), ("b32",), ("b32", "b32") + (("pred",) if boolean else ()))
 
