@@ -20,6 +20,7 @@ from lab.emulator.memory.order import Order, order_of
 from lab.emulator.memory.peers import peer_address
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, operation
+from lab.emulator.operations.remote import remote_store
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 
@@ -29,7 +30,7 @@ _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDO
 _HINTS = (
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "unified", "relaxed", "acquire", "release", "cta", "gpu",
     "sys", "cluster", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-    "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B",
+    "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint",
 )  # fmt: skip
 
 
@@ -48,12 +49,22 @@ def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, Order]:
     return space, vector, t, order
 
 
+def _without_policy(site: Site, op: Opcode) -> tuple[str, str]:
+    """Return the operands of a load or a store; a cache policy behind them changes no value.
+
+    Raises:
+        UnknownForm: there are more operands.
+    """
+    first, second, *more = site.texts
+    if len(more) != ("L2::cache_hint" in op.parts):
+        raise UnknownForm(f"{len(site.texts)} operands")
+    return first, second
+
+
 @system("ld", "ldu")
 def load(site: Site, op: Opcode) -> Run:
     """Build a load; narrow types are extended to the register's width."""
-    destination, source, *more = site.texts
-    if more:
-        raise UnknownForm("a cache policy")
+    destination, source = _without_policy(site, op)
     peers = op.flag("shared::cluster")
     if peers:
         op.parts.append("shared::cta")
@@ -79,9 +90,9 @@ def load(site: Site, op: Opcode) -> Run:
 @system("st")
 def store(site: Site, op: Opcode) -> Run:
     """Build a store; a wider register gives its low bits."""
-    destination, source, *more = site.texts
-    if more:
-        raise UnknownForm("a cache policy")
+    if op.flag("async"):
+        return remote_store(site, op)
+    destination, source = _without_policy(site, op)
     space, vector, t, order = _form(op, site, destination)
     address = site.operands.address(destination, space)
     bits = f"b{8 * DTYPES[t].itemsize}"
@@ -152,6 +163,13 @@ def isspacep(site: Site, op: Opcode) -> Run:
         write(lanes, hit)
 
     return run
+
+
+@system("createpolicy")
+def createpolicy(site: Site, _op: Opcode) -> Run:
+    """Build the making of a cache policy, an opaque number that only cache hints read."""
+    write = site.operands.target(site.texts[0], "b64")
+    return lambda lanes: write(lanes, np.zeros(1, np.uint64))
 
 
 @system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")

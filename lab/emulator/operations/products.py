@@ -33,11 +33,14 @@ class SumRule:
         block: Products along k that are added in one go, with the accumulator.
         kept: Bits kept below the largest exponent among the addends.
         fraction: Fraction bits of a sum in f32 to which it is cut; those below are zero.
+        halves: The assembler makes two products of it: the first of elements 0 and 1 of every four along k, the second
+            of the others; and it adds the accumulator afterwards, rounded to nearest.
     """
 
     block: int
     kept: int
     fraction: int = 23
+    halves: bool = False
 
 
 _HALF = SumRule(block=16, kept=25)
@@ -46,7 +49,7 @@ RULES: dict[tuple[Unit, str], SumRule] = {
     ("mma", "f16"): _HALF,
     ("mma", "bf16"): _HALF,
     ("mma", "tf32"): _SINGLE,
-    ("mma", "fp8"): _HALF,  # the assembler turns fp8 into f16 first
+    ("mma", "fp8"): SumRule(block=16, kept=25, halves=True),  # turned into f16 first
     ("wgmma", "f16"): _HALF,
     ("wgmma", "bf16"): _HALF,
     ("wgmma", "tf32"): _SINGLE,
@@ -84,6 +87,8 @@ def multiply_add(a: Doubles, b: Doubles, c: Doubles, types: tuple[str, str, str,
         return _chain(a, b, c)
     rule = rule_of(unit, ta)
     total = np.array(c, np.float64)
+    if rule.halves:
+        a, b, total = _halves_first(a, 2), _halves_first(b, 1), np.zeros(c.shape)
     exponents = _exponents(a, ta), _exponents(b, tb)
     for k in range(0, a.shape[2], rule.block):
         part = slice(k, k + rule.block)
@@ -92,7 +97,18 @@ def multiply_add(a: Doubles, b: Doubles, c: Doubles, types: tuple[str, str, str,
         )
         total = _rounded(total, td, rule)
         tc = td
-    return total
+    return _nearest(total + c, td) if rule.halves else total
+
+
+def _halves_first(values: Doubles, axis: int) -> Doubles:
+    """Return the elements along k in the order in which the halves of fp8 registers are multiplied."""
+    k = np.arange(values.shape[axis])
+    return np.take(values, np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]]), axis)  # noqa: PLR2004  two of four
+
+
+def _nearest(total: Doubles, td: str) -> Doubles:
+    """Return exact sums rounded to nearest even."""
+    return total.astype(np.float16 if td == "f16" else np.float32).astype(np.float64)
 
 
 def _chain(a: Doubles, b: Doubles, c: Doubles) -> Doubles:

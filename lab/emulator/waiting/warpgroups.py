@@ -197,7 +197,7 @@ class Warpgroups:
         ]
         self._readings = [one for one in self._readings if one not in done]
         for one in done:
-            shadow.end_matrix_read(one.cells, one.who, one.position)
+            shadow.end_async_read(one.cells, one.who, one.position)
 
     # --- shared memory ----------------------------------------------------------------------------------------
 
@@ -214,9 +214,8 @@ class Warpgroups:
         shadow = self._watch.shadow
         if shadow is None:
             return
-        found, cells, who = shadow.begin_matrix_read(places, width, warp, position)
-        per = len(cells) // max(1, len(places))
-        self._watch.report_shared(position, who, np.repeat(offsets, per), found)
+        found, cells, who = shadow.begin_async_read(places, width, warp * WARP_SIZE, position, what="wgmma", warp=True)
+        self._watch.report_shared(position, who, np.full(len(cells), offsets.min()), found)
         group = int(self.groups[warp * WARP_SIZE]) + 1
         self._readings.append(_Reading(warp, group, position, cells, who))
 

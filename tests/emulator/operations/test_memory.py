@@ -73,7 +73,8 @@ def test_hints_change_nothing():
     [
         "ld.global.v8.u32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd0];",
         "ld.global.v2.u32 {%r1, %r2, %r3}, [%rd0];",
-        "st.global.L2::cache_hint.u32 [%rd0], %r1, %rd1;",
+        "st.global.u32 [%rd0], %r1, %rd1;",
+        "ld.global.L2::cache_hint.u32 %r1, [%rd0];",
         "ld.global.u32 [%rd0], %r1;",
         "mapa.u32 %r1, %r2, %r3;",
         "cvta.shared.u32 %r1, %r2;",
