@@ -14,6 +14,7 @@ FindingKind = Literal[
     "out-of-bounds",
     "misaligned",
     "uninitialised-read",
+    "uninitialised-register",
     "shared-race",
     "global-race",
     "async-not-waited",
@@ -33,6 +34,9 @@ FindingKind = Literal[
 Engine = Literal["interpreted", "compiled"]
 """What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
 
+EngineChoice = Literal["auto", "interpreted", "compiled"]
+"""What a launch asks for: one of the two, or whichever is faster."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -47,6 +51,17 @@ class Buffer:
     array: NDArray[Any]
     initialised: bool = True
     output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StructureArgument:
+    """A structure that a kernel takes by value, of members some of which point to buffers.
+
+    Attributes:
+        members: In order: arrays and `Buffer`s, which are passed as pointers, and NumPy scalars.
+    """
+
+    members: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,7 @@ class Access:
         thread: Thread index (x, y, z).
         source: Source line where the PTX carries one.
         block: Block index (x, y, z); None where it was not recorded.
+        warp: Number of the warp in its block; None where it was not recorded.
     """
 
     kind: str
@@ -90,6 +106,7 @@ class Access:
     thread: tuple[int, int, int]
     source: SourceLocation | None = None
     block: tuple[int, int, int] | None = None
+    warp: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +117,7 @@ class Finding:
         kind: What is wrong.
         line: PTX line, from 1; 0 where no single instruction is at fault (`never-written`).
         text: The instruction.
-        source: Source line, where the PTX carries one.
+        source: Source line, where the PTX carries one: of the user's code, also for an access in one of CUDA's headers.
         block: Block index (x, y, z) of the first occurrence.
         thread: Thread index (x, y, z) of the first occurrence.
         address: Address in the state space that was accessed (for shared and local memory an offset in its
@@ -110,6 +127,7 @@ class Finding:
         count: Threads (or elements) seen with this fault on this line.
         variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
         remedy: What would put it right; empty where that is not known.
+        warp: Number of that thread's warp in its block.
     """
 
     kind: FindingKind
@@ -124,6 +142,7 @@ class Finding:
     count: int = 1
     variable: str = ""
     remedy: str = ""
+    warp: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +298,10 @@ class Emulation:
         findings: Distinct by kind and line, in the order they were met.
         steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
             each for one warp, and counted only with ``count=True``.
-        notes: What was deliberately not executed, such as `vprintf`.
+        notes: What was left out.
         engine: What executed the launch.
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
+        printed: What threads printed, in the order of execution.
     """
 
     kernel: str
@@ -293,6 +313,7 @@ class Emulation:
     notes: tuple[str, ...] = ()
     engine: Engine = "interpreted"
     not_compiled: str = ""
+    printed: str = ""
 
     @property
     def clean(self) -> bool:

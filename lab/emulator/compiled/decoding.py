@@ -11,18 +11,20 @@ import numpy as np
 from lab.emulator import operands
 from lab.emulator.batch import make_batch
 from lab.emulator.binding import CARRY, SINK, OperandBinder, Storage
+from lab.emulator.callgraph import call_of
 from lab.emulator.compiled import conversion_forms, float_forms, integer_forms
 from lab.emulator.compiled.forms import FORMS, Form, one
 from lab.emulator.compiled.ir import splat, words
 from lab.emulator.control import CodeBlock
-from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.errors import UnsupportedInstruction, text_of
 from lab.emulator.memory.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
-from lab.emulator.program import Program, text_of
+from lab.emulator.program import Program
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock, special_registers
 from lab.isa.model import Instruction
+from lab.isa.ptx.constants import integer
 
 MODULES = (integer_forms, float_forms, conversion_forms)
 """The modules that enter forms into the table."""
@@ -120,11 +122,24 @@ class WarpOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyGroups:
+    """What a thread does with its groups of cp.async. It changes no value, since copies are done at once.
+
+    Attributes:
+        commits: The copies since the last group make up a new one.
+        left: The thread waits for all groups but so many; None where it does not wait.
+    """
+
+    commits: bool
+    left: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """An instruction that changes no value."""
 
 
-Decoded = Operation | MemoryAccess | AsyncCopy | WarpOperation | Nothing
+Decoded = Operation | MemoryAccess | AsyncCopy | CopyGroups | WarpOperation | Nothing
 
 
 class Decoder:
@@ -153,8 +168,10 @@ class Decoder:
         self.special = special_registers(batch, 0, 0)
         self._storage = Storage(program, batch, self._registers, self.special, symbols, StepClock())
         self._symbols = symbols
-        if len(program.functions) != 1:
-            raise NotCompiled("calls of device functions")
+        if len(program.functions) != 1 or any(call_of(instruction) for _, instruction in program.code):
+            raise NotCompiled("calls of functions")
+        if any(variable.space in ("global", "const") for variable in program.kernel.variables):
+            raise NotCompiled("variables of the kernel in global or constant memory")
         self.blocks = [block for block in program.blocks if program.priority[block.index] < len(program.blocks)]
         self._read: set[str] = set()
         for block in self.blocks:
@@ -308,9 +325,12 @@ class Decoder:
         result = texts.pop(0) if op.family == "atom" else SINK
         if result != SINK and result in self._read:
             raise UnknownForm("the result of an atomic depends on the order of threads")
-        for word in ("relaxed", "cta", "gpu", "sys"):
+        for word in ("relaxed", "gpu", "sys"):
             op.flag(word)
+        narrow = op.flag("cta")
         space = take_space(op)
+        if narrow and space != "shared":
+            raise UnknownForm("an update of which other blocks know nothing")
         update = op.one_of(tuple(_COMMUTATIVE))
         t = op.one_of(_COMMUTATIVE[update])
         op.finish()
@@ -423,11 +443,17 @@ class Decoder:
 
 
 def _copy(instruction: Instruction, op: Opcode) -> Decoded:
-    """Decode cp.async and its groups, which change nothing where copies are done at once."""
+    """Decode cp.async and its groups."""
     op.one_of(("async",))
-    if op.flag("commit_group") or op.flag("wait_all") or op.flag("wait_group"):
+    if op.flag("commit_group"):
         op.finish()
-        return Nothing()
+        return CopyGroups(commits=True, left=None)
+    if op.flag("wait_all"):
+        op.finish()
+        return CopyGroups(commits=True, left=0)
+    if op.flag("wait_group"):
+        op.finish()
+        return CopyGroups(commits=False, left=integer(instruction.operands[0]))
     op.one_of(("ca", "cg"))
     op.one_of(("shared", "shared::cta"))
     op.one_of(("global",))
