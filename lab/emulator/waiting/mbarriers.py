@@ -267,6 +267,8 @@ class Mbarriers:
             mine = keys == key
             number, block = divmod(key, self._batch.blocks)
             self._bytes[number, block] += int(expected[mine].sum())
+            if (expected[mine] < 0).any():  # bytes that count as arrived
+                self._complete(number, block)
             self._within_limits(position, named.threads[mine], number, block)
             self._count_down(position, named.threads[mine], number, block, int(arrivals[mine].sum()))
         self._changes += 1

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from lab.emulator.floats import exact_arithmetic
 from lab.emulator.operations.products import RULES, multiply_add, rule_of
 
 ONES = {"f16": ("f32", "f16", "f16", "f32"), "tf32": ("f32", "tf32", "tf32", "f32")}
@@ -13,7 +14,8 @@ ONES = {"f16": ("f32", "f16", "f16", "f32"), "tf32": ("f32", "tf32", "tf32", "f3
 def one(a, b, c, types=ONES["f16"], unit="mma"):
     """The product of a row and a column."""
     a, b = np.array([[a]], np.float64), np.array([b], np.float64)[..., None]
-    return float(multiply_add(a, b, np.array([[[c]]], np.float64), types, unit)[0, 0, 0])
+    with exact_arithmetic():
+        return float(multiply_add(a, b, np.array([[[c]]], np.float64), types, unit)[0, 0, 0])
 
 
 def exponent(x):
@@ -74,6 +76,8 @@ def test_doubles_are_chained():
 
 def test_what_is_not_finite():
     assert one([np.inf, 1.0], [1.0, 1.0], 0.0) == np.inf
+    assert one([-np.inf, 1.0], [np.inf, 1.0], 0.0) == -np.inf
+    assert one([1.0, 1.0], [1.0, 1.0], -np.inf) == -np.inf
     assert np.isnan(one([np.inf, np.inf], [1.0, -1.0], 0.0))
     assert np.isnan(one([np.inf, 1.0], [0.0, 1.0], 0.0))
     assert np.isnan(one([1.0, 1.0], [1.0, 1.0], np.nan))
