@@ -173,6 +173,7 @@ def _sums(a: Part, b: Part, c: Part, kept: int) -> Doubles:
         np.trunc(cut, out=cut)
         np.add(total, cut, out=total)
     np.multiply(total, down, out=total)
+    np.add(total, 0.0, out=total)  # a sum of nothing but zeros has no sign
     return total
 
 

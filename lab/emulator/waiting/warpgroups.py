@@ -240,7 +240,7 @@ class Warpgroups:
             more: It is to be larger than before.
         """
         if self._limits is None:
-            self._limits = np.full(self._batch.warps, self._registers or 0, np.int64)
+            self._limits = np.zeros(self._batch.warps, np.int64)
         for first in self.whole(position, lanes).tolist():
             now = int(self._limits[first])
             if now and (count < now if more else count > now):
@@ -260,7 +260,8 @@ class Warpgroups:
             return
         blocks = self._batch.blocks
         held = self._registers * self._batch.warps // blocks * WARP_SIZE
-        wanted = self._limits.reshape(blocks, -1).sum(axis=1) * WARP_SIZE
+        limits = np.where(self._limits, self._limits, self._registers)
+        wanted = limits.reshape(blocks, -1).sum(axis=1) * WARP_SIZE
         for block in np.flatnonzero((wanted > held) & ~alive.reshape(blocks, -1).any(axis=1)).tolist():
             detail = (
                 f"the warps of a block ask for {wanted[block]} registers in all, and it has {held}: they wait forever"

@@ -95,3 +95,20 @@ def test_many_tiles_are_cut_into_pieces():
     a, b = random.integers(-4, 5, (70, 16, 16)).astype(float), random.integers(-4, 5, (70, 16, 256)).astype(float)
     c = random.integers(-9, 10, (70, 16, 256)).astype(float)
     np.testing.assert_array_equal(multiply_add(a, b, c, ONES["f16"], "wgmma"), a @ b + c)
+
+
+@pytest.fixture(scope="module")
+def measured(benchmark_script, root):
+    script = benchmark_script("tensor_cores")
+    return script, np.load(root / "tests" / "emulator" / "operations" / "h200_tensor_cores.npz")
+
+
+def test_every_bit_is_that_of_an_h200(measured):
+    """Each instruction with inputs of every kind, special values and subnormal ones too; wgmma at random descriptors."""
+    script, saved = measured
+    assert "H200" in str(saved["gpu"])
+    cases = [case for case in script.cases() if case.name in saved]
+    assert len(cases) == len(saved.files) - 1
+    for case in cases:
+        wanted = saved[case.name]
+        np.testing.assert_array_equal(script.emulate(case, len(wanted)), wanted, err_msg=case.name)
