@@ -323,8 +323,8 @@ def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, sch
         return "another order of warps and blocks was asked for"
     if max_steps is not None:
         return "the steps are limited"
-    if check and program.definedness.needed:
-        return "registers or local memory may be read before anything is written there"
+    if check and program.definedness.unwritten:
+        return "registers may be read before anything is written there"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     return ""
@@ -375,6 +375,14 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
             key="block",
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
+        )
+    required = program.kernel.directives.get("reqntid")
+    if required and block != required:
+        raise UserError(
+            "the block has another size than the kernel requires (.reqntid)",
+            key="block",
+            found=block,
+            accepted=required,
         )
     bounds = program.kernel.directives.get("maxntid")
     if bounds and total > math.prod(bounds):

@@ -25,6 +25,7 @@ from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.memory.shadow import SharedShadow
@@ -361,8 +362,8 @@ class Interpreter:
             self._call(stack, block, position, lanes)
         elif family in ("ret", "exit"):
             self._leave(stack if family == "ret" else (), lanes)
-        elif family == "trap":
-            self._trap(position, lanes, "trap was executed")
+        elif family in ("trap", "brkpt"):
+            self._trap(position, lanes, f"{family} was executed")
         elif family == "brx":
             self._branch_by_table(stack, position, lanes)
         else:
@@ -425,6 +426,10 @@ class Interpreter:
         self._warpgroups.leave(lanes)
         self._bulk_groups.leave(lanes)
         self._pool.end(lanes.rows)
+        if self._watch.bulk is not None:
+            self._bulk_copies_are_over(self._watch.bulk, lanes)
+        if self._watch.lifetimes is not None:
+            self._watch.lifetimes.leave(lanes.indices(), self._pool.alive)
         self._warpgroups.check_limits(self._pool.alive)
         self._barriers.threads_left()
         self._clusters.release()
@@ -435,6 +440,17 @@ class Interpreter:
         for position in np.unique(positions).tolist():
             detail = "these threads end before they have waited for this copy into shared memory"
             self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
+
+    def _bulk_copies_are_over(self, bulk: AsyncShadow, lanes: Lanes) -> None:
+        """Note the bulk copies into blocks whose last threads have left without waiting for them."""
+        size = self._batch.threads // self._batch.blocks
+        for block in np.unique(self._batch.block_of[lanes.indices()]).tolist():
+            if self._pool.alive[block * size : (block + 1) * size].any():
+                continue
+            threads, positions = bulk.in_flight(block)
+            for position in np.unique(positions).tolist():
+                detail = "the block ends before any of its threads has waited for the phase that awaits this bulk copy"
+                self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
         call = self._calls.call(position)

@@ -23,6 +23,7 @@ FindingKind = Literal[
     "mbarrier-deadlock",
     "wgmma-misuse",
     "barrier-divergence",
+    "missing-cluster-sync",
     "warp-divergence",
     "never-written",
     "deadlock",

@@ -179,6 +179,8 @@ class MemoryUnit:
             threads = lanes.take(bad).indices()
             self._findings.add("out-of-bounds", position, detail, threads, address=int(addresses[bad[0]]))
             return _zeros(len(addresses), width, vector)
+        if self.watch.lifetimes is not None:
+            self.watch.lifetimes.use(position, lanes.indices(), rows)
         places = offsets + rows * self.shared.stride
         reach = Reach(self.shared, Lanes(len(addresses)), lanes, offsets, places)
         self.count(position, reach, whole, "load")

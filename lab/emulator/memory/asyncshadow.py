@@ -82,6 +82,20 @@ class AsyncShadow:
         self._copied[cells] = 0
         self._unfenced[cells] = who + 1
 
+    def in_flight(self, block: int) -> tuple[Indices, Indices]:
+        """Return who asked for the bulk copies into a block of the batch whose phase no warp of it has seen complete.
+
+        Returns:
+            (cells,) threads of the batch, and the instructions of the copies; what is in flight is told once.
+        """
+        size = len(self._copied) // (self._warps // self._per_block)
+        first = block * size
+        cells = first + np.flatnonzero(self._copied[first : first + size])
+        seen = self.seen[self._copied[cells] - 1, self._warps_of(block)].max(axis=1) if len(cells) else self._phase[:0]
+        cells = cells[seen <= self._phase[cells]]
+        self._copied[cells] = 0
+        return self._by[cells].astype(np.int64) - 1, self._at[cells].astype(np.int64)
+
     # --- the async proxy --------------------------------------------------------------------------------------
 
     def unfenced(self, cells: Indices) -> Indices:

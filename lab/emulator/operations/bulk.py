@@ -300,8 +300,6 @@ def take_reduction(op: Opcode) -> Combine:
     op.flag("noftz")
     name = op.one_of(tuple(_REDUCTIONS))
     t = op.one_of(_REDUCTIONS[name])
-    if t in ("f16", "bf16") and name != "add":
-        raise UnknownForm(f".{name}.{t}")
     update, dtype = update_of(name, t), DTYPES[t]
 
     def combine(held: Bytes, values: Bytes) -> Bytes:

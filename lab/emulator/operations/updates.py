@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.opcodes import Opcode
-from lab.emulator.operations.floating import add_sub
+from lab.emulator.operations.floating import add_sub, extremum
 
 Update = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], NDArray[Any]]
 """Returns the new values from the old ones and the operands, (n,) each, all in the instruction's type.
@@ -19,15 +19,15 @@ The second operand is that of `cas`."""
 
 def update_of(name: str, t: str) -> Update:
     """Return the function that an operation applies to memory."""
-    if name == "add" and t in ("f16", "f16x2", "bf16", "bf16x2"):
-        alu = add_sub(Opcode(f"add.rn.{t}"), 3)
+    if t in ("f16", "f16x2", "bf16", "bf16x2"):
+        alu = add_sub(Opcode(f"add.rn.{t}"), 3) if name == "add" else extremum(Opcode(f"{name}.{t}"), 3)
 
-        def add_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
+        def update_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
             result = np.empty_like(old)
             alu.compute(result, old, b)
             return result
 
-        return add_halves
+        return update_halves
     table: dict[str, Update] = {
         "add": lambda old, b, _c: old + b,
         "min": lambda old, b, _c: np.minimum(old, b),
