@@ -104,7 +104,7 @@ def measured(benchmark_script, root):
 
 
 def test_every_bit_is_that_of_an_h200(measured):
-    """Each instruction with inputs of every kind, special values and subnormal ones too; wgmma at random descriptors."""
+    """Inputs of every kind, special values and subnormal ones too; wgmma at random descriptors."""
     script, saved = measured
     assert "H200" in str(saved["gpu"])
     cases = [case for case in script.cases() if case.name in saved]
