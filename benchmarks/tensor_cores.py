@@ -26,8 +26,7 @@ from lab.emulator.api import launch
 def emulate(case: Case, trials: int | None = None) -> NDArray[Any]:
     """Return what the emulator leaves, of the first trials where not all are wanted."""
     (count, *shape), dtype = case.output
-    shape = (trials or count, *shape)
-    out = np.zeros(shape, dtype)
+    out = np.zeros((trials or count, *shape), dtype)
     inputs = [np.ascontiguousarray(array[: len(out)]) for array in case.inputs]
     launch(case.ptx, "k", len(out), case.threads, [*inputs, out])
     return out
