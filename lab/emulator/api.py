@@ -478,7 +478,16 @@ class _Arguments:
             )
         width = tensor_map.of.array.itemsize
         base = self._base(index, parameter, tensor_map.of)
-        made = tensormaps.Descriptor(base, width, tensor_map.extents, tensor_map.leading * width, tensor_map.box)
+        strides = (tensor_map.leading, *tensor_map.outer)[: len(tensor_map.extents) - 1]
+        if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != len(tensor_map.extents):
+            raise UserError(
+                f"argument {index}: the parts of the tensor map have different numbers of dimensions",
+                key=f"args[{index}]",
+                found=f"extents {tensor_map.extents}, box {tensor_map.box}, {1 + len(tensor_map.outer)} strides",
+                accepted="as many sizes of the box as extents, and one stride fewer",
+            )
+        in_bytes = tuple(stride * width for stride in strides)
+        made = tensormaps.Descriptor(base, width, tensor_map.extents, in_bytes, tensor_map.box, tensor_map.swizzle)
         return made.encode()
 
     def _base(self, index: int, parameter: Variable, buffer: Buffer) -> int:

@@ -142,7 +142,7 @@ class Interpreter:
             progress=launch.progress,
             extents=launch.extents,
         )
-        self._watch = memory.watch
+        self._watch, self._bulk_groups = memory.watch, memory.bulk_groups
         self._calls = Calls(self._storage, memory.frame)
         self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)
         self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
@@ -424,6 +424,7 @@ class Interpreter:
         if self._watch.shadow is not None:
             self._copies_are_over(self._watch.shadow, lanes)
         self._warpgroups.leave(lanes)
+        self._bulk_groups.leave(lanes)
         self._pool.end(lanes.rows)
         if self._watch.bulk is not None:
             self._bulk_copies_are_over(self._watch.bulk, lanes)

@@ -67,7 +67,7 @@ class StructureArgument:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapArgument:
-    """A kernel argument that describes a matrix to bulk tensor copies.
+    """A kernel argument that describes a matrix, or a tensor of one to five dimensions, to bulk tensor copies.
 
     Sizes are in elements, the contiguous direction first.
 
@@ -75,13 +75,18 @@ class TensorMapArgument:
         of: The device buffer; the matrix begins at its first element.
         extents: Size of the matrix; copies fill what lies outside with zeros.
         leading: Elements from the start of one column to the start of the next.
-        box: Size of the part that one copy fetches.
+        box: Size of the part that one copy moves.
+        swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled: 32, 64, 128; 0 for
+            none.
+        outer: Elements from one matrix to the next, and so on, for the dimensions beyond the second.
     """
 
     of: Buffer
-    extents: tuple[int, int]
+    extents: tuple[int, ...]
     leading: int
-    box: tuple[int, int]
+    box: tuple[int, ...]
+    swizzle: int = 0
+    outer: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

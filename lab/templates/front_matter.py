@@ -133,6 +133,7 @@ class TensorMapDeclaration(Strict):
     extents: list[str | int] = Field(min_length=2, max_length=2)
     leading: str | int
     box: list[str | int] = Field(min_length=2, max_length=2)
+    swizzle: str | int = 0
 
 
 class FrontMatter(Strict):

@@ -11,7 +11,7 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate
 from lab.base.yamlfile import Key
-from lab.hardware.tensormaps import TensorMap
+from lab.hardware.tensormaps import SWIZZLES, TensorMap
 from lab.templates.front_matter import C_TYPES, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import ConstantValue, Launches
 from lab.templates.plain.template import PlainTemplate
@@ -190,6 +190,7 @@ class Instance:
             (rows, columns),
             scope.size(declares.leading, (*path, "leading"), most=_MOST_EXTENT),
             (box_rows, box_columns),
+            scope.size(declares.swizzle, (*path, "swizzle"), most=max(SWIZZLES)),
         )
         refused = made.refused(ELEMENT_BYTES[made.dtype])
         if refused:

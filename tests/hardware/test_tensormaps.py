@@ -27,6 +27,8 @@ def test_a_map_that_the_driver_takes() -> None:
         ({"box": (257, 8)}, 4, "box", 257),
         ({"box": (6, 8)}, 4, "box", 6),
         ({"leading": 104, "box": (4, 8)}, 2, "box", 4),
+        ({"swizzle": 16}, 4, "swizzle", 16),
+        ({"swizzle": 128}, 4, "box", 64),
     ],
 )
 def test_what_the_driver_refuses(changes: dict[str, object], bytes_: int, field: str, found: object) -> None:

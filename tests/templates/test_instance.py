@@ -258,6 +258,8 @@ def test_a_tensor_map_is_an_argument(tmp_path):
         ('leading: "ceil_div(n, 4) * 4"', "leading: n", "tensor_maps.map.leading", "a multiple of 2"),
         ("box: [width, 1]", "box: [257, 1]", "tensor_maps.map.box", "1 to 256"),
         ("box: [width, 1]", "box: [31, 1]", "tensor_maps.map.box", "a multiple of 2"),
+        ("box: [width, 1]", "box: [width, 1], swizzle: 48", "tensor_maps.map.swizzle", "0, 32, 64, 128"),
+        ("box: [width, 1]", "box: [width, 1], swizzle: 64", "tensor_maps.map.box", "at most 8"),
         ("map: tensor_map", "maps: tensor_map", "arguments.maps", "map"),
         ("map: tensor_map", "map: tensor_mop", "arguments.map", "tensor_map"),
     ],

@@ -11,6 +11,7 @@ from lab.emulator.arrays import Addresses, Bits
 from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.bulkgroups import BulkGroups
 from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.memory import (
     LOCAL_SEGMENT,
@@ -42,6 +43,7 @@ class MemoryUnit:
         watch: Checks for races and initialisation.
         progress: Where changes of memory are counted.
         groups: (threads,) cp.async groups that each thread has committed.
+        bulk_groups: Bulk copies out of shared memory.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class MemoryUnit:
         self._checker.extents = extents
         self._findings = findings
         self.groups = np.zeros(batch.threads, np.int32)
+        self.bulk_groups = BulkGroups(batch.threads, self.watch, findings)
 
     def reach(
         self, position: int, space: str, addresses: Addresses, width: int, lanes: Lanes, *, verb: str

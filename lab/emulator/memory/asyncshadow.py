@@ -26,7 +26,7 @@ class AsyncShadow:
 
     Attributes:
         seen: (mbarriers, warps) phases of each mbarrier of its block that a warp knows to be complete.
-        reading: (cells,) matrix instructions that may still read a cell.
+        reading: (cells,) matrix instructions and bulk copies that may still read a cell.
     """
 
     def __init__(self, cells: Cells, clocks: BatchClocks, rows: int) -> None:
@@ -111,6 +111,11 @@ class AsyncShadow:
         self._copied[cells], self._phase[cells] = mbarrier + 1, phase
         self._by[cells], self._at[cells] = thread + 1, instruction
         self._unfenced[cells] = 0
+
+    def await_copies(self, cells: Indices, mbarrier: int, phase: int, thread: int, instructions: Numbers) -> None:
+        """Remember copies of a thread through the generic proxy that a phase of an mbarrier awaits."""
+        self._copied[cells], self._phase[cells] = mbarrier + 1, phase
+        self._by[cells], self._at[cells] = thread + 1, instructions
 
     def fence(self, threads: Indices, blocks: Indices, *, mbarriers: bool) -> None:
         """Fence the proxies: what the threads wrote, and what a barrier ordered before.

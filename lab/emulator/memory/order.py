@@ -46,6 +46,9 @@ class Order:
 PLAIN = Order()
 """An ordinary access."""
 
+RELAXED = Order(WIDE)
+"""An atomic access of the widest scope that orders nothing."""
+
 
 def order_of(words: Collection[str], *, update: bool = False, returns: bool = False) -> Order:
     """Read the order of an access from the words of its opcode.

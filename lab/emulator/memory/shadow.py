@@ -207,7 +207,17 @@ class SharedShadow:
     # --- bulk copies and mbarriers ----------------------------------------------------------------------------
 
     def copy_bulk(
-        self, bulk: AsyncShadow, offset: int, size: int, thread: int, instruction: int, *, mbarrier: int, phase: int
+        self,
+        bulk: AsyncShadow,
+        offset: int,
+        size: int,
+        thread: int,
+        instruction: int,
+        *,
+        mbarrier: int,
+        phase: int,
+        generic: bool = False,
+        update: bool = False,
     ) -> list[Conflict]:
         """Check a bulk copy's write of `size` bytes and note it.
 
@@ -219,16 +229,19 @@ class SharedShadow:
             instruction: Index of the instruction.
             mbarrier: Number of its mbarrier in the block.
             phase: The phase that awaits the copy.
+            generic: The write does not go through the async proxy.
+            update: It updates what is there, as others may at the same time.
         """
         granule = self.cells.granule
         cells = np.arange(offset // granule, (offset + size) // granule)
         who = np.array([thread])
-        found, _ = self.races.write(
-            CheckedAccess(cells[None], who, PLAIN, instruction), lambda at: np.zeros(len(at), np.bool_)
-        )
-        found += self._beside_bulk(bulk, cells, who, "bulk copy over")
+        found: list[Conflict] = []
+        if not update:
+            side = CheckedAccess(cells[None], who, PLAIN, instruction)
+            found, _ = self.races.write(side, lambda at: np.zeros(len(at), np.bool_))
+            found += self._beside_bulk(bulk, cells, who, "bulk copy over")
         found += self._over_reads(bulk, cells, 1, "bulk copy over")
-        at = bulk.unfenced(cells)
+        at = cells[:0] if generic else bulk.unfenced(cells)
         if len(at):
             detail = "bulk copy over what threads wrote, without a fence.proxy.async between the two"
             found.append(self._missing_fence(bulk, cells[at], at // len(cells), detail))
@@ -266,26 +279,32 @@ class SharedShadow:
             found.append(self._missing_fence(bulk, cells[at], at, detail))
         return found
 
-    def begin_matrix_read(
-        self, offsets: Indices, width: int, warp: int, instruction: int
+    def begin_async_read(
+        self, offsets: Indices, width: int, reader: int, instruction: int, *, what: str, warp: bool = False
     ) -> tuple[list[Conflict], Indices, Indices]:
-        """Check what a matrix instruction of one warp reads through the async proxy, and note it.
+        """Check what a bulk copy or a matrix instruction reads through the async proxy, and note it.
 
-        What a thread of the warp wrote last, it reads itself; a thread of the warp stands for it elsewhere.
+        What a thread of the warp wrote last, it reads itself; the thread stands for its warp elsewhere.
 
         Args:
             offsets: (count,) byte offsets into the batch's shared memory.
             width: Bytes at each of them.
-            warp: The warp of the batch.
+            reader: The thread that asks for it, or the first of the warp that does.
             instruction: Index of the instruction.
+            what: What reads, in words.
+            warp: The whole warp reads.
 
         Returns:
             The conflicts, whose positions are those of the cells, the cells, and the thread that reads each of them.
         """
-        cells = np.unique(self.cells.covered(offsets, width))
-        writers = self.races.threads_of(self.cells.write.stamps[cells]).astype(np.int64) - self.clocks.base
-        own = (self.cells.write.stamps[cells] > WRITTEN) & (warp_of(writers) == warp)
-        who = np.where(own, writers, warp * WARP_SIZE)
+        granule = self.cells.granule
+        pieces = np.arange(0, width, granule)
+        cells = np.unique((offsets[:, None] + pieces) // granule)
+        who = np.full(len(cells), reader)
+        if warp:
+            stamps = self.cells.write.stamps[cells]
+            writers = self.races.threads_of(stamps).astype(np.int64) - self.clocks.base
+            who = np.where((stamps > WRITTEN) & (warp_of(writers) == reader // WARP_SIZE), writers, who)
         side = CheckedAccess(cells[:, None], who, PLAIN, instruction)
         found = self._unwritten(side.cells) + self.races.read(side)
         if self._any_pending:
@@ -294,24 +313,24 @@ class SharedShadow:
             found += self._beside_bulk(self.bulk, cells, who, "read of")
             at = self.bulk.unfenced(cells)
             if len(at):
-                detail = "wgmma of what threads wrote, without a fence.proxy.async between the two"
+                detail = f"{what} of what threads wrote, without a fence.proxy.async between the two"
                 found.append(self._missing_fence(self.bulk, cells[at], at, detail))
             self.bulk.reading[cells] += 1
         return found, cells, who
 
-    def end_matrix_read(self, cells: Indices, who: Indices, instruction: int) -> None:
-        """Note that a matrix instruction has read all that `begin_matrix_read` noted: its warp has waited for it."""
+    def end_async_read(self, cells: Indices, who: Indices, instruction: int) -> None:
+        """Note that all has been read that `begin_async_read` noted: who asked for it has waited."""
         self.races.read(CheckedAccess(cells[:, None], who, PLAIN, instruction))
         if self.bulk is not None:
             self.bulk.reading[cells] -= 1
 
     @staticmethod
     def _over_reads(bulk: AsyncShadow, cells: Indices, count: int, verb: str) -> list[Conflict]:
-        """Check a write to what a matrix instruction may still read; arguments as in `_beside_bulk`."""
+        """Check a write to what may still be read; arguments as in `_beside_bulk`, with the accesses' count."""
         at = np.flatnonzero(bulk.reading[cells])
         if not len(at):
             return []
-        detail = f"{verb} memory that a wgmma reads, before a wgmma.wait_group"
+        detail = f"{verb} memory that a wgmma or a bulk copy may still read, before a wait for it"
         return [Conflict("async-not-waited", at // (len(cells) // max(1, count)), detail=detail)]
 
     def _missing_fence(self, bulk: AsyncShadow, held: Indices, which: Indices, detail: str) -> Conflict:
@@ -323,6 +342,25 @@ class SharedShadow:
     def wait_groups(self, rows: Indices | slice, groups: NDArray[np.int32]) -> None:
         """Note that threads have waited for their cp.async groups up to some number, one each."""
         self.completed[rows] = np.maximum(self.completed[rows], groups)
+
+    def hand_over(self, bulk: AsyncShadow, threads: Indices, mbarriers: Indices, phases: Indices) -> None:
+        """Let phases of mbarriers await the cp.async of (count,) threads: whoever sees them complete may read.
+
+        Args:
+            bulk: This shadow's.
+            threads: The batch's index of each thread.
+            mbarriers: Number of its mbarrier.
+            phases: The current phase of it.
+        """
+        if not self._any_pending:
+            return
+        waits = np.flatnonzero(self._pending)
+        by = self._pending_by[waits]
+        for thread, mbarrier, phase in zip(threads.tolist(), mbarriers.tolist(), phases.tolist(), strict=True):
+            cells = waits[by == thread]
+            bulk.await_copies(cells, mbarrier, phase, thread, self.cells.write.at[cells])
+            self.cells.write.stamps[cells] = WRITTEN
+            self._pending[cells] = 0
 
     def in_flight(self, threads: Indices) -> tuple[Indices, Indices]:
         """Return who asked for copies that (count,) threads have not waited for, and the copies' instructions.

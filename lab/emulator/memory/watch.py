@@ -16,7 +16,7 @@ from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.clocks import BatchClocks
 from lab.emulator.memory.lifetimes import PeerLifetimes
 from lab.emulator.memory.memory import Region
-from lab.emulator.memory.order import PLAIN, Order
+from lab.emulator.memory.order import PLAIN, RELAXED, Order
 from lab.emulator.memory.races import CheckedAccess, Conflict, Races
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
@@ -212,6 +212,27 @@ class AccessWatch:
             side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
             found, _ = races.write(side, never_same, update=True)
             self._report(position, region, reach.lanes, reach.offsets, found, width=width)
+
+    def bulk_store(self, position: int, thread: int, region: Region, offsets: Addresses, *, update: bool) -> None:
+        """Check a bulk copy's write to a buffer.
+
+        Args:
+            position: Index of the instruction.
+            thread: The thread that asks for it.
+            region: The buffer.
+            offsets: (bytes,) where it writes, in whole pieces of 16 bytes or, at the edge of a tensor, elements.
+            update: It updates what is there, as an atomic does.
+        """
+        if region.shadow is not None:
+            region.shadow.write(offsets, 1)
+        races = self._races_in(region)
+        if races is None:
+            return
+        cells = np.unique(offsets // races.cells.granule)
+        side = CheckedAccess(cells[:, None], np.full(len(cells), thread), RELAXED if update else PLAIN, position)
+        found, _ = races.write(side, never_same, update=update)
+        starts = cells * races.cells.granule
+        self.report_global(position, thread, region, starts, found)
 
     def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
         """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""

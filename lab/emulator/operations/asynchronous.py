@@ -13,9 +13,11 @@ from lab.emulator.arrays import Addresses, Bits, Indices
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.opcodes import Opcode, UnknownForm
-from lab.emulator.operations.bulk import bulk_copy
+from lab.emulator.operations.bulk import bulk_copy, reduce_copy
 from lab.emulator.operations.memory import take_policy
 from lab.emulator.operations.system import Run, Site, system
+from lab.emulator.operations.tensorcopies import tensor_copy, tensor_reduce
+from lab.emulator.waiting.mbarriers import take_space
 from lab.hardware.memory import Copy
 from lab.isa.ptx.constants import integer
 
@@ -27,9 +29,54 @@ _WIDEST_ELEMENT = 8  # bytes of the widest integer
 @system("cp")
 def copy(site: Site, op: Opcode) -> Run:
     """Build cp.async and its groups, and bulk copies."""
+    reduces = op.flag("reduce")
     op.one_of(("async",))
     if op.flag("bulk"):
-        return bulk_copy(site, op)
+        if op.flag("tensor"):
+            return (tensor_reduce if reduces else tensor_copy)(site, op)
+        return (reduce_copy if reduces else bulk_copy)(site, op)
+    if op.flag("mbarrier"):
+        return _arrive(site, op)
+    group = _group(site, op)
+    if group is not None:
+        return group
+    op.one_of(("ca", "cg"))
+    if not (op.flag("shared") or op.flag("shared::cta")):
+        raise UnknownForm("a destination that is not .shared")
+    op.one_of(("global",))
+    for hint in ("L2::64B", "L2::128B", "L2::256B"):
+        op.flag(hint)
+    texts = list(site.texts)
+    take_policy(op, site, texts)
+    op.finish()
+    return _copy(site, texts)
+
+
+def _arrive(site: Site, op: Opcode) -> Run:
+    """Build cp.async.mbarrier.arrive: an arrival once the thread's copies so far are complete, which they are at once.
+
+    Without `.noinc`, the phase first expects one arrival more: then nothing changes.
+    """
+    op.one_of(("arrive",))
+    counts = op.flag("noinc")
+    take_space(op)
+    op.one_of(("b64",))
+    op.finish()
+    address = site.operands.address(site.texts[0], "shared")
+    mbarriers, position, watch = site.mbarriers, site.position, site.memory.watch
+
+    def run(lanes: Lanes) -> None:
+        named = mbarriers.name(position, address(lanes), lanes)
+        if watch.shadow is not None and watch.bulk is not None:
+            watch.shadow.hand_over(watch.bulk, named.threads, named.numbers, mbarriers.phases(named))
+        once = np.full(len(named.threads), int(counts), np.int64)
+        mbarriers.arrive(position, named, once, np.zeros(len(once), np.int64))
+
+    return run
+
+
+def _group(site: Site, op: Opcode) -> Run | None:
+    """Build the commit or the wait of a group; return None for a copy."""
     if op.flag("commit_group"):
         op.finish()
         return _commit(site.memory)
@@ -42,16 +89,7 @@ def copy(site: Site, op: Opcode) -> Run:
         if not 0 <= still < _MOST_GROUPS:
             raise UnknownForm(f"{still} groups")
         return _wait(site.memory, still, commit=False)
-    op.one_of(("ca", "cg"))
-    if not (op.flag("shared") or op.flag("shared::cta")):
-        raise UnknownForm("a destination that is not .shared")
-    op.one_of(("global",))
-    for hint in ("L2::64B", "L2::128B", "L2::256B"):
-        op.flag(hint)
-    texts = list(site.texts)
-    take_policy(op, site, texts)
-    op.finish()
-    return _copy(site, texts)
+    return None
 
 
 def _commit(memory: MemoryUnit) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,44 +14,14 @@ from lab.emulator.binding import SINK
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.order import order_of
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
-from lab.emulator.operations.floating import add_sub, extremum
 from lab.emulator.operations.memory import take_policy
+from lab.emulator.operations.remote import remote_update
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
-
-Update = Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], NDArray[Any]]
-"""Returns the new values from the old ones and the operands, (n,) each, all in the instruction's type.
-
-The second operand is that of `cas`."""
+from lab.emulator.operations.updates import Update, update_of
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _ORDERS = ("relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz")
-
-
-def _update(name: str, t: str) -> Update:
-    """Return the function that an operation applies to memory."""
-    if t in ("f16", "f16x2", "bf16", "bf16x2"):
-        alu = add_sub(Opcode(f"add.rn.{t}"), 3) if name == "add" else extremum(Opcode(f"{name}.{t}"), 3)
-
-        def update_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
-            result = np.empty_like(old)
-            alu.compute(result, old, b)
-            return result
-
-        return update_halves
-    table: dict[str, Update] = {
-        "add": lambda old, b, _c: old + b,
-        "min": lambda old, b, _c: np.minimum(old, b),
-        "max": lambda old, b, _c: np.maximum(old, b),
-        "and": lambda old, b, _c: old & b,
-        "or": lambda old, b, _c: old | b,
-        "xor": lambda old, b, _c: old ^ b,
-        "exch": lambda _old, b, _c: b,
-        "cas": lambda old, b, c: np.where(old == b, c, old) if c is not None else old,
-        "inc": lambda old, b, _c: np.where(old >= b, old.dtype.type(0), old + old.dtype.type(1)),
-        "dec": lambda old, b, _c: np.where((old == 0) | (old > b), b, old - old.dtype.type(1)),
-    }
-    return table[name]
 
 
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
@@ -73,6 +43,8 @@ _TYPES = {
 @system("atom", "red")
 def atomic(site: Site, op: Opcode) -> Run:
     """Build atom and red. Single-precision sums in global memory flush subnormals (PTX ISA, atom)."""
+    if op.family == "red" and op.flag("async"):
+        return remote_update(site, op)
     order = order_of(op.parts, update=True, returns=op.family == "atom")
     for word in _ORDERS:
         op.flag(word)
@@ -95,7 +67,7 @@ def atomic(site: Site, op: Opcode) -> Run:
         raise UnknownForm(f"{len(listed[0])} elements")
     reads = [[site.operands.source(text, t) for text in element] for element in zip(*listed, strict=True)]
     writes = [site.operands.target(text, t) for text in results]
-    dtype, update = DTYPES[t], _update(name, t)
+    dtype, update = DTYPES[t], update_of(name, t)
     memory, position, width = site.memory, site.position, dtype.itemsize
     reads_memory = op.family == "atom" or name != "exch"
 

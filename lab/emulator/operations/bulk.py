@@ -1,246 +1,403 @@
-"""Bulk copies from global to shared memory (TMA), which complete on mbarriers.
+"""Bulk copies between global and shared memory, and between blocks of a cluster.
 
-The bytes are copied, and counted off their mbarrier, at once. The shadow remembers that they may not be read before a
-wait.
+Copies into shared memory complete on mbarriers, copies out of it in bulk groups. The bytes are copied, and counted off
+their mbarrier, at once. The shadow remembers that they may not be read, or their source overwritten, before a wait.
+
+PTX ISA, cp.async.bulk, cp.reduce.async.bulk.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES
-from lab.emulator import operands
 from lab.emulator.arrays import Addresses, Bytes
+from lab.emulator.binding import Read
 from lab.emulator.lanes import Lanes
-from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import WITHIN_SEGMENT, Region
-from lab.emulator.memory.peers import names_peer
-from lab.emulator.opcodes import Opcode, UnknownForm
+from lab.emulator.memory.peers import peer_rows
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site
+from lab.emulator.operations.updates import update_of
 from lab.emulator.results import FindingKind, MemoryCount
-from lab.hardware.tensormaps import ALIGNMENT, BYTES
+from lab.isa.ptx.constants import integer
 
-_TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
-_GRAIN = 16  # bytes; sizes and addresses of bulk copies are multiples of it
-_TENSOR_GRAIN = 128  # bytes; the same for the addresses of tensor copies in shared memory
+GRAIN = 16
+"""Bytes. Sizes and addresses of bulk copies are multiples of it."""
 
+_SPACES = ("shared::cluster", "shared::cta", "global")
+_REDUCTIONS = {
+    "add": ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64"),
+    "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "and": ("b32", "b64"),
+    "or": ("b32", "b64"),
+    "xor": ("b32", "b64"),
+}
 
-def bulk_copy(site: Site, op: Opcode) -> Run:
-    """Build cp.async.bulk from global to shared memory, in one or two dimensions."""
-    tensor = op.flag("tensor")
-    if tensor:
-        op.one_of(("2d",))
-        op.flag("tile")
-    if not (op.flag("shared::cluster") or op.flag("shared::cta")):
-        raise UnknownForm("a bulk copy that does not go to .shared")
-    op.one_of(("global",))
-    op.one_of(("mbarrier::complete_tx::bytes",))
-    op.finish()
-    return _tensor_copy(site) if tensor else _linear_copy(site)
-
-
-def _linear_copy(site: Site) -> Run:
-    if len(site.texts) != 4:  # noqa: PLR2004  destination, source, size, mbarrier
-        raise UnknownForm("operands")
-    to, of = site.operands.address(site.texts[0], "shared"), site.operands.address(site.texts[1], "global")
-    size, at = site.operands.source(site.texts[2], "u32"), site.operands.address(site.texts[3], "shared")
-
-    def run(lanes: Lanes) -> None:
-        targets, sources, sizes = _own(site, to(lanes)), of(lanes), lanes.fill(size(lanes))
-        for kept, asker in _askers(site, at(lanes), lanes):
-            source, length = int(sources[kept]), int(sizes[kept])
-            copy = _BulkCopy(asker, int(targets[kept]), length)
-            if copy.fits(_GRAIN) and copy.aligned(source, _GRAIN, "from an address"):
-                copy.rows(source, np.zeros(1, np.int64), length, np.zeros(1, np.int64))
-
-    return run
-
-
-def _tensor_copy(site: Site) -> Run:
-    texts = site.texts
-    found = _TENSOR.match(texts[1]) if len(texts) == 3 else None  # noqa: PLR2004  destination, map with coordinates, mbarrier
-    if found is None:
-        raise UnknownForm("operands")
-    to, at = (site.operands.address(texts[i], "shared") for i in (0, 2))
-    of = site.operands.address(f"[{found[1]}]", "generic")
-    names = operands.elements("{" + found[2] + "}")
-    if len(names) != 2:  # noqa: PLR2004  dimensions
-        raise UnknownForm(f"{len(names)} coordinates")
-    coordinates = [site.operands.source(name, "s32") for name in names]
-
-    def run(lanes: Lanes) -> None:
-        targets, maps = _own(site, to(lanes)), of(lanes)
-        x, y = (lanes.fill(read(lanes)) for read in coordinates)
-        for kept, asker in _askers(site, at(lanes), lanes):
-            described = asker.tensor_map(int(maps[kept]))
-            if described is not None:
-                copy = _BulkCopy(asker, int(targets[kept]), described.box_bytes)
-                if copy.fits(_TENSOR_GRAIN):
-                    copy.box(described, int(x[kept]), int(y[kept]))
-
-    return run
-
-
-def _own(site: Site, addresses: Addresses) -> Addresses:
-    """Return offsets in the block's own shared memory.
-
-    Raises:
-        UnsupportedInstruction: an address of another block of the cluster.
-    """
-    if names_peer(addresses):
-        site.operands.refuse("an address in another block of the cluster")
-    return addresses
-
-
-def _askers(site: Site, addresses: Addresses, lanes: Lanes) -> list[tuple[int, _Asker]]:
-    """Return the threads that name an mbarrier at (count,) addresses, each with its position among the lanes."""
-    named = site.mbarriers.name(site.position, _own(site, addresses), lanes, bulk_copy=True)
-    columns = (named.kept, named.threads, named.blocks, named.numbers)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [(kept, _Asker(site, thread, block, number)) for kept, thread, block, number in rows]
+Combine = Callable[[Bytes, Bytes], Bytes]
+"""Returns the new bytes from those that memory holds and those that are copied."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asker:
+class Asker:
     """A thread that asks for a copy.
 
     Attributes:
         site: The instruction.
         thread: The batch's index of the thread.
-        block: Its block in the batch.
-        mbarrier: Number of the mbarrier that counts the copy.
+        block: The block of the batch whose shared memory is copied to, or from.
+        mbarrier: Number of the mbarrier there that counts the copy; -1 for none.
     """
 
     site: Site
     thread: int
     block: int
-    mbarrier: int
+    mbarrier: int = -1
 
     def find(self, kind: FindingKind, detail: str, address: int) -> None:
         """Note a fault of this thread."""
         self.site.findings.add(kind, self.site.position, detail, np.array([self.thread]), address=address)
 
-    def tensor_map(self, address: int) -> tensormaps.Descriptor | None:
-        """Return the tensor map at a generic address; None, and a finding, where there is none."""
-        region = self.site.memory.space.at(address)
-        offset, found, size = address & WITHIN_SEGMENT, None, BYTES
-        if region is not None and region.space in ("param", "global", "const") and offset + size <= region.size:
-            if offset % ALIGNMENT:
-                detail = f"a tensor map must lie at a multiple of {ALIGNMENT} bytes"
-                self.find("misaligned", detail, address)
-                return None
-            found = tensormaps.decode(region.data[offset : offset + size].tobytes())
-        if found is None:
-            self.find("out-of-bounds", "there is no tensor map at this address", address)
-        return found
-
-
-class _BulkCopy:
-    """One thread's copy of some bytes to one place in shared memory."""
-
-    def __init__(self, asker: _Asker, target: int, size: int) -> None:
-        self._asker, self._site, self._target, self._size = asker, asker.site, target, size
-
     def aligned(self, address: int, grain: int, what: str) -> bool:
         """Return whether a number is a multiple of `grain`; note a fault where it is not."""
         if address % grain == 0:
             return True
-        self._asker.find("misaligned", f"bulk copy {what} that is not a multiple of {grain} bytes", address)
+        self.find("misaligned", f"bulk copy {what} that is not a multiple of {grain} bytes", address)
         return False
 
-    def fits(self, grain: int) -> bool:
-        """Return whether a copy may have this size and this target; note a fault where it may not."""
-        shared = self._site.memory.shared
-        if not self.aligned(self._size, _GRAIN, f"of {self._size} bytes, a size") or not self.aligned(
-            self._target, grain, "to an offset"
-        ):
+    def fits(self, offset: int, size: int, grain: int, *, verb: str = "to") -> bool:
+        """Return whether a copy may have this size and this place in shared memory; note a fault where it may not."""
+        if not self.aligned(size, GRAIN, f"of {size} bytes, a size"):
             return False
-        if not 0 <= self._target <= shared.size - self._size:
-            detail = f"bulk copy of {self._size} bytes to offset {self._target} of {shared.name} ({shared.size} bytes)"
-            self._asker.find("out-of-bounds", detail, self._target)
+        if not self.aligned(offset, grain, f"{verb} an offset"):
             return False
-        return True
+        return self.inside(offset, size, verb=verb)
 
-    def box(self, described: tensormaps.Descriptor, x: int, y: int) -> None:
-        """Fetch the box at coordinates (x, y); what lies outside of the matrix is zero."""
-        width, height = described.box
-        first_x, last_x = max(x, 0), min(x + width, described.extents[0])
-        rows = np.arange(max(y, 0), min(y + height, described.extents[1]), dtype=np.int64)
-        size = described.element_bytes
-        if last_x <= first_x:
-            rows = rows[:0]
-        places = (rows - y) * (width * size) + (first_x - x) * size
-        offsets = rows * described.stride + first_x * size
-        self.rows(described.base, offsets, max(0, last_x - first_x) * size, places)
-
-    def rows(self, base: int, offsets: Addresses, length: int, places: Addresses) -> None:
-        """Copy rows from global memory.
-
-        Args:
-            base: A generic address.
-            offsets: (rows,) where each row begins, in bytes from the base.
-            length: Bytes of a row.
-            places: (rows,) where each row goes, in bytes from the target.
-        """
-        values = np.zeros(self._size, np.uint8)
-        region = self._site.memory.space.at(base)
-        start = offsets + (base & WITHIN_SEGMENT)
-        if len(start):
-            if region is None or region.space != "global":
-                detail = "bulk copy from where nothing is allocated"
-                self._asker.find("out-of-bounds", detail, base + int(offsets.max()))
-            elif not _inside(region, start, length):
-                detail = (
-                    f"bulk copy of {length} bytes at offset {int(start.max())} of {region.name} ({region.size} bytes)"
-                )
-                self._asker.find("out-of-bounds", detail, base + int(offsets.max()))
-            else:
-                values[_spans(places, length)] = self._read(region, _spans(start, length))
-        self._arrive(values, start, length)
-
-    def _read(self, region: Region, index: Addresses) -> Bytes:
-        if region.shadow is not None:
-            found = region.shadow.read(index, 1)
-            self._site.memory.watch.report_global(self._site.position, self._asker.thread, region, index, found)
-        return region.data[index]
-
-    def _arrive(self, values: Bytes, start: Addresses, length: int) -> None:
-        """Let the bytes arrive: note, store and count them.
-
-        Args:
-            values: (size,) the bytes.
-            start: (rows,) where each row began in its region.
-            length: Bytes of a row.
-        """
-        site, asker, size = self._site, self._asker, self._size
-        who = np.array([asker.thread])
-        target = np.array([self._target])
-        place = int(site.memory.shared.places(target, who)[0])
-        phase = site.mbarriers.owe_less(site.position, asker.thread, asker.mbarrier, asker.block, size)
-        shadow, bulk = site.memory.watch.shadow, site.memory.watch.bulk
-        if shadow is not None and bulk is not None:
-            found = shadow.copy_bulk(
-                bulk, place, size, asker.thread, site.position, mbarrier=asker.mbarrier, phase=phase
-            )
-            site.memory.watch.report_shared(site.position, who, target, found)
-        site.memory.shared.data[place : place + size] = values
-        if site.counters is not None:
-            waves = -(-size // LINE_BYTES)
-            sectors = int(((start + length - 1) // SECTOR_BYTES - start // SECTOR_BYTES + 1).sum()) if length else 0
-            site.counters.bulk_copy(
-                site.position,
-                MemoryCount(1, waves, 0, size, waves),
-                MemoryCount(1, 0, sectors, length * len(start), 0),
-            )
+    def inside(self, offset: int, size: int, *, verb: str = "to") -> bool:
+        """Return whether bytes lie in shared memory; note a fault where they do not."""
+        shared = self.site.memory.shared
+        if 0 <= offset <= shared.size - size:
+            return True
+        detail = f"bulk copy of {size} bytes {verb} offset {offset} of {shared.name} ({shared.size} bytes)"
+        self.find("out-of-bounds", detail, offset)
+        return False
 
 
-def _spans(starts: Addresses, length: int) -> Addresses:
+# --- global memory ------------------------------------------------------------------------------------------------
+
+
+def rows_in_global(asker: Asker, base: int, offsets: Addresses, length: int, *, verb: str) -> Region | None:
+    """Return the buffer of some rows of global memory; None, and a finding, where they are not all in one.
+
+    Args:
+        asker: The thread.
+        base: A generic address.
+        offsets: (rows,) where each row begins, in bytes from the base; at least one.
+        length: Bytes of a row.
+        verb: `from` or `to`.
+    """
+    region = asker.site.memory.space.at(base)
+    start = offsets + (base & WITHIN_SEGMENT)
+    if region is None or region.space != "global":
+        detail = f"bulk copy {verb} where nothing is allocated"
+        asker.find("out-of-bounds", detail, base + int(offsets.max()))
+        return None
+    if int(start.min()) < 0 or int(start.max()) + length > region.size:
+        detail = f"bulk copy of {length} bytes at offset {int(start.max())} of {region.name} ({region.size} bytes)"
+        asker.find("out-of-bounds", detail, base + int(offsets.max()))
+        return None
+    return region
+
+
+def read_rows(asker: Asker, base: int, offsets: Addresses, length: int) -> Bytes:
+    """Return rows of global memory, (rows * length,); zeros where they are out of bounds. Arguments as above."""
+    if not len(offsets) or not length:
+        return np.zeros(0, np.uint8)
+    region = rows_in_global(asker, base, offsets, length, verb="from")
+    if region is None:
+        return np.zeros(len(offsets) * length, np.uint8)
+    index = spans(offsets + (base & WITHIN_SEGMENT), length)
+    if region.shadow is not None:
+        found = region.shadow.read(index, 1)
+        asker.site.memory.watch.report_global(asker.site.position, asker.thread, region, index, found)
+    return region.data[index]
+
+
+def write_rows(
+    asker: Asker, base: int, offsets: Addresses, length: int, values: Bytes, *, combine: Combine | None = None
+) -> None:
+    """Write (rows * length,) values to rows of global memory, or combine them. Arguments as above."""
+    if not len(offsets) or not length:
+        return
+    region = rows_in_global(asker, base, offsets, length, verb="to")
+    if region is None:
+        return
+    site = asker.site
+    index = spans(offsets + (base & WITHIN_SEGMENT), length)
+    site.memory.watch.bulk_store(site.position, asker.thread, region, index, update=combine is not None)
+    region.data[index] = values if combine is None else combine(region.data[index], values)
+    site.memory.progress.changes += 1
+
+
+def spans(starts: Addresses, length: int) -> Addresses:
     """Return the (rows * length,) bytes of spans that begin at (rows,) starts."""
     return (starts[:, None] + np.arange(length)).reshape(-1)
 
 
-def _inside(region: Region, start: Addresses, length: int) -> bool:
-    return int(start.min()) >= 0 and int(start.max()) + length <= region.size
+def sectors_of(starts: Addresses, length: int) -> int:
+    """Return the sectors that rows of global memory touch, each row's by itself."""
+    if not length or not len(starts):
+        return 0
+    return int(((starts + length - 1) // SECTOR_BYTES - starts // SECTOR_BYTES + 1).sum())
+
+
+# --- shared memory ------------------------------------------------------------------------------------------------
+
+
+def deliver(asker: Asker, target: int, values: Bytes, combine: Combine | None = None, *, generic: bool = False) -> None:
+    """Let bytes arrive in shared memory: note, store and count them off their mbarrier.
+
+    Args:
+        asker: The thread, and where it copies to.
+        target: Offset in the block's shared memory.
+        values: (size,) the bytes.
+        combine: How they are combined with what is there; None to replace it.
+        generic: They do not come through the async proxy.
+    """
+    site, size = asker.site, len(values)
+    shared, watch = site.memory.shared, site.memory.watch
+    place = target + asker.block * shared.stride
+    phase = site.mbarriers.owe_less(site.position, asker.thread, asker.mbarrier, asker.block, size)
+    if watch.shadow is not None and watch.bulk is not None:
+        found = watch.shadow.copy_bulk(
+            watch.bulk,
+            place,
+            size,
+            asker.thread,
+            site.position,
+            mbarrier=asker.mbarrier,
+            phase=phase,
+            generic=generic,
+            update=combine is not None,
+        )
+        watch.report_shared(site.position, np.array([asker.thread]), np.array([target]), found)
+    held = shared.data[place : place + size]
+    shared.data[place : place + size] = values if combine is None else combine(held.copy(), values)
+
+
+def collect(asker: Asker, source: int, size: int) -> Bytes:
+    """Return bytes of shared memory, which may not be overwritten until the thread has waited."""
+    site = asker.site
+    place = source + asker.block * site.memory.shared.stride
+    site.memory.bulk_groups.read(site.position, asker.thread, place, source, size)
+    return site.memory.shared.data[place : place + size].copy()
+
+
+def count(asker: Asker, size: int, sectors: int, fetched: int) -> None:
+    """Count one copy of `size` bytes of shared memory and `fetched` of global memory."""
+    if asker.site.counters is not None:
+        waves = -(-size // LINE_BYTES)
+        asker.site.counters.bulk_copy(
+            asker.site.position,
+            MemoryCount(1, waves, 0, size, waves),
+            MemoryCount(1, 0, sectors, fetched, 0),
+        )
+
+
+def askers(
+    site: Site,
+    lanes: Lanes,
+    targets: Addresses,
+    mbarriers: Addresses,
+    masks: Addresses | None,
+    *,
+    fenced: bool = True,
+) -> Iterator[tuple[int, int, Asker]]:
+    """Yield, for each thread and each block that it copies to, its position, the offset there, and the asker.
+
+    Args:
+        site: The instruction.
+        lanes: The threads.
+        targets: (count,) addresses in `shared::cluster`.
+        mbarriers: (count,) addresses of mbarriers.
+        masks: (count,) the blocks of the cluster that receive a copy; None for that of the target alone.
+        fenced: They use the mbarrier through the async proxy.
+    """
+    batch = site.batch
+    for i in range(lanes.count):
+        one = lanes.take(np.array([i]))
+        offset, row = peer_rows(batch, targets[i : i + 1], one)
+        at, home = peer_rows(batch, mbarriers[i : i + 1], one)
+        rows = [int(row[0])]
+        if masks is None and int(home[0]) != rows[0]:
+            detail = "the mbarrier lies in another block than the target of the copy"
+            site.findings.add("mbarrier-misuse", site.position, detail, one.indices())
+            continue
+        if masks is not None:
+            first = int(one.select(batch.block_of)[0]) // batch.cluster * batch.cluster
+            rows = [first + rank for rank in range(16) if int(masks[i]) >> rank & 1]
+            if int(masks[i]) >> batch.cluster:
+                detail = f"the mask {int(masks[i]):#x} names blocks beyond the cluster's {batch.cluster}"
+                site.findings.add("out-of-bounds", site.position, detail, one.indices())
+                rows = [block for block in rows if block < first + batch.cluster]
+        for block in rows:
+            named = site.mbarriers.name(site.position, at, one, bulk_copy=fenced, blocks=np.array([block]))
+            if len(named.threads):
+                yield i, int(offset[0]), Asker(site, int(named.threads[0]), block, int(named.numbers[0]))
+
+
+# --- instructions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BulkForm:
+    """What a bulk copy's opcode says.
+
+    Attributes:
+        source: State space copied from.
+        target: State space copied to.
+        multicast: A mask of blocks follows the mbarrier.
+        hint: A cache policy is the last operand.
+    """
+
+    source: str
+    target: str
+    multicast: bool
+    hint: bool
+
+
+def take_form(op: Opcode) -> BulkForm:
+    """Take spaces, completion and hints.
+
+    Raises:
+        UnknownForm: the spaces, or how completion is told, do not fit.
+    """
+    spaces = [part for part in op.parts if part in _SPACES]
+    if len(spaces) != 2:  # noqa: PLR2004  target and source
+        raise UnknownForm("no two state spaces")
+    target, source = spaces
+    op.parts = [part for part in op.parts if part not in _SPACES]
+    if source == target == "global" or source == "shared::cluster" or (target == "shared::cta" and source != "global"):
+        raise UnknownForm(f"a bulk copy from .{source} to .{target}")
+    multicast = op.flag("multicast::cluster")
+    if target == "global":
+        op.one_of(("bulk_group",))
+    else:
+        op.one_of(("mbarrier::complete_tx::bytes",))
+    if multicast and (target, source) != ("shared::cluster", "global"):
+        raise UnknownForm(f".multicast::cluster to .{target}")
+    return BulkForm(source, target, multicast, op.flag("L2::cache_hint"))
+
+
+def take_reduction(op: Opcode) -> Combine:
+    """Take the operation and the type of a reduction; return what combines bytes."""
+    op.flag("noftz")
+    name = op.one_of(tuple(_REDUCTIONS))
+    t = op.one_of(_REDUCTIONS[name])
+    update, dtype = update_of(name, t), DTYPES[t]
+
+    def combine(held: Bytes, values: Bytes) -> Bytes:
+        return np.ascontiguousarray(update(held.view(dtype), values.view(dtype), None)).view(np.uint8)
+
+    return combine
+
+
+def bulk_copy(site: Site, op: Opcode) -> Run:
+    """Build cp.async.bulk and its groups, but for tensor copies."""
+    if op.flag("commit_group"):
+        op.finish()
+        return site.memory.bulk_groups.commit
+    if op.flag("wait_group"):
+        op.flag("read")
+        op.finish()
+        still, groups = integer(site.texts[0]), site.memory.bulk_groups
+        return lambda lanes: groups.wait(lanes, still)
+    if op.flag("prefetch"):
+        return lambda _lanes: None
+    return _linear(site, op, None)
+
+
+def reduce_copy(site: Site, op: Opcode) -> Run:
+    """Build cp.reduce.async.bulk, but for tensor copies."""
+    form_parts = [part for part in op.parts if part in _SPACES or "::" in part or part == "bulk_group"]
+    words = [part for part in op.parts if part not in form_parts]
+    op.parts = words
+    combine = take_reduction(op)
+    op.finish()
+    op.parts = form_parts
+    return _linear(site, op, combine)
+
+
+def _linear(site: Site, op: Opcode, combine: Combine | None) -> Run:
+    form = take_form(op)
+    op.finish()
+    texts = list(site.texts)
+    if form.hint:
+        texts.pop()
+    expected = 3 if form.target == "global" else 4 + form.multicast
+    if len(texts) != expected:
+        raise UnknownForm(f"{len(site.texts)} operands")
+    size = site.operands.source(texts[2], "u32")
+    if form.target == "global":
+        return _outward(site, texts, size, combine)
+    to, at = site.operands.address(texts[0], "shared"), site.operands.address(texts[3], "shared")
+    mask = site.operands.source(texts[4], "u16") if form.multicast else None
+    within = form.source == "shared::cta"
+    of = site.operands.address(texts[1], "shared" if within else "global")
+
+    def run(lanes: Lanes) -> None:
+        sources, sizes = of(lanes), lanes.fill(size(lanes))
+        masks = None if mask is None else lanes.fill(mask(lanes)).astype(np.int64)
+        for i, target, asker in askers(site, lanes, to(lanes), at(lanes), masks):
+            source, length = int(sources[i]), int(sizes[i])
+            if not asker.fits(target, length, GRAIN) or not asker.aligned(source, GRAIN, "from an address"):
+                continue
+            if within:
+                values = _own_bytes(asker, source, length)
+                if values is not None:
+                    deliver(asker, target, values, combine)
+                    count(asker, 2 * length, 0, 0)
+                continue
+            deliver(asker, target, read_rows(asker, source, np.zeros(1, np.int64), length), combine)
+            count(asker, length, sectors_of(np.array([source & WITHIN_SEGMENT]), length), length)
+
+    return run
+
+
+def _own_bytes(asker: Asker, source: int, length: int) -> Bytes | None:
+    """Return bytes of the asking thread's own shared memory for a copy to a peer; None where they are out of bounds."""
+    own = Asker(asker.site, asker.thread, int(asker.site.batch.block_of[asker.thread]))
+    if not own.fits(source, length, GRAIN, verb="from"):
+        return None
+    place = source + own.block * own.site.memory.shared.stride
+    shadow = own.site.memory.watch.shadow
+    if shadow is not None:
+        starts = np.array([place])
+        found, cells, who = shadow.begin_async_read(starts, length, own.thread, own.site.position, what="bulk copy")
+        own.site.memory.watch.report_shared(own.site.position, who, np.full(len(cells), source), found)
+        shadow.end_async_read(cells, who, own.site.position)
+    return own.site.memory.shared.data[place : place + length].copy()
+
+
+def _outward(site: Site, texts: list[str], size: Read[np.uint32], combine: Combine | None) -> Run:
+    """Build a copy from shared to global memory."""
+    to, of = site.operands.address(texts[0], "global"), site.operands.address(texts[1], "shared")
+    block_of = site.batch.block_of
+
+    def run(lanes: Lanes) -> None:
+        targets, sources, sizes = to(lanes), of(lanes), lanes.fill(size(lanes))
+        for i, thread in enumerate(lanes.indices().tolist()):
+            asker = Asker(site, thread, int(block_of[thread]))
+            target, source, length = int(targets[i]), int(sources[i]), int(sizes[i])
+            if asker.fits(source, length, GRAIN, verb="from") and asker.aligned(target, GRAIN, "to an address"):
+                values = collect(asker, source, length)
+                write_rows(asker, target, np.zeros(1, np.int64), length, values, combine=combine)
+                count(asker, length, sectors_of(np.array([target & WITHIN_SEGMENT]), length), length)
+
+    return run

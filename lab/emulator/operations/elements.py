@@ -23,6 +23,10 @@ SMALLEST = {"e4m3": -6, "e5m2": -14, "f16": -14, "bf16": -126, "tf32": -126, "f3
 """Floating-point type to the exponent of its least normal number."""
 
 REGISTER_BITS = 32
+
+_INVALID64 = np.uint64(0xFFF8_0000_0000_0000)
+"""What an H200's tensor cores leave in f64 for infinity minus infinity, and for zero times infinity."""
+
 _TF32 = np.uint32(0xFFFFE000)  # sign, exponent and 10 fraction bits
 _NATIVE = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8, "s32": np.int32}
 
@@ -101,7 +105,7 @@ def encode(values: Doubles, t: str) -> Bits:
         return floats.f32_to_f16(floats.round32(values, np.zeros(1), "odd")).view(np.uint32)
     if t == "f64":
         wide = np.ascontiguousarray(values).view(np.uint64).copy()
-        wide[np.isnan(values)] = floats.NAN64
+        wide[np.isnan(values)] = _INVALID64
         return wide
     if t == "s32":
         return values.astype(np.int64).astype(np.int32).view(np.uint32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.peers import peer_rows
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.waiting.mbarriers import take_space
@@ -12,40 +13,81 @@ from lab.emulator.waiting.mbarriers import take_space
 
 @system("mbarrier")
 def mbarrier(site: Site, op: Opcode) -> Run:
-    """Build mbarrier.init, inval, arrive and expect_tx."""
-    kind = op.one_of(("init", "inval", "arrive", "expect_tx"))
+    """Build mbarrier.init, inval, arrive, arrive_drop, expect_tx, complete_tx and pending_count."""
+    kind = op.one_of(("init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "pending_count"))
+    if kind == "pending_count":
+        return _pending_count(site, op)
     announces = kind == "expect_tx" or op.flag("expect_tx")
+    if op.flag("noComplete"):
+        raise UnknownForm("mbarrier.arrive.noComplete")
     for word in ("release", "relaxed", "cta", "cluster"):
         op.flag(word)
-    take_space(op)
+    peers = op.flag("shared::cluster")
+    if not peers:
+        take_space(op)
     op.one_of(("b64",))
     op.finish()
-    texts = list(site.texts)
-    state = site.operands.target(texts.pop(0), "b64") if kind == "arrive" else None
-    address = site.operands.address(texts[0], "shared")
-    number = site.operands.source(texts[1], "u32") if len(texts) > 1 else None
+    if kind in ("init", "inval"):
+        return _life(site, kind)
+    return _arrival(site, kind, announces=announces, peers=peers)
+
+
+def _life(site: Site, kind: str) -> Run:
+    """Build the beginning or the end of mbarriers."""
+    address = site.operands.address(site.texts[0], "shared")
     mbarriers, position = site.mbarriers, site.position
     if kind == "inval":
         return lambda lanes: mbarriers.inval(position, address(lanes), lanes)
-    if kind == "init":
-        if number is None:
-            raise UnknownForm("no number of arrivals")
-        counts = number
-        return lambda lanes: mbarriers.init(position, address(lanes), counts(lanes), lanes)
+    if len(site.texts) != 2:  # noqa: PLR2004  address and number
+        raise UnknownForm("no number of arrivals")
+    counts = site.operands.source(site.texts[1], "u32")
+    return lambda lanes: mbarriers.init(position, address(lanes), counts(lanes), lanes)
+
+
+def _arrival(site: Site, kind: str, *, announces: bool, peers: bool) -> Run:
+    """Build arrivals, and what changes the bytes that a phase awaits.
+
+    Args:
+        site: The instruction.
+        kind: `arrive`, `arrive_drop`, `expect_tx` or `complete_tx`.
+        announces: The number that follows is one of bytes to expect.
+        peers: Addresses may be in other blocks of the cluster.
+    """
+    texts = list(site.texts)
+    returns = kind in ("arrive", "arrive_drop") and not texts[0].startswith("[")
+    state = site.operands.target(texts.pop(0), "b64") if returns else None
+    address = site.operands.address(texts[0], "shared")
+    number = site.operands.source(texts[1], "u32") if len(texts) > 1 else None
+    mbarriers, position, batch = site.mbarriers, site.position, site.batch
 
     def run(lanes: Lanes) -> None:
-        named = mbarriers.name(position, address(lanes), lanes)
+        rows, addresses = None, address(lanes)
+        if peers:
+            addresses, rows = peer_rows(batch, addresses, lanes)
+        named = mbarriers.name(position, addresses, lanes, blocks=rows)
         given = np.ones(1, np.int64) if number is None else number(lanes).astype(np.int64)
         amount = lanes.fill(given)[named.kept]
         if state is not None:  # the phase that the arrival is part of
             state(Lanes(lanes.threads, named.threads), mbarriers.phases(named).astype(np.uint64))
-        once = np.full(len(amount), kind == "arrive", np.int64)
-        if announces:
-            mbarriers.arrive(position, named, once, amount)
-        else:
-            mbarriers.arrive(position, named, amount, np.zeros(len(amount), np.int64))
+        nothing = np.zeros(len(amount), np.int64)
+        if kind == "complete_tx":
+            mbarriers.arrive(position, named, nothing, -amount)
+            return
+        arrivals = nothing if kind == "expect_tx" else nothing + 1 if announces else amount
+        if kind == "arrive_drop":
+            mbarriers.drop(named, arrivals)
+        mbarriers.arrive(position, named, arrivals, amount if announces else nothing)
 
     return run
+
+
+def _pending_count(_site: Site, _op: Opcode) -> Run:
+    """Refuse mbarrier.pending_count: a state is a phase here.
+
+    Raises:
+        UnknownForm: always.
+    """
+    raise UnknownForm("mbarrier.pending_count: the state of an mbarrier is opaque, and holds the phase alone")
 
 
 @system("fence", "membar")

@@ -21,6 +21,7 @@ from lab.emulator.memory.order import Order, order_of
 from lab.emulator.memory.peers import peer_address
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, operation
+from lab.emulator.operations.remote import remote_store
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.program import NO_TEXTURES, STACK_BYTES
@@ -96,6 +97,8 @@ def load(site: Site, op: Opcode) -> Run:
 @system("st")
 def store(site: Site, op: Opcode) -> Run:
     """Build a store; a wider register gives its low bits."""
+    if op.flag("async"):
+        return remote_store(site, op)
     texts = list(site.texts)
     take_policy(op, site, texts)
     destination, source = texts

@@ -33,11 +33,14 @@ class SumRule:
         block: Products along k that are added in one go, with the accumulator.
         kept: Bits kept below the largest exponent among the addends.
         fraction: Fraction bits of a sum in f32 to which it is cut; those below are zero.
+        halves: The assembler makes two products of it: the first of elements 0 and 1 of every four along k, the second
+            of the others; and it adds the accumulator afterwards, rounded to nearest.
     """
 
     block: int
     kept: int
     fraction: int = 23
+    halves: bool = False
 
 
 _HALF = SumRule(block=16, kept=25)
@@ -46,7 +49,7 @@ RULES: dict[tuple[Unit, str], SumRule] = {
     ("mma", "f16"): _HALF,
     ("mma", "bf16"): _HALF,
     ("mma", "tf32"): _SINGLE,
-    ("mma", "fp8"): _HALF,  # the assembler turns fp8 into f16 first
+    ("mma", "fp8"): SumRule(block=16, kept=25, halves=True),  # turned into f16 first
     ("wgmma", "f16"): _HALF,
     ("wgmma", "bf16"): _HALF,
     ("wgmma", "tf32"): _SINGLE,
@@ -55,8 +58,15 @@ RULES: dict[tuple[Unit, str], SumRule] = {
 """Unit and element type to its rule, on an H200 (sm_90)."""
 
 _NOTHING = -100_000  # an exponent below that of any number
-_CHUNK = 1 << 18  # products at a time, so that they stay in the cache
+_LEAST = -900  # far beyond the exponents of products, and such that its power of two is a normal number
+_CHUNK = 1 << 14  # sums at a time, so that they stay in the cache
 _DOUBLE_BIAS, _DOUBLE_FRACTION = 1023, 52
+
+
+Exponents = NDArray[np.int32]
+
+Part = tuple[Doubles, Exponents]
+"""Values and their exponents."""
 
 
 def rule_of(unit: Unit, t: str) -> SumRule:
@@ -84,6 +94,8 @@ def multiply_add(a: Doubles, b: Doubles, c: Doubles, types: tuple[str, str, str,
         return _chain(a, b, c)
     rule = rule_of(unit, ta)
     total = np.array(c, np.float64)
+    if rule.halves:
+        a, b, total = _halves_first(a, 2), _halves_first(b, 1), np.zeros(c.shape)
     exponents = _exponents(a, ta), _exponents(b, tb)
     for k in range(0, a.shape[2], rule.block):
         part = slice(k, k + rule.block)
@@ -92,7 +104,18 @@ def multiply_add(a: Doubles, b: Doubles, c: Doubles, types: tuple[str, str, str,
         )
         total = _rounded(total, td, rule)
         tc = td
-    return total
+    return _nearest(total + c, td) if rule.halves else total
+
+
+def _halves_first(values: Doubles, axis: int) -> Doubles:
+    """Return the elements along k in the order in which the halves of fp8 registers are multiplied."""
+    k = np.arange(values.shape[axis])
+    return np.take(values, np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]]), axis)  # noqa: PLR2004  two of four
+
+
+def _nearest(total: Doubles, td: str) -> Doubles:
+    """Return exact sums rounded to nearest even."""
+    return total.astype(np.float16 if td == "f16" else np.float32).astype(np.float64)
 
 
 def _chain(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
@@ -106,67 +129,57 @@ def _chain(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     return total
 
 
-def _exponents(values: Doubles, t: str) -> NDArray[np.int64]:
+def _exponents(values: Doubles, t: str) -> Exponents:
     """Return the exponents of values: that of the least normal number for subnormal ones, `_NOTHING` for zero."""
     field = (values.view(np.int64) >> _DOUBLE_FRACTION) & 0x7FF
     found = np.maximum(field - _DOUBLE_BIAS, SMALLEST[t])
-    return np.where(values == 0, _NOTHING, found)
-
-
-Part = tuple[Doubles, NDArray[np.int64]]
-"""Values and their exponents."""
+    return np.where(values == 0, _NOTHING, found).astype(np.int32)
 
 
 def _add_block(a: Part, b: Part, c: Doubles, tc: str, rule: SumRule) -> Doubles:
     """Return the exact sums of one block's aligned addends, (tiles, m, n), before they are rounded."""
     tiles, m, n = c.shape
-    depth = a[0].shape[2]
-    result = np.empty(c.shape)
-    columns = max(1, min(n, _CHUNK // (m * depth)))
-    together = max(1, _CHUNK // (m * n * depth))
-    right: Doubles = np.ascontiguousarray(b[0].swapaxes(1, 2))  # (tiles, n, k)
-    right_exponents: NDArray[np.int64] = np.ascontiguousarray(b[1].swapaxes(1, 2))
-    addend_exponents = _exponents(c, tc)
-    for tile in range(0, tiles, together):
-        for column in range(0, n, columns):
-            at = slice(tile, tile + together), slice(None), slice(column, column + columns)
-            rows = slice(tile, tile + together), slice(column, column + columns)
-            result[at] = _sums(
-                a[0][at[0], :, None] * right[rows][:, None],
-                a[1][at[0], :, None] + right_exponents[rows][:, None],
-                c[at],
-                addend_exponents[at],
-                rule.kept,
-            )
+    result, own = np.empty(c.shape), _exponents(c, tc)
+    together = max(1, _CHUNK // (m * n))
+    for first in range(0, tiles, together):
+        at = slice(first, first + together)
+        result[at] = _sums((a[0][at], a[1][at]), (b[0][at], b[1][at]), (c[at], own[at]), rule.kept)
     return result
 
 
-def _sums(products: Doubles, exponents: NDArray[np.int64], c: Doubles, own: NDArray[np.int64], kept: int) -> Doubles:
-    """Return the sums of addends that are aligned to the largest exponent and cut.
+def _sums(a: Part, b: Part, c: Part, kept: int) -> Doubles:
+    """Return the sums, (tiles, m, n), of addends that are aligned to the largest exponent and cut.
+
+    One step of k at a time: arrays of (tiles, m, n) stay in the cache.
 
     Args:
-        products: (..., k).
-        exponents: (..., k) of the products, the sums of their factors'.
-        c: (...) the accumulator.
-        own: (...) its exponents.
+        a: (tiles, m, k).
+        b: (tiles, k, n).
+        c: (tiles, m, n).
         kept: Bits kept below the largest exponent.
     """
-    largest = np.maximum(exponents.max(axis=-1), own)
-    largest = np.maximum(largest, -900)  # nothing but zeros
+    (left, left_exponents), (right, right_exponents), (addend, largest) = a, b, c
+    largest, depth = np.maximum(largest, _LEAST), left.shape[2]
+    exponents = np.empty_like(largest)
+    for k in range(depth):
+        np.add(left_exponents[:, :, k, None], right_exponents[:, None, k], out=exponents)
+        np.maximum(largest, exponents, out=largest)
+    np.minimum(largest, -_LEAST, out=largest)  # of infinities
     up, down = _power(kept - largest), _power(largest - kept)
-    cut = products * up[..., None]
-    np.trunc(cut, out=cut)
-    total = cut.sum(axis=-1) + np.trunc(c * up)
-    result: Doubles = total * down
-    wrong = ~np.isfinite(result)
-    if wrong.any():
-        result[wrong] = products[wrong].sum(axis=-1) + c[wrong]
-    return result
+    total, cut = np.trunc(addend * up), np.empty(addend.shape)
+    for k in range(depth):
+        np.multiply(left[:, :, k, None], right[:, None, k], out=cut)
+        np.multiply(cut, up, out=cut)
+        np.trunc(cut, out=cut)
+        np.add(total, cut, out=total)
+    np.multiply(total, down, out=total)
+    np.add(total, 0.0, out=total)  # a sum of nothing but zeros has no sign
+    return total
 
 
-def _power(exponents: NDArray[np.int64]) -> Doubles:
+def _power(exponents: Exponents) -> Doubles:
     """Return powers of two as doubles, for exponents in their normal range."""
-    return ((exponents + _DOUBLE_BIAS) << _DOUBLE_FRACTION).view(np.float64)
+    return ((exponents.astype(np.int64) + _DOUBLE_BIAS) << _DOUBLE_FRACTION).view(np.float64)
 
 
 def _rounded(total: Doubles, td: str, rule: SumRule) -> Doubles:

@@ -133,7 +133,15 @@ class Mbarriers:
                 kept = np.delete(kept, at)
         return threads[kept], kept
 
-    def name(self, position: int, addresses: Addresses, lanes: Lanes, *, bulk_copy: bool = False) -> Named:
+    def name(
+        self,
+        position: int,
+        addresses: Addresses,
+        lanes: Lanes,
+        *,
+        bulk_copy: bool = False,
+        blocks: Indices | None = None,
+    ) -> Named:
         """Find the mbarriers at some addresses; an address without an mbarrier becomes a finding.
 
         Args:
@@ -141,9 +149,11 @@ class Mbarriers:
             addresses: (count,) byte offsets in the blocks' shared memory.
             lanes: The threads.
             bulk_copy: The use is a bulk copy's.
+            blocks: (count,) the blocks of the batch in which they lie; None for each thread's own.
         """
         threads, kept = self._place(position, addresses, lanes)
-        offsets, blocks = addresses[kept], self._batch.block_of[threads]
+        offsets = addresses[kept]
+        blocks = self._batch.block_of[threads] if blocks is None else blocks[kept]
         numbers = self._number_at[offsets // BYTES]
         good = np.zeros(len(threads), np.bool_)
         known = numbers >= 0
@@ -155,7 +165,7 @@ class Mbarriers:
             named, offsets = named.where(good), offsets[good]
         shadow, bulk = self._watch.shadow, self._watch.bulk
         if shadow is not None and bulk is not None and len(named.threads):
-            places = self._shared.places(offsets, named.threads)
+            places = offsets + named.blocks * self._shared.stride
             found = shadow.use_mbarrier(bulk, places, named.threads, bulk_copy=bulk_copy)
             self._watch.report_shared(position, named.threads, offsets, found)
         return named
@@ -252,16 +262,24 @@ class Mbarriers:
         """
         some = arrivals > 0
         if self._watch.bulk is not None and some.any():
-            self._watch.bulk.arrive(named.numbers[some], named.threads[some], named.blocks[some])
+            home = some & (self._batch.block_of[named.threads] == named.blocks)  # what a warp saw is of its own block
+            self._watch.bulk.arrive(named.numbers[home], named.threads[home], named.blocks[home])
             self._release(named.where(some))
         keys = named.numbers * self._batch.blocks + named.blocks
         for key in np.unique(keys).tolist():
             mine = keys == key
             number, block = divmod(key, self._batch.blocks)
             self._bytes[number, block] += int(expected[mine].sum())
+            if (expected[mine] < 0).any():  # bytes that count as arrived
+                self._complete(number, block)
             self._within_limits(position, named.threads[mine], number, block)
             self._count_down(position, named.threads[mine], number, block, int(arrivals[mine].sum()))
         self._changes += 1
+
+    def drop(self, named: Named, arrivals: Indices) -> None:
+        """Let mbarriers expect (count,) arrivals fewer from the next phase on."""
+        for number, block, less in zip(named.numbers.tolist(), named.blocks.tolist(), arrivals.tolist(), strict=True):
+            self._count[number, block] -= less
 
     def _release(self, named: Named) -> None:
         """Let threads leave what they know at their mbarriers, for whoever sees the current phase complete."""

@@ -197,7 +197,7 @@ class Warpgroups:
         ]
         self._readings = [one for one in self._readings if one not in done]
         for one in done:
-            shadow.end_matrix_read(one.cells, one.who, one.position)
+            shadow.end_async_read(one.cells, one.who, one.position)
 
     # --- shared memory ----------------------------------------------------------------------------------------
 
@@ -214,9 +214,8 @@ class Warpgroups:
         shadow = self._watch.shadow
         if shadow is None:
             return
-        found, cells, who = shadow.begin_matrix_read(places, width, warp, position)
-        per = len(cells) // max(1, len(places))
-        self._watch.report_shared(position, who, np.repeat(offsets, per), found)
+        found, cells, who = shadow.begin_async_read(places, width, warp * WARP_SIZE, position, what="wgmma", warp=True)
+        self._watch.report_shared(position, who, np.full(len(cells), offsets.min()), found)
         group = int(self.groups[warp * WARP_SIZE]) + 1
         self._readings.append(_Reading(warp, group, position, cells, who))
 
@@ -241,7 +240,7 @@ class Warpgroups:
             more: It is to be larger than before.
         """
         if self._limits is None:
-            self._limits = np.full(self._batch.warps, self._registers or 0, np.int64)
+            self._limits = np.zeros(self._batch.warps, np.int64)
         for first in self.whole(position, lanes).tolist():
             now = int(self._limits[first])
             if now and (count < now if more else count > now):
@@ -261,7 +260,8 @@ class Warpgroups:
             return
         blocks = self._batch.blocks
         held = self._registers * self._batch.warps // blocks * WARP_SIZE
-        wanted = self._limits.reshape(blocks, -1).sum(axis=1) * WARP_SIZE
+        limits = np.where(self._limits, self._limits, self._registers)
+        wanted = limits.reshape(blocks, -1).sum(axis=1) * WARP_SIZE
         for block in np.flatnonzero((wanted > held) & ~alive.reshape(blocks, -1).any(axis=1)).tolist():
             detail = (
                 f"the warps of a block ask for {wanted[block]} registers in all, and it has {held}: they wait forever"

@@ -13,7 +13,7 @@ from typing import Final
 from lab.base.elements import ELEMENT_BYTES
 from lab.gpu.device.arguments import element_types, holds
 from lab.gpu.device.backend import RefusedError
-from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, ALIGNMENT, BYTES, TensorMap
+from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, ALIGNMENT, BYTES, SWIZZLES, TensorMap
 from lab.operators.base import Inputs
 
 Words = tuple[int, ...]
@@ -35,7 +35,7 @@ DATA_TYPES: Final = {
 """`CUtensorMapDataType` by element type."""
 
 _NONE: Final = 0
-"""No interleaving, no swizzling, no promotion in L2, zeros out of bounds."""
+"""No interleaving, no promotion in L2, zeros out of bounds."""
 
 
 def tensor_map_words(
@@ -93,7 +93,9 @@ def _encode(one: TensorMap, address: int) -> Words:
         (ctypes.c_uint64 * 1)(one.leading * ELEMENT_BYTES[one.dtype]),
         (ctypes.c_uint32 * 2)(*one.box),
         (ctypes.c_uint32 * 2)(1, 1),
-        *(ctypes.c_int(_NONE) for _ in range(4)),
+        ctypes.c_int(_NONE),
+        ctypes.c_int(SWIZZLES.index(one.swizzle)),
+        *(ctypes.c_int(_NONE) for _ in range(2)),
     )
     if status:
         raise RefusedError(f"tensor map {one.name}: cuTensorMapEncodeTiled returns CUDA error {status} for {one}")

@@ -71,7 +71,7 @@ def test_another_thread_also_needs_a_barrier():
     [
         "cp.async.ca.global [%r1], [%rd1], 16;",
         "cp.async.ca.shared.global [%r1], [%rd1], 16, %p0;",
-        "cp.async.mbarrier.arrive.shared.b64 [%r1];",
+        "cp.async.mbarrier.arrive.global.b64 [%rd1];",
     ],
 )
 def test_unknown_forms(instruction):
@@ -84,3 +84,32 @@ def test_a_thread_that_ends_with_copies_in_flight():
     kinds = [finding.kind for finding in run(copy + "exit;")[0].findings]
     assert kinds == ["async-not-waited"]
     assert run(copy + "cp.async.wait_group 0; exit;")[0].clean
+
+
+ARRIVE = """
+.shared .align 16 .b8 s[512]; .shared .align 8 .b64 bar;
+mov.u32 %r0, %tid.x; mov.u32 %r1, s; mov.u32 %r2, bar; shl.b32 %r3, %r0, 4; add.u32 %r3, %r1, %r3;
+setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [%r2], 32; bar.sync 0;
+ld.param.u64 %rd0, [p]; mul.wide.u32 %rd1, %r0, 16; add.u64 %rd0, %rd0, %rd1;
+cp.async.ca.shared.global [%r3], [%rd0], 16; HAND
+xor.b32 %r4, %r3, 16; AGAIN: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra AGAIN;
+ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r4];
+ld.param.u64 %rd0, [q]; add.u64 %rd0, %rd0, %rd1; st.global.v4.u32 [%rd0], {%r5, %r6, %r7, %r8};
+"""
+
+
+@pytest.mark.parametrize(
+    ("hand", "clean"),
+    [
+        ("cp.async.mbarrier.arrive.noinc.shared.b64 [%r2];", True),
+        ("cp.async.mbarrier.arrive.shared.b64 [%r2]; mbarrier.arrive.shared.b64 _, [%r2];", True),
+        ("mbarrier.arrive.shared.b64 _, [%r2];", False),
+    ],
+)
+def test_copies_that_an_mbarrier_awaits(hand, clean):
+    held, out = np.arange(128, dtype=np.uint32), np.zeros(128, np.uint32)
+    emulation = launch(kernel(ARRIVE.replace("HAND", hand), ["p", "q"]), "k", 1, 32, [held, out])
+    assert emulation.clean == clean, emulation.findings
+    np.testing.assert_array_equal(out.reshape(16, 2, 4), held.reshape(16, 2, 4)[:, ::-1])
+    if not clean:
+        assert "async-not-waited" in {finding.kind for finding in emulation.findings}

@@ -41,4 +41,4 @@ def test_results_are_rounded_to_their_type():
     assert encode(np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11]]), "f16").tolist() == [[0x3C02_3C00]]
     assert encode(np.array([[-1.0]]), "s32").tolist() == [[0xFFFFFFFF]]
     assert encode(np.array([[np.nan]]), "f32").tolist() == [[0x7FFFFFFF]]
-    assert encode(np.array([[np.nan]]), "f64").tolist() == [[0x7FFFFFFFFFFFFFFF]]
+    assert encode(np.array([[np.nan]]), "f64").tolist() == [[0xFFF8000000000000]]

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from small_ptx import execute
+from small_ptx import execute, kernel
 
+from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 
 INIT = """.shared .align 8 .b64 m; .shared .align 4 .b32 s[64]; mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0;
@@ -63,3 +64,46 @@ def test_memory_is_ordinary_again_after_inval():
 def test_unknown_forms(instruction):
     with pytest.raises(UnsupportedInstruction):
         execute(".shared .align 8 .b64 m;" + instruction)
+
+
+DROPPED = """
+.shared .align 8 .b64 bar; mov.u32 %r0, %tid.x; mov.u32 %r2, bar; setp.eq.u32 %p0, %r0, 0; setp.lt.u32 %p2, %r0, 16;
+@%p0 mbarrier.init.shared.b64 [%r2], 32; bar.sync 0;
+@%p2 mbarrier.arrive_drop.shared.b64 _, [%r2]; @!%p2 mbarrier.arrive.shared.b64 _, [%r2];
+A: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra A;
+@!%p2 mbarrier.arrive.shared.b64 _, [%r2];
+B: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r2], 1, 0x989680; @!%p1 bra B;
+"""
+BYTES = """
+.shared .align 8 .b64 bar; mov.u32 %r0, %tid.x; mov.u32 %r2, bar; setp.eq.u32 %p0, %r0, 0;
+@%p0 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0;
+@%p0 mbarrier.expect_tx.relaxed.cta.shared.b64 [%r2], 64; @%p0 mbarrier.arrive.shared.b64 %rd1, [%r2];
+@%p0 mbarrier.complete_tx.relaxed.cta.shared.b64 [%r2], COUNT;
+A: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra A;
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "clean"),
+    [
+        (DROPPED, True),
+        (DROPPED.replace("arrive_drop", "arrive"), False),
+        (BYTES.replace("COUNT", "64"), True),
+        (BYTES.replace("COUNT", "48"), False),
+    ],
+    ids=["dropped", "not dropped", "all bytes", "too few bytes"],
+)
+def test_arrivals_and_bytes_by_hand(body, clean):
+    emulation = launch(kernel(body), "k", 1, 32, [])
+    assert emulation.clean == clean, emulation.findings
+    if not clean:
+        assert {finding.kind for finding in emulation.findings} == {"mbarrier-deadlock"}
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["mbarrier.pending_count.b64 %r1, %rd1;", "mbarrier.arrive.noComplete.shared.b64 %rd1, [%r2], 1;"],
+)
+def test_forms_that_are_refused(instruction):
+    with pytest.raises(UnsupportedInstruction, match="mbarrier"):
+        launch(kernel(instruction), "k", 1, 32, [])

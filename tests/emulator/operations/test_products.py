@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from lab.emulator.floats import exact_arithmetic
 from lab.emulator.operations.products import RULES, multiply_add, rule_of
 
 ONES = {"f16": ("f32", "f16", "f16", "f32"), "tf32": ("f32", "tf32", "tf32", "f32")}
@@ -13,7 +14,8 @@ ONES = {"f16": ("f32", "f16", "f16", "f32"), "tf32": ("f32", "tf32", "tf32", "f3
 def one(a, b, c, types=ONES["f16"], unit="mma"):
     """The product of a row and a column."""
     a, b = np.array([[a]], np.float64), np.array([b], np.float64)[..., None]
-    return float(multiply_add(a, b, np.array([[[c]]], np.float64), types, unit)[0, 0, 0])
+    with exact_arithmetic():
+        return float(multiply_add(a, b, np.array([[[c]]], np.float64), types, unit)[0, 0, 0])
 
 
 def exponent(x):
@@ -74,6 +76,8 @@ def test_doubles_are_chained():
 
 def test_what_is_not_finite():
     assert one([np.inf, 1.0], [1.0, 1.0], 0.0) == np.inf
+    assert one([-np.inf, 1.0], [np.inf, 1.0], 0.0) == -np.inf
+    assert one([1.0, 1.0], [1.0, 1.0], -np.inf) == -np.inf
     assert np.isnan(one([np.inf, np.inf], [1.0, -1.0], 0.0))
     assert np.isnan(one([np.inf, 1.0], [0.0, 1.0], 0.0))
     assert np.isnan(one([1.0, 1.0], [1.0, 1.0], np.nan))
@@ -91,3 +95,20 @@ def test_many_tiles_are_cut_into_pieces():
     a, b = random.integers(-4, 5, (70, 16, 16)).astype(float), random.integers(-4, 5, (70, 16, 256)).astype(float)
     c = random.integers(-9, 10, (70, 16, 256)).astype(float)
     np.testing.assert_array_equal(multiply_add(a, b, c, ONES["f16"], "wgmma"), a @ b + c)
+
+
+@pytest.fixture(scope="module")
+def measured(benchmark_script, root):
+    script = benchmark_script("tensor_cores")
+    return script, np.load(root / "tests" / "emulator" / "operations" / "h200_tensor_cores.npz")
+
+
+def test_every_bit_is_that_of_an_h200(measured):
+    """Inputs of every kind, special values and subnormal ones too; wgmma at random descriptors."""
+    script, saved = measured
+    assert "H200" in str(saved["gpu"])
+    cases = [case for case in script.cases() if case.name in saved]
+    assert len(cases) == len(saved.files) - 1
+    for case in cases:
+        wanted = saved[case.name]
+        np.testing.assert_array_equal(script.emulate(case, len(wanted)), wanted, err_msg=case.name)

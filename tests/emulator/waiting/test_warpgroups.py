@@ -41,8 +41,8 @@ def test_a_producer_gives_what_consumers_take():
     ("less", "more", "why"),
     [
         (40, 240, "ask for 66560 registers in all, and it has 64512"),
-        (176, 232, "176 registers are more than the 168"),
-        (40, 96, "96 registers are fewer than the 168"),
+        ("40; setmaxnreg.dec.sync.aligned.u32 56", 232, "56 registers are more than the 40"),
+        (40, "232; setmaxnreg.inc.sync.aligned.u32 96", "96 registers are fewer than the 232"),
     ],
 )
 def test_limits_that_cannot_be(less, more, why):

@@ -6,7 +6,7 @@ from cuda.bindings import driver
 
 from lab.gpu.device.backend import RefusedError
 from lab.gpu.device.tensormaps import DATA_TYPES, tensor_map_words
-from lab.hardware.tensormaps import TensorMap
+from lab.hardware.tensormaps import SWIZZLES, TensorMap
 from lab.operators.base import Inputs
 
 INPUTS = Inputs(scalars={}, arrays={"A": np.zeros(64, np.float32), "H": np.zeros(8, np.uint16)}, outputs=())
@@ -41,3 +41,10 @@ def test_element_types_have_the_drivers_numbers():
     for name, number in DATA_TYPES.items():
         member = f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}"
         assert int(getattr(driver.CUtensorMapDataType, member)) == number
+
+
+def test_swizzles_have_the_drivers_numbers():
+    names = ("NONE", "32B", "64B", "128B")
+    modes = [int(getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{name}")) for name in names]
+    assert modes == list(range(len(SWIZZLES)))
+    assert SWIZZLES == (0, 32, 64, 128)

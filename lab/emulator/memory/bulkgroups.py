@@ -1,0 +1,101 @@
+"""Bulk copies out of shared memory: which of them threads have not waited for.
+
+The bytes are copied at once. What is remembered is that the source may not be overwritten before a wait.
+
+PTX ISA, cp.async.bulk.commit_group, cp.async.bulk.wait_group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.emulator.arrays import Indices
+from lab.emulator.findings import BatchFindings
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.watch import AccessWatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outgoing:
+    """One copy that a thread has not waited for.
+
+    Attributes:
+        thread: The batch's index of the thread.
+        group: The group that the copy is part of.
+        position: Index of the instruction.
+        cells: Cells of shared memory that it reads.
+        who: (cells,) thread that reads each of them.
+    """
+
+    thread: int
+    group: int
+    position: int
+    cells: Indices
+    who: Indices
+
+
+class BulkGroups:
+    """The bulk groups of a batch's threads."""
+
+    def __init__(self, threads: int, watch: AccessWatch, findings: BatchFindings) -> None:
+        """Begin without copies.
+
+        Args:
+            threads: Threads of the batch.
+            watch: What is known about shared memory.
+            findings: Where faults are noted.
+        """
+        self._groups: NDArray[np.int64] = np.zeros(threads, np.int64)
+        self._watch, self._findings = watch, findings
+        self._outgoing: list[_Outgoing] = []
+
+    def read(self, position: int, thread: int, place: int, offset: int, size: int) -> None:
+        """Check what a copy reads from shared memory, and remember it until the thread has waited.
+
+        Args:
+            position: Index of the instruction.
+            thread: The batch's index of the thread.
+            place: Byte offset into the batch's shared memory.
+            offset: The same in the block's.
+            size: Bytes.
+        """
+        shadow = self._watch.shadow
+        if shadow is None:
+            return
+        starts = np.array([place])
+        found, cells, who = shadow.begin_async_read(starts, size, thread, position, what="bulk copy")
+        self._watch.report_shared(position, who, np.full(len(cells), offset), found)
+        self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, cells, who))
+
+    def commit(self, lanes: Lanes) -> None:
+        """Make a group of the copies that threads have asked for."""
+        self._groups[lanes.rows] += 1
+
+    def wait(self, lanes: Lanes, still: int) -> None:
+        """Wait until all but the latest `still` groups of threads have read their sources."""
+        shadow = self._watch.shadow
+        if shadow is None or not self._outgoing:
+            return
+        here = lanes.present()
+        left = []
+        for one in self._outgoing:
+            if here[one.thread] and one.group <= int(self._groups[one.thread]) - still:
+                shadow.end_async_read(one.cells, one.who, one.position)
+            else:
+                left.append(one)
+        self._outgoing = left
+
+    def leave(self, lanes: Lanes) -> None:
+        """Note the copies that threads have asked for and leave without waiting for."""
+        if not self._outgoing:
+            return
+        here = lanes.present()
+        for one in self._outgoing:
+            if here[one.thread]:
+                detail = "this thread ends before it has waited for this copy out of shared memory"
+                remedy = "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read"
+                self._findings.add("async-not-waited", one.position, detail, np.array([one.thread]), remedy=remedy)
+        self._outgoing = [one for one in self._outgoing if not here[one.thread]]

@@ -1,0 +1,190 @@
+"""Bulk copies of boxes of tensors, which tensor maps describe.
+
+PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor; swizzling modes of shared memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from lab.emulator import operands
+from lab.emulator.arrays import Addresses, Bytes
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory import tensormaps
+from lab.emulator.memory.memory import WITHIN_SEGMENT
+from lab.emulator.memory.tensormaps import Descriptor
+from lab.emulator.opcodes import Opcode, UnknownForm
+from lab.emulator.operations import bulk
+from lab.emulator.operations.bulk import Asker
+from lab.emulator.operations.system import Run, Site
+from lab.hardware.tensormaps import ALIGNMENT, BYTES
+
+_TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
+_RANKS = ("1d", "2d", "3d", "4d", "5d")
+_GRAIN = 128
+"""Bytes. Addresses of tensor copies in shared memory are multiples of it."""
+
+_ROW_SHIFT = 7  # the bits of an address that swizzle begin here
+
+
+def tensor_copy(site: Site, op: Opcode) -> Run:
+    """Build cp.async.bulk.tensor."""
+    if op.flag("prefetch"):
+        return lambda _lanes: None
+    return _copy(site, op)
+
+
+def tensor_reduce(_site: Site, op: Opcode) -> Run:
+    """Refuse cp.reduce.async.bulk.tensor: the type of its numbers is that of the map, which holds their width alone."""
+    raise UnknownForm(f".{'.'.join(op.parts)}: a tensor map does not say of which type its elements are")
+
+
+def _copy(site: Site, op: Opcode) -> Run:
+    rank = int(op.one_of(_RANKS)[0])
+    if any(part.startswith("im2col") for part in op.parts):
+        raise UnknownForm("im2col: only tiles are copied")
+    op.flag("tile")
+    form = bulk.take_form(op)
+    op.finish()
+    texts = list(site.texts)
+    if form.hint:
+        texts.pop()
+    outward = form.target == "global"
+    if form.source == "shared::cta" and not outward:
+        raise UnknownForm("a tensor copy between blocks")
+    if len(texts) != (2 if outward else 3 + form.multicast):
+        raise UnknownForm(f"{len(site.texts)} operands")
+    return _outward(site, texts, rank) if outward else _inward(site, texts, rank, multicast=form.multicast)
+
+
+def _outward(site: Site, texts: list[str], rank: int) -> Run:
+    """Build a copy from shared to global memory."""
+    read_map, read_coordinates = _operands(site, texts[0], rank)
+    of, block_of = site.operands.address(texts[1], "shared"), site.batch.block_of
+
+    def run(lanes: Lanes) -> None:
+        sources, maps, coordinates = of(lanes), read_map(lanes), read_coordinates(lanes)
+        for i, thread in enumerate(lanes.indices().tolist()):
+            asker = Asker(site, thread, int(block_of[thread]))
+            described = _described(asker, int(maps[i]), rank)
+            if described and asker.fits(int(sources[i]), described.box_bytes, _GRAIN, verb="from"):
+                _store_box(asker, described, coordinates[i].tolist(), int(sources[i]))
+
+    return run
+
+
+def _inward(site: Site, texts: list[str], rank: int, *, multicast: bool) -> Run:
+    """Build a copy from global to shared memory, of one block or of several of the cluster."""
+    read_map, read_coordinates = _operands(site, texts[1], rank)
+    to, at = site.operands.address(texts[0], "shared"), site.operands.address(texts[2], "shared")
+    mask = site.operands.source(texts[3], "u16") if multicast else None
+
+    def run(lanes: Lanes) -> None:
+        maps, coordinates = read_map(lanes), read_coordinates(lanes)
+        masks = None if mask is None else lanes.fill(mask(lanes)).astype(np.int64)
+        for i, target, asker in bulk.askers(site, lanes, to(lanes), at(lanes), masks):
+            described = _described(asker, int(maps[i]), rank)
+            if described and asker.fits(target, described.box_bytes, _GRAIN):
+                _load_box(asker, described, coordinates[i].tolist(), target)
+
+    return run
+
+
+Coordinates = Callable[[Lanes], Addresses]
+
+
+def _operands(site: Site, text: str, rank: int) -> tuple[Callable[[Lanes], Addresses], Coordinates]:
+    """Return what reads the map's address and the coordinates, (count, rank).
+
+    Raises:
+        UnknownForm: the operand is not a map with as many coordinates.
+    """
+    found = _TENSOR.match(text)
+    if found is None:
+        raise UnknownForm("operands")
+    names = operands.elements("{" + found[2] + "}")
+    if len(names) != rank:
+        raise UnknownForm(f"{len(names)} coordinates")
+    reads = [site.operands.source(name, "s32") for name in names]
+    return site.operands.address(f"[{found[1]}]", "generic"), lambda lanes: np.stack(
+        [lanes.fill(read(lanes)).astype(np.int64) for read in reads], axis=1
+    )
+
+
+def _described(asker: Asker, address: int, rank: int) -> Descriptor | None:
+    """Return the tensor map at a generic address; None, and a finding, where there is none of this rank."""
+    region = asker.site.memory.space.at(address)
+    offset, found = address & WITHIN_SEGMENT, None
+    if region is not None and region.space in ("param", "global", "const") and offset + BYTES <= region.size:
+        if offset % ALIGNMENT:
+            asker.find("misaligned", f"a tensor map must lie at a multiple of {ALIGNMENT} bytes", address)
+            return None
+        found = tensormaps.decode(region.data[offset : offset + BYTES].tobytes())
+    if found is None:
+        asker.find("out-of-bounds", "there is no tensor map at this address", address)
+    elif len(found.extents) != rank:
+        detail = f"the tensor map has {len(found.extents)} dimensions, the instruction {rank}"
+        asker.find("out-of-bounds", detail, address)
+        return None
+    return found
+
+
+def _rows(described: Descriptor, corner: list[int]) -> tuple[Addresses, Addresses, int]:
+    """Return the rows of a box that lie in the tensor.
+
+    Args:
+        described: The tensor.
+        corner: The box's first coordinates.
+
+    Returns:
+        (rows,) where they begin in the tensor in bytes, (rows,) where in the box, and the bytes of a row.
+    """
+    size = described.element_bytes
+    first, last = max(corner[0], 0), min(corner[0] + described.box[0], described.extents[0])
+    offsets, places = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    pitch = described.box[0] * size
+    for at, extent, box, stride in zip(
+        corner[1:], described.extents[1:], described.box[1:], described.strides, strict=True
+    ):
+        along = np.arange(max(at, 0), min(at + box, extent), dtype=np.int64)
+        offsets = (along[:, None] * stride + offsets).reshape(-1)
+        places = ((along - at)[:, None] * pitch + places).reshape(-1)
+        pitch *= box
+    if last <= first:
+        return offsets[:0], places[:0], 0
+    return offsets + first * size, places + (first - corner[0]) * size, (last - first) * size
+
+
+def _swizzled(places: Addresses, target: int, described: Descriptor) -> Addresses:
+    """Return where in the box, from its start in shared memory, bytes lie that would be at `places` otherwise."""
+    if not described.swizzle:
+        return places
+    pieces = described.swizzle // bulk.GRAIN
+    at = places + target
+    return (at ^ ((at >> _ROW_SHIFT & (pieces - 1)) * bulk.GRAIN)) - target
+
+
+def _load_box(asker: Asker, described: Descriptor, corner: list[int], target: int) -> None:
+    """Fetch a box; what lies outside of the tensor is zero."""
+    offsets, places, length = _rows(described, corner)
+    values: Bytes = np.zeros(described.box_bytes, np.uint8)
+    if len(offsets):
+        at = _swizzled(bulk.spans(places, length), target, described)
+        values[at] = bulk.read_rows(asker, described.base, offsets, length)
+    bulk.deliver(asker, target, values)
+    starts = offsets + (described.base & WITHIN_SEGMENT)
+    bulk.count(asker, described.box_bytes, bulk.sectors_of(starts, length), length * len(offsets))
+
+
+def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int) -> None:
+    """Store a box; what lies outside of the tensor is left out."""
+    offsets, places, length = _rows(described, corner)
+    values = bulk.collect(asker, source, described.box_bytes)
+    if len(offsets):
+        inside = values[_swizzled(bulk.spans(places, length), source, described)]
+        bulk.write_rows(asker, described.base, offsets, length, inside)
+    starts = offsets + (described.base & WITHIN_SEGMENT)
+    bulk.count(asker, described.box_bytes, bulk.sectors_of(starts, length), length * len(offsets))

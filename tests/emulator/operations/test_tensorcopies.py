@@ -1,0 +1,159 @@
+"""Boxes of tensors of one to five dimensions: fetched, swizzled, stored, sent to several blocks."""
+
+import numpy as np
+import pytest
+from small_ptx import HEADER
+
+from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.results import Buffer, TensorMapArgument
+
+SETUP = """
+.reg .pred %p<4>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
+.shared .align 1024 .b8 tile[4096]; .shared .align 8 .b64 bar;
+mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mov.u32 %r2, bar; setp.eq.u32 %p0, %r0, 0;
+mov.b64 %rd0, map; cvta.param.u64 %rd0, %rd0; ld.param.u64 %rd1, [out];
+ld.param.u32 %r3, [x]; ld.param.u32 %r4, [y];
+@%p0 mbarrier.init.shared.b64 [%r2], 1; @%p0 fence.proxy.async; bar.sync 0;
+"""
+WAIT = "AGAIN: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra AGAIN;"
+COPY = "LOOP: add.u32 %r10, %r1, %r9; ld.shared.u32 %r11, [%r10]; cvt.u64.u32 %rd2, %r9; add.u64 %rd2, %rd3, %rd2;"
+COPY += " st.global.u32 [%rd2], %r11; add.u32 %r9, %r9, 128; setp.lt.u32 %p2, %r9, BYTES; @%p2 bra LOOP;"
+
+
+def text(body, cluster=""):
+    parameters = ".param .align 64 .b8 map[128], .param .u64 out, .param .u32 x, .param .u32 y"
+    return f"{HEADER}.visible .entry k({parameters}) {cluster}\n{{ {SETUP} {body} ret; }}\n"
+
+
+def load(rank, size):
+    coordinates = ", ".join(["%r3", "%r4", "0", "1", "0"][:rank])
+    one = f"@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], {size};"
+    one += f"@%p0 cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+    one += f"[%r1], [%rd0, {{{coordinates}}}], [%r2];"
+    move = "mov.u64 %rd3, %rd1; shl.b32 %r9, %r0, 2;" + COPY.replace("BYTES", str(size))
+    return text(one + WAIT + move)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_a_box_of_every_rank(rank):
+    shape = (2, 3, 4, 6, 40)[-rank:]
+    tensor = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    box = (32, 4, 2, 1, 2)[:rank]
+    extents = shape[::-1]
+    outer = tuple(int(np.prod(extents[: i + 1])) for i in range(1, rank - 1))
+    argument = TensorMapArgument(Buffer(tensor), extents, extents[0], box, outer=outer)
+    size = int(np.prod(box)) * 4
+    out = np.zeros(size // 4, np.float32)
+    emulation = launch(load(rank, size), "k", 1, 32, [argument, out, np.uint32(12), np.uint32(3)])
+    assert emulation.clean, emulation.findings
+    corner = (12, 3, 0, 1, 0)[:rank][::-1]
+    padded = np.pad(tensor, [(0, 40)] * rank)
+    part = padded[tuple(slice(at, at + length) for at, length in zip(corner, box[::-1], strict=True))]
+    np.testing.assert_array_equal(out, part.reshape(-1))
+
+
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+def test_pieces_are_swizzled_within_their_span(swizzle):
+    matrix = np.arange(16 * 32, dtype=np.uint32).reshape(16, 32)
+    columns = swizzle // 4 or 32
+    argument = TensorMapArgument(Buffer(matrix), (32, 16), 32, (columns, 16), swizzle)
+    size = columns * 16 * 4
+    out = np.zeros(size // 4, np.uint32)
+    emulation = launch(load(2, size), "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
+    assert emulation.clean, emulation.findings
+    wanted = np.zeros_like(out)
+    for row in range(16):
+        for column in range(columns):
+            at = row * columns * 4 + column * 4
+            line = at // 128  # the row of the pattern
+            piece = at // 16 % 8 ^ (line % (swizzle // 16) if swizzle else 0)
+            wanted[(line * 128 + piece * 16 + at % 16) // 4] = matrix[row, column]
+    np.testing.assert_array_equal(out, wanted)
+
+
+STORE = """
+shl.b32 %r9, %r0, 2; add.u32 %r10, %r1, %r9; st.shared.u32 [%r10], %r0; st.shared.u32 [%r10+128], %r0;
+FENCE bar.sync 0;
+@%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd0, {%r3, %r4}], [%r1];
+COMMIT AFTER
+"""
+COMMIT = "@%p0 cp.async.bulk.commit_group;"
+DONE = "@%p0 cp.async.bulk.wait_group.read 0; bar.sync 0;"
+
+
+def stored(body):
+    matrix, out = np.full((6, 32), 99, np.uint32), np.zeros(1, np.uint32)
+    argument = TensorMapArgument(Buffer(matrix), (30, 6), 32, (16, 4))
+    emulation = launch(text(body), "k", 1, 32, [argument, out, np.uint32(20), np.uint32(4)])
+    return emulation, matrix
+
+
+def test_a_box_is_stored_within_the_tensor():
+    body = STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
+    emulation, matrix = stored(body)
+    assert emulation.clean, emulation.findings
+    wanted = np.full((6, 32), 99, np.uint32)
+    wanted[4, 20:30], wanted[5, 20:30] = np.arange(10), np.arange(16, 26)
+    np.testing.assert_array_equal(matrix, wanted)
+
+
+@pytest.mark.parametrize(
+    ("fence", "commit", "after", "kind"),
+    [
+        ("", COMMIT, DONE, "missing-proxy-fence"),
+        ("fence.proxy.async;", "", DONE, "async-not-waited"),
+        ("fence.proxy.async;", COMMIT, "", "async-not-waited"),
+        ("fence.proxy.async;", COMMIT, "bar.sync 0; st.shared.u32 [%r10], 7;" + DONE, "async-not-waited"),
+        ("fence.proxy.async;", COMMIT, DONE.replace("bar.sync 0;", "") + "st.shared.u32 [%r10], 7;", "shared-race"),
+    ],
+)
+def test_wrong_stores_are_found(fence, commit, after, kind):
+    emulation, _ = stored(STORE.replace("FENCE", fence).replace("COMMIT", commit).replace("AFTER", after))
+    assert kind in {finding.kind for finding in emulation.findings}, emulation.findings
+
+
+def test_one_box_goes_to_every_block_of_the_mask():
+    matrix = np.arange(64, dtype=np.uint32).reshape(2, 32)
+    out = np.zeros((4, 64), np.uint32)
+    argument = TensorMapArgument(Buffer(matrix), (32, 2), 32, (32, 2))
+    body = """
+    mov.u32 %r20, %cluster_ctarank; setp.eq.u32 %p3, %r20, 1; and.pred %p3, %p3, %p0; mov.b16 %h0, 7;
+    setp.lt.u32 %p2, %r20, 3; and.pred %p0, %p0, %p2;
+    @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    @%p3 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster
+        [%r1], [%rd0, {0, 0}], [%r2], %h0;
+    @!%p2 bra END;
+    """
+    move = "mul.wide.u32 %rd3, %r20, 256; add.u64 %rd3, %rd3, %rd1; shl.b32 %r9, %r0, 2;"
+    body += WAIT + move + COPY.replace("BYTES", "256") + "END: barrier.cluster.arrive; barrier.cluster.wait;"
+    ptx = text(".reg .b16 %h<2>;" + body, ".explicitcluster .reqnctapercluster 4, 1, 1")
+    emulation = launch(ptx, "k", 4, 32, [argument, out, np.uint32(0), np.uint32(0)])
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out[:3], np.broadcast_to(matrix.reshape(-1), (3, 64)))
+    assert not out[3].any()
+
+
+@pytest.mark.parametrize(
+    ("instruction", "why"),
+    [
+        (("cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+         "[%r1], [%rd0, {0, 0, 0}], [%r2], {%h0};"), "im2col"),
+        (("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+         "[%r1], [%rd0, {0, 0, 0}], [%r2];"), "3 coordinates"),
+        ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd0, {0, 0}], [%r1];",
+         "does not say of which type"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(instruction, why):
+    argument = TensorMapArgument(Buffer(np.zeros((8, 32), np.uint32)), (32, 8), 32, (32, 8))
+    with pytest.raises(UnsupportedInstruction, match=why):
+        launch(text(instruction), "k", 1, 32, [argument, np.zeros(4, np.uint32), np.uint32(0), np.uint32(0)])
+
+
+def test_a_map_of_another_rank_is_found():
+    argument = TensorMapArgument(Buffer(np.zeros((8, 32), np.uint32)), (32, 8), 32, (32, 8))
+    emulation = launch(load(3, 1024).replace("AGAIN: ", "AGAIN: ret; "), "k", 1, 32,
+                       [argument, np.zeros(256, np.uint32), np.uint32(0), np.uint32(0)])  # fmt: skip
+    assert any("2 dimensions, the instruction 3" in finding.detail for finding in emulation.findings)
