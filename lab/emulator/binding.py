@@ -17,7 +17,7 @@ from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
 from lab.emulator.opcodes import DTYPES, UnknownForm
-from lab.emulator.program import FRAME_POINTER, Program, RegisterName
+from lab.emulator.program import FRAME_POINTER, STACK_POINTER, Program, RegisterName
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock
 from lab.isa.model import Instruction
@@ -266,6 +266,17 @@ class OperandBinder:
             self.refuse("the guard is not a predicate")
         flags: Mask = array
         return (lambda: ~flags) if self.instruction.negated else (lambda: flags)
+
+    def stack_pointer(self) -> NDArray[np.uint64]:
+        """Return where the stack of each thread ends, (threads,) offsets in local memory.
+
+        Raises:
+            UnsupportedInstruction: the program has no stack.
+        """
+        found = self._storage.registers.array(-1, STACK_POINTER)
+        if found is None:
+            self.refuse("the stack")
+        return found
 
     # --- addresses --------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def ends_block(instruction: Instruction) -> bool:
         return "warp" not in parts
     if is_wait(instruction):
         return True
-    return family in ("bra", "brx", "call", "ret", "exit", "trap")
+    return family in ("bra", "brx", "call", "ret", "exit", "trap", "brkpt")
 
 
 def is_wait(instruction: Instruction) -> bool:

@@ -23,6 +23,7 @@ from lab.emulator.operations.move import elementwise, packing, unpacking
 from lab.emulator.operations.system import Site
 from lab.emulator.operations.table import ALU, SYSTEM
 from lab.emulator.program import is_register_copy
+from lab.emulator.special import VECTORS
 from lab.emulator.tally import Counters
 from lab.emulator.undefined import UndefinedValues
 from lab.emulator.waiting.mbarriers import Mbarriers
@@ -237,6 +238,8 @@ def _operation(op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]
     vector = op.family == "mov" and op.one_of(("v2", "v4"), "")
     if vector:
         outs, ins = list(operands.elements(texts[0])), list(operands.elements(texts[-1]))
+        if ins[0] in VECTORS:  # mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid
+            ins = [*(f"{ins[0]}.{axis}" for axis in "xyz"), "0"][: len(outs)]
         if len(outs) != int(vector[1:]) or len(ins) != len(outs):
             raise UnknownForm(f"{len(ins)} elements to {len(outs)}")
         t = op.type()

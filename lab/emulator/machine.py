@@ -362,8 +362,8 @@ class Interpreter:
             self._call(stack, block, position, lanes)
         elif family in ("ret", "exit"):
             self._leave(stack if family == "ret" else (), lanes)
-        elif family == "trap":
-            self._trap(position, lanes, "trap was executed")
+        elif family in ("trap", "brkpt"):
+            self._trap(position, lanes, f"{family} was executed")
         elif family == "brx":
             self._branch_by_table(stack, position, lanes)
         else:

@@ -188,7 +188,10 @@ class Program:
         self.stack_start = -(-self.local_bytes // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
         self.frames: dict[int, int] = {}
         for number, function in enumerate(self.functions):
+            grows = any(one.opcode.startswith(("alloca", "stack")) for one in function.instructions)
             if self.calls.recursive[number] < 0:
+                if grows and number:
+                    self.frames[number] = 0
                 continue
             size = 0
             for variable in function.variables:
@@ -199,7 +202,7 @@ class Program:
                 elif variable.space == "reg" and variable.type != "pred":
                     size += size_of(variable)  # on hardware, a call saves its registers there
             self.frames[number] = -(-max(size, 1) // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
-        allocates = any(instruction.opcode.startswith("alloca") for _, instruction in self.code)
+        allocates = any(instruction.opcode.startswith(("alloca", "stack")) for _, instruction in self.code)
         self.has_stack = bool(self.frames) or allocates
         if self.has_stack:
             self.local_bytes = self.stack_start + STACK_BYTES
@@ -275,7 +278,7 @@ class Program:
             if self.offsets[number] + t in self.block_at
         ]
         family = instruction.opcode.split(".")[0]
-        leaves = family in ("ret", "exit", "trap", "bra", "brx")
+        leaves = family in ("ret", "exit", "trap", "brkpt", "bra", "brx")
         if block.following >= 0 and (instruction.predicate or not leaves):
             targets.append(block.following)
         return targets

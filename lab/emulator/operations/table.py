@@ -18,6 +18,7 @@ from lab.emulator.operations import (
     memory,
     move,
     system,
+    video,
     warp,
     wgmma,
     wmma,
@@ -25,7 +26,7 @@ from lab.emulator.operations import (
 
 MODULES = (
     asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
-    matrix, mbarrier, memory, move, warp, wgmma, wmma,
+    matrix, mbarrier, memory, move, video, warp, wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 
