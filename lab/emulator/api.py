@@ -311,10 +311,29 @@ def _provenance_of(program: Program) -> Provenance:
     return Provenance(program)
 
 
-@lru_cache(maxsize=4)
+class _Same:
+    """A module as a key: only itself is equal to it."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def __hash__(self) -> int:
+        return id(self.module)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.module is self.module
+
+
 def _program_in(module: Module, kernel: str) -> Program:
     """Return a kernel of a module; the last ones are kept."""
-    return Program(module, kernel)
+    return _program_of_same(_Same(module), kernel)
+
+
+@lru_cache(maxsize=4)
+def _program_of_same(key: _Same, kernel: str) -> Program:
+    return Program(key.module, kernel)
 
 
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:

@@ -9,6 +9,7 @@ from lab.base.errors import UserError
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, StructureArgument
+from lab.isa.ptx.module import read_ptx
 
 COPY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mad.wide.u32 %rd0, %r0, 4, %rd0;
 @%p0 st.global.u32 [%rd0], %r0;"""
@@ -22,6 +23,18 @@ def test_outputs_that_are_not_written_are_found():
     assert "3 of 8 elements" in finding.detail
     assert "first element 5" in finding.detail
     assert out.tolist() == [0, 1, 2, 3, 4, 99, 99, 99]
+
+
+def test_a_module_that_was_read_before_can_be_launched_again_and_again():
+    module, out = read_ptx(kernel(COPY, ["p"])), np.zeros(8, np.uint32)
+    first, second = (launch(module, "k", 1, 32, [out]) for _ in range(2))
+    assert out.tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
+    assert first == second
+    other = launch(
+        read_ptx(kernel("st.global.u32 [%rd0], 1;".join(["ld.param.u64 %rd0, [p];", ""]), ["p"])), "k", 1, 1, [out]
+    )
+    assert other.clean
+    assert out[0] == 1
 
 
 def test_columns_are_written_in_memory_order():
