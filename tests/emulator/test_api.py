@@ -30,9 +30,8 @@ def test_a_module_that_was_read_before_can_be_launched_again_and_again():
     first, second = (launch(module, "k", 1, 32, [out]) for _ in range(2))
     assert out.tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
     assert first == second
-    other = launch(
-        read_ptx(kernel("st.global.u32 [%rd0], 1;".join(["ld.param.u64 %rd0, [p];", ""]), ["p"])), "k", 1, 1, [out]
-    )
+    another = read_ptx(kernel("ld.param.u64 %rd0, [p]; st.global.u32 [%rd0], 1;", ["p"]))
+    other = launch(another, "k", 1, 1, [out])
     assert other.clean
     assert out[0] == 1
 
