@@ -112,7 +112,7 @@ def launch(
         ReaderError: text that is not PTX.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    program = program_of(ptx, kernel) if isinstance(ptx, str) else _program_in(ptx, kernel)
+    program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
     _check_geometry(program, shape_grid, shape_block)
     shared = program.static_shared_bytes
@@ -309,31 +309,6 @@ def _compile(request: _Request) -> Emulation:
 def _provenance_of(program: Program) -> Provenance:
     """Return where a program's addresses come from; the last ones are kept."""
     return Provenance(program)
-
-
-class _Same:
-    """A module as a key: only itself is equal to it."""
-
-    __slots__ = ("module",)
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-
-    def __hash__(self) -> int:
-        return id(self.module)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.module is self.module
-
-
-def _program_in(module: Module, kernel: str) -> Program:
-    """Return a kernel of a module; the last ones are kept."""
-    return _program_of_same(_Same(module), kernel)
-
-
-@lru_cache(maxsize=4)
-def _program_of_same(key: _Same, kernel: str) -> Program:
-    return Program(key.module, kernel)
 
 
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
