@@ -168,7 +168,7 @@ class _Started:
         findings: Faults.
         counters: Tallies, or None.
         written: The buffers that the kernel may write.
-        extents: Position of an instruction to the shared variable that its address derives from.
+        extents: Position of an instruction to the shared or local variable that its address derives from.
     """
 
     def __init__(self, request: _Request) -> None:
@@ -185,8 +185,8 @@ class _Started:
         chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
         self.written = [one for one in chosen if one is not None and one.space == "global"]
         self.extents: Mapping[int, Place] = {}
-        if request.check and len(program.shared_variables) > 1:
-            self.extents = provenance.shared_places()
+        if request.check:
+            self.extents = provenance.inner_places()
 
     def maker(self, request: _Request) -> KernelMaker:
         """Return what makes the kernel's machine code."""
@@ -319,6 +319,8 @@ def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, sch
         return "the steps are limited"
     if check and program.definedness.unwritten:
         return "registers may be read before anything is written there"
+    if check and len(program.variables_in("local")) > 1:
+        return "several variables in local memory are told apart"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     return ""

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
+from lab.emulator.callgraph import CallGraph
 from lab.emulator.control import CodeBlock
 from lab.isa.model import Function, Instruction
-
-if TYPE_CHECKING:
-    from lab.emulator.program import Program
 
 _WORD = re.compile(r"(?<![\w$%.])[%$A-Za-z_][\w$]*")
 _NUMBERED = re.compile(r"(.*?)(\d+)")
@@ -59,6 +58,24 @@ class Roles:
     passes_on: PassesOn
 
 
+class Laid(Protocol):
+    """What is asked of a program: `lab.emulator.program.Program`."""
+
+    functions: list[Function]
+    code: list[tuple[int, Instruction]]
+    blocks: list[CodeBlock]
+    entries: list[int]
+    calls: CallGraph
+    local_bytes: int
+
+    @property
+    def shared_variables(self) -> Sequence[object]:
+        """The variables in shared memory."""
+
+    def successors(self, block: CodeBlock) -> list[int]:
+        """Return the blocks of the same function that can follow a block."""
+
+
 class Definedness:
     """The registers of a program that have to be watched.
 
@@ -67,7 +84,7 @@ class Definedness:
         watched: These, and those loaded from shared or local memory or computed from them.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Laid) -> None:
         """Look at every path of every function."""
         self._program = program
         self._registers = [_Declared(function) for function in program.functions]

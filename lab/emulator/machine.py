@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import length_hint
 from typing import Literal
 
 import numpy as np
@@ -37,7 +38,7 @@ from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
 from lab.emulator.turns import Poll, Turns
-from lab.emulator.undefined import Act, UndefinedValues
+from lab.emulator.undefined import Act, TurnedLive, UndefinedValues
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
@@ -290,18 +291,39 @@ class Interpreter:
         self._check_budget(block, lanes)
         if self._launch.allowance is not None:
             self._launch.allowance.spend(len(full) + 1, lanes.count)
-        if lanes.whole:
-            for action in full:
-                action()
-        else:
-            for act in part:
-                act(lanes)
+        self._execute(block, full, part, lanes)
         if self._mbarriers.flipped:
             self._mbarriers.release()
         if block.end is None:
             self._pool.arrive((stack, block.following), lanes)
         else:
             self._end(stack, block, block.end, lanes)
+
+    def _execute(self, block: CodeBlock, full: list[Full], part: list[Part], lanes: Lanes) -> None:
+        """Execute the instructions of a block but the one that ends it."""
+        if lanes.whole:
+            whole = iter(full)
+            try:
+                for action in whole:
+                    action()
+            except TurnedLive:
+                left = length_hint(whole)
+                for action in self._bind_again(block)[0][len(full) - left :]:
+                    action()
+            return
+        some = iter(part)
+        try:
+            for act in some:
+                act(lanes)
+        except TurnedLive:
+            left = length_hint(some)
+            for act in self._bind_again(block)[1][len(part) - left :]:
+                act(lanes)
+
+    def _bind_again(self, block: CodeBlock) -> tuple[list[Full], list[Part]]:
+        """Bind a block anew, and the others when they are next met, so that they follow undefined values."""
+        self._bound.clear()
+        return self._bind(block)
 
     def _gather(self, at: Location, block: CodeBlock, lanes: Lanes) -> Lanes:
         """Keep the warps whose lanes are all here; park the others until their missing lanes come."""

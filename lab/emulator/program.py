@@ -323,7 +323,11 @@ class Program:
     @property
     def shared_variables(self) -> list[Place]:
         """Where the variables in shared memory lie, the dynamic ones included."""
-        return [place for place in self.places.values() if place.space == "shared"]
+        return self.variables_in("shared")
+
+    def variables_in(self, space: str) -> list[Place]:
+        """Return where the variables of a space lie."""
+        return [place for place in self.places.values() if place.space == space]
 
     @cached_property
     def has_grid_sync(self) -> bool:

@@ -34,6 +34,10 @@ Origins = NDArray[np.int32]
 Act = Callable[[Lanes], object]
 
 
+class TurnedLive(Exception):  # noqa: N818  a way out of a basic block, not an error
+    """A load has found the batch's first undefined value: from here on, instructions have to follow it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Load:
     """A load of shared or local memory that nothing wrote."""
@@ -84,6 +88,8 @@ class UndefinedValues:
     def around(self, position: int, full: Callable[[], object], part: Act) -> tuple[Callable[[], object], Act]:
         """Return an instruction that follows undefined values as it runs, its guard left out.
 
+        While there are none, it is the instruction itself but for loads, which raise `TurnedLive` behind the first one.
+
         Args:
             position: Index of the instruction.
             full: Executes it for all threads of the batch.
@@ -91,6 +97,8 @@ class UndefinedValues:
         """
         number, instruction = self._storage.program.code[position]
         roles = self._static.roles(position)
+        if not (self.live or self._static.follows(position)):
+            return full, part
         reads, writes, addresses = (
             [self._origins[number, name] for name in names if (number, name) in self._origins]
             for names in (roles.reads, roles.writes, roles.addresses)
@@ -111,19 +119,19 @@ class UndefinedValues:
             follow = self._updating(sides, follow)
 
         def before(lanes: Lanes) -> None:
+            if not self.live:
+                return
             for origins in addresses:
                 self._check(position, origins, lanes, "is part of an address")
             if follow is not None:
                 follow(lanes)
 
         def all_threads() -> None:
-            if self.live:
-                before(everyone)
+            before(everyone)
             full()
 
         def some_threads(lanes: Lanes) -> None:
-            if self.live:
-                before(lanes)
+            before(lanes)
             part(lanes)
 
         return all_threads, some_threads
@@ -244,12 +252,14 @@ class UndefinedValues:
         targets = {i: self._of(sides, text) for i, text in enumerate(texts)}
 
         def run(lanes: Lanes) -> None:
-            self._loaded = {}
+            self._loaded, known = {}, self.live
             part(lanes)
             if self.live:
                 for i, origins in targets.items():
                     found = self._loaded.get(i)
                     origins[lanes.rows] = 0 if found is None else found[lanes.rows]
+            if self.live is not known:
+                raise TurnedLive
 
         return run
 

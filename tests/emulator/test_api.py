@@ -25,6 +25,17 @@ def test_outputs_that_are_not_written_are_found():
     assert out.tolist() == [0, 1, 2, 3, 4, 99, 99, 99]
 
 
+def test_a_module_that_was_read_before_can_be_launched_again_and_again():
+    module, out = read_ptx(kernel(COPY, ["p"])), np.zeros(8, np.uint32)
+    first, second = (launch(module, "k", 1, 32, [out]) for _ in range(2))
+    assert out.tolist() == [0, 1, 2, 3, 4, 0, 0, 0]
+    assert first == second
+    another = read_ptx(kernel("ld.param.u64 %rd0, [p]; st.global.u32 [%rd0], 1;", ["p"]))
+    other = launch(another, "k", 1, 1, [out])
+    assert other.clean
+    assert out[0] == 1
+
+
 def test_columns_are_written_in_memory_order():
     out = np.zeros((2, 4), np.uint32, order="F")
     launch(kernel(COPY, ["p"]), "k", 1, 32, [out])

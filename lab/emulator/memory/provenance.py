@@ -50,17 +50,24 @@ class Provenance:
                 written |= self._of(number, _address(instruction))
         return None if _UNKNOWN in written else frozenset(written - {_LOADED})
 
-    def shared_places(self) -> dict[int, Place]:
-        """Return the variable that each access to shared memory derives from, where it is one of known size."""
+    def inner_places(self) -> dict[int, Place]:
+        """Return the variable that each access to shared or local memory derives from, where it is one of known size.
+
+        A space with one variable is left out: its bounds are those of the variable.
+        """
         found: dict[int, Place] = {}
+        spaces = {space for space in ("shared", "local") if len(self._program.variables_in(space)) > 1}
+        if not spaces:
+            return found
         for position, (number, instruction) in enumerate(self._program.code):
             family, *parts = instruction.opcode.split(".")
-            if family not in ("ld", "st", "atom", "red") or _SHARED.isdisjoint(parts):
+            space = "local" if "local" in parts else "" if _SHARED.isdisjoint(parts) else "shared"
+            if family not in ("ld", "st", "atom", "red") or space not in spaces:
                 continue
             text = _address(instruction)
             names = [name for name in self._of(number, text) if name != _LOADED]
             places = [self._place(number, name) for name in names]
-            if len(places) == 1 and places[0] is not None and places[0].space == "shared" and places[0].size:
+            if len(places) == 1 and places[0] is not None and places[0].space == space and places[0].size:
                 found[position] = places[0]
         return found
 

@@ -60,7 +60,7 @@ class AddressChecker:
     """Splits accesses of a batch by region, and leaves out what is out of bounds or misaligned.
 
     Attributes:
-        extents: Position of an instruction to the shared variable that its address derives from.
+        extents: Position of an instruction to the shared or local variable that its address derives from.
     """
 
     def __init__(
@@ -162,11 +162,11 @@ class AddressChecker:
             detail = f"{what} {int(offsets[at[0]])} of {region.name} ({region.size} bytes)"
             self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
         place = self.extents.get(attempt.position)
-        if place is not None and region.space == "shared":
+        if place is not None and region.space == place.space:
             beyond = (offsets < place.offset) | (offsets > place.offset + place.size - width)
             if beyond.any():
                 at = np.flatnonzero(beyond)
-                name = self._findings.element("shared", region.name, place.offset, width).partition(" of ")[2]
+                name = self._findings.element(place.space, region.name, place.offset, width).partition(" of ")[2]
                 inside = int(offsets[at[0]]) - place.offset
                 detail = f"{what} {inside} of {name}, beyond the variable"
                 self._find("out-of-bounds", attempt, part.take(at).indices(), detail)

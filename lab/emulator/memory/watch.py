@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,24 @@ from lab.emulator.memory.races import CheckedAccess, Conflict, Races
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
 
-if TYPE_CHECKING:
-    from lab.emulator.undefined import UndefinedValues
-
 _FEW = 64
 """Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
+
+
+class FollowsValues(Protocol):
+    """What follows undefined values: `lab.emulator.undefined.UndefinedValues`."""
+
+    def follows(self, position: int) -> bool:
+        """Return whether a load's values are followed."""
+
+    def load_local(self, position: int, reach: Reach, width: int, vector: int) -> None:
+        """Note what a load finds in local memory that nothing wrote."""
+
+    def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int) -> None:
+        """Note for which threads an element was not written."""
+
+    def store(self, position: int, reach: Reach, values: Sequence[Bits]) -> list[Mask | None]:
+        """Note a store; return, for each element, who stores an undefined value."""
 
 
 class AccessWatch:
@@ -60,7 +73,7 @@ class AccessWatch:
         """
         self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
         self.shadow, self.clocks = shadow, clocks
-        self.undefined: UndefinedValues | None = None
+        self.undefined: FollowsValues | None = None
         self.lifetimes = None
         if clocks is not None and batch.cluster > 1:
             self.lifetimes = PeerLifetimes(batch, clocks, findings)

@@ -3,6 +3,7 @@
 import pytest
 from small_ptx import execute, kernel
 
+from lab.emulator.api import launch
 from lab.emulator.memory.provenance import Provenance
 from lab.emulator.program import Program
 from lab.isa.ptx.module import read_ptx
@@ -45,6 +46,28 @@ def test_an_access_beyond_its_variable_is_found_where_the_next_one_begins():
     (finding,) = emulation.findings
     assert (finding.kind, finding.count) == ("out-of-bounds", 1)
     assert finding.detail == "store of 4 bytes at offset 16 of one[4], elements of 4 bytes, beyond the variable"
+
+
+def test_an_access_beyond_its_variable_in_local_memory_is_found():
+    declared = ".local .align 4 .b8 one[16]; .local .align 4 .b8 two[16];"
+    body = "mov.u64 %rd1, one; st.local.u32 [two], 1; st.local.u32 [%rd1+12], 1; ld.local.u32 %r1, [%rd1+12];"
+    assert execute(body, block=2, outputs=0, declarations=declared)[0].clean
+    emulation, _ = execute(body.replace("u32 [%rd1+12]", "u32 [%rd1+16]"), block=2, outputs=0, declarations=declared)
+    (finding,) = emulation.findings
+    assert (finding.kind, finding.count) == ("out-of-bounds", 2)
+    assert finding.detail == "store of 4 bytes at offset 16 of one[4], elements of 4 bytes, beyond the variable"
+
+
+def test_variables_of_the_module_have_no_neighbours():
+    module = ".global .align 4 .b32 one[4]; .global .align 4 .b32 two[4]; .const .align 4 .b32 three[2];"
+    for text, space in (
+        ("st.global.u32 [one+16], 1;", ".global one"),
+        ("ld.const.u32 %r1, [three+8];", ".const three"),
+    ):
+        emulation = launch(kernel(text, module=module), "k", 1, 1, [])
+        (finding,) = emulation.findings
+        assert finding.kind == "out-of-bounds"
+        assert space in finding.detail
 
 
 def test_an_access_that_may_mean_two_variables_is_left_alone():
