@@ -23,7 +23,7 @@ from lab.emulator.memory import tensormaps
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
-from lab.emulator.memory.provenance import Provenance
+from lab.emulator.memory.provenance import Provenance, provenance_of
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.program import Program, align_of, program_of, size_of
@@ -119,7 +119,7 @@ def launch(
     if check:
         total = shape_grid[0] * shape_grid[1] * shape_grid[2]
         clocks = LaunchClocks(total, padded_threads(shape_block), cluster, narrow=program.has_narrow_order)
-        provenance = Provenance(program)
+        provenance = provenance_of(program)
         extents = provenance.shared_places() if len(program.shared_variables) > 1 else {}
         _watch_written(
             program, provenance, space, buffers.names | {name: space.at(start) for name, start in symbols.items()}
