@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.arrays import Bytes
@@ -26,8 +27,17 @@ from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace
 from lab.emulator.memory.provenance import Provenance, provenance_of
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Program, align_of, program_of, size_of
-from lab.emulator.results import Buffer, Emulation, Engine, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.printing import MOST_CHARACTERS, Printed
+from lab.emulator.program import MAX_SHARED_BYTES, Program, align_of, program_of, size_of
+from lab.emulator.results import (
+    Buffer,
+    Emulation,
+    Engine,
+    LineCount,
+    LoopCounts,
+    StructureArgument,
+    TensorMapArgument,
+)
 from lab.emulator.schedule import run_batches
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
@@ -45,10 +55,9 @@ DEFAULT_MAX_STEPS = 20_000_000
 
 _WORKSPACE_BYTES = 64
 _MOST_THREADS = 1024
+_BITS_64 = 2**64 - 1
 _LIMITS = (1024, 1024, 64)
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
-MAX_SHARED_BYTES = 227 * 1024
-"""Shared memory of a block on the largest of today's GPUs."""
 
 
 def launch(
@@ -75,8 +84,8 @@ def launch(
         grid: Blocks along x, y, z; missing axes are 1.
         block: Threads along x, y, z; missing axes are 1.
         args: One value a parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
-            NumPy or Python scalars, `TensorMapArgument`s, and structured scalars or bytes for parameters that are
-            passed by value.
+            NumPy or Python scalars, `TensorMapArgument`s, and for structures that are passed by value
+            `StructureArgument`s, structured scalars or bytes.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
@@ -122,9 +131,11 @@ def launch(
         provenance = provenance_of(program)
         extents = provenance.shared_places() if len(program.shared_variables) > 1 else {}
         _watch_written(
-            program, provenance, space, buffers.names | {name: space.at(start) for name, start in symbols.items()}
+            program, provenance, space, buffers.names | {name: [space.at(start)] for name, start in symbols.items()}
         )
-    why_not = "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps)
+    why_not = (
+        "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
+    )
     steps = 0
     if engine != "interpreted" and not why_not:
         geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
@@ -164,18 +175,27 @@ def launch(
         lines,
         findings.all(),
         steps,
-        tuple(plan.notes),
+        tuple(plan.notes) + _notes_on_output(plan.printed),
         used,
         why_not,
+        plan.printed.text,
     )
 
 
-def _cannot_compile(program: Program, *, check: bool, max_steps: int | None) -> str:
+def _notes_on_output(printed: Printed) -> tuple[str, ...]:
+    if not printed.lost:
+        return ()
+    return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
+
+
+def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
     if check:
         return "races and uninitialised reads are checked"
     if max_steps is not None:
         return "the steps are limited"
+    if schedule is not None:
+        return "another order of execution was asked for"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     return ""
@@ -197,7 +217,7 @@ def _grid_workspace(space: AddressSpace) -> int:
 
 
 def _watch_written(
-    program: Program, provenance: Provenance, space: AddressSpace, names: dict[str, Region | None]
+    program: Program, provenance: Provenance, space: AddressSpace, names: dict[str, list[Region | None]]
 ) -> None:
     """Watch the buffers for races that a kernel may write: what it only reads has none.
 
@@ -208,7 +228,7 @@ def _watch_written(
         names: What parameters and module variables name.
     """
     written = provenance.written_names()
-    chosen = space.regions.values() if written is None else [names.get(name) for name in written]
+    chosen = space.regions.values() if written is None else [one for name in written for one in names.get(name, ())]
     for region in chosen:
         if region is not None and region.space == "global" and region.cells is None:
             region.cells = Cells(region.stride, 1, program.global_granule)
@@ -269,7 +289,7 @@ class _Arguments:
             )
         self._space, self._check = space, check
         self._buffers: list[tuple[Buffer, Region, str]] = []
-        self.names: dict[str, Region | None] = {}  # parameters that are pointers, and what they point to
+        self.names: dict[str, list[Region | None]] = {}  # parameters that hold pointers, and what these point to
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
         for i, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
             place = program.places[0, parameter.name]
@@ -285,7 +305,9 @@ class _Arguments:
         if isinstance(value, TensorMapArgument):
             return self._tensor_map(index, parameter, value)
         size = size_of(parameter)
-        if isinstance(value, bytes):
+        if isinstance(value, StructureArgument):
+            raw = self._structure(index, parameter, value)
+        elif isinstance(value, bytes):
             raw = value
         elif parameter.count != 1 or parameter.vector != 1:
             raw = np.asarray(value).tobytes()
@@ -309,9 +331,26 @@ class _Arguments:
                 found=f"array of {array.dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
             )
+        return self._address(index, parameter, buffer)
+
+    def _address(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
         base = self._base(index, parameter, buffer)
-        self.names[parameter.name] = self._space.at(base)
+        self.names.setdefault(parameter.name, []).append(self._space.at(base))
         return base.to_bytes(8, "little")
+
+    def _structure(self, index: int, parameter: Variable, structure: StructureArgument) -> bytes:
+        members = list[bytes]()
+        for value in structure.members:
+            is_array = isinstance(value, np.ndarray) and value.ndim > 0
+            one = Buffer(value) if is_array else value
+            members.append(
+                self._address(index, parameter, one) if isinstance(one, Buffer) else np.asarray(one).tobytes()
+            )
+        places, size, _ = structures.offsets([len(member) for member in members])
+        raw = bytearray(size)
+        for place, member in zip(places, members, strict=True):
+            raw[place : place + len(member)] = member
+        return bytes(raw)
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         size = size_of(parameter)
@@ -416,19 +455,19 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
 def _module_variables(program: Program, space: AddressSpace, constants: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """Allocate and initialise module-scope variables; return their addresses."""
     addresses: dict[str, int] = {}
-    pending: list[tuple[Variable, Region]] = []
-    for variable in program.module.variables:
-        if variable.space in ("global", "const") and not (variable.external and variable.count is None):
+    pending: list[tuple[Variable, int, Region]] = []
+    for name, number, variable in program.memory_variables():
+        if not (variable.external and variable.count is None):
             region = space.allocate(f".{variable.space} {variable.name}", variable.space, max(size_of(variable), 1))
-            addresses[variable.name] = region.base
-            pending.append((variable, region))
-    for variable, region in pending:
+            addresses[name] = region.base
+            pending.append((variable, number, region))
+    for variable, number, region in pending:
         dtype = DTYPES[variable.type]
         for i, text in enumerate(variable.initial):
             region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
-                _initial(variable, text, addresses), np.uint8
+                _initial(program, number, variable, text, addresses), np.uint8
             )
-    known = {variable.name: (variable, region) for variable, region in pending if variable.space == "const"}
+    known = {variable.name: (variable, region) for variable, _, region in pending if variable.space == "const"}
     for symbol, array in constants.items():
         if symbol not in known:
             raise UserError("no such variable in constant memory", key=f"constants.{symbol}", accepted=list(known))
@@ -444,7 +483,8 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
     return addresses
 
 
-def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+def _initial(program: Program, number: int, variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+    """Return the bytes of one element of an initialiser of a function's variable, or the module's (-1)."""
     dtype = DTYPES[variable.type]
     value = operands.literal(text)
     if isinstance(value, operands.FloatBits):
@@ -457,6 +497,10 @@ def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
         result: bytes = (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
         return result
     parts = operands.symbol(text)
-    if parts is None or parts[0] not in addresses:
+    name = parts[0] if parts else ""
+    start = addresses.get(name if number < 0 else program.symbol(number, name))
+    if start is None:
+        start = program.calls.address(name)
+    if parts is None or start is None:
         raise UnsupportedInstruction(0, f"{variable.name} = {{ … {text} … }}", "this initialiser")
-    return (addresses[parts[0]] + parts[1]).to_bytes(8, "little")[: dtype.itemsize]
+    return ((start + parts[1]) & _BITS_64).to_bytes(8, "little")[: dtype.itemsize]
