@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.api import launch
-from lab.emulator.compiled.kernel_code import kernel_code
-from lab.emulator.compiled.native import native
+from lab.emulator.compiled.kept import KernelMaker
+from lab.emulator.compiled.native import forget
+from lab.emulator.compiled.shadows import Watched
 from lab.emulator.program import Program
 from lab.emulator.results import Emulation, Engine
 from lab.isa.model import Module
@@ -117,27 +118,34 @@ def cases() -> list[Case]:
     ]
 
 
-def run(module: Module, case: Case, engine: Engine, *, count: bool, threads: int = 1) -> tuple[Emulation, float, float]:
+def run(
+    module: Module, case: Case, engine: Engine, *, count: bool = True, check: bool = False, threads: int = 1
+) -> tuple[Emulation, float, float]:
     """Run a case; return the emulation, its processor time and its time by the clock, in seconds."""
     arguments, grid = case.arguments(), case.small if engine == "interpreted" else case.grid
     began, clock = time.process_time(), time.perf_counter()
-    done = launch(module, case.entry, grid, 256, arguments, check=False, count=count, engine=engine, threads=threads)
+    done = launch(module, case.entry, grid, 256, arguments, check=check, count=count, engine=engine, threads=threads)
     return done, time.process_time() - began, time.perf_counter() - clock
 
 
 def speeds(module: Module, case: Case, repeat: int) -> str:
     """Return a case's line of the table: thread-instructions per second, in units of 10^9."""
     cold, warm = making(module, case.entry)
-    slow, seconds, _ = run(module, case, "interpreted", count=True)
-    done, *_ = run(module, case, "compiled", count=True)
-    if done.counts is None or slow.counts is None or done.engine != "compiled":
+    slow, slow_seconds, _ = run(module, case, "interpreted")
+    checked, checked_seconds, _ = run(module, case, "interpreted", check=True)
+    done, *_ = run(module, case, "compiled", check=True)
+    if done.counts is None or slow.counts is None or checked.counts is None or done.engine != "compiled":
         return f"{case.name:16} not compiled: {done.not_compiled}"
     total = done.counts.threads
-    plain, counted = (min(run(module, case, "compiled", count=on)[1] for _ in range(repeat)) for on in (False, True))
-    one, two = (min(run(module, case, "compiled", count=True, threads=n)[2] for _ in range(repeat)) for n in (1, 2))
+    ways = ((False, False), (True, False), (True, True))
+    seconds = [
+        min(run(module, case, "compiled", count=count, check=check)[1] for _ in range(repeat)) for count, check in ways
+    ]
+    one, two = (min(run(module, case, "compiled", check=True, threads=n)[2] for _ in range(repeat)) for n in (1, 2))
+    rates = " ".join(f"{total / each / 1e9:9.2f}" for each in seconds)
     return (
-        f"{case.name:16} {total / 1e6:8.0f} {slow.counts.threads / seconds / 1e9:12.3f} {total / plain / 1e9:9.2f} "
-        f"{total / counted / 1e9:9.2f} {one / two:9.2f} {cold:9.2f} {warm:9.3f}"
+        f"{case.name:16} {total / 1e6:8.0f} {slow.counts.threads / slow_seconds / 1e9:9.3f} "
+        f"{checked.counts.threads / checked_seconds / 1e9:9.3f} {rates} {one / two:9.2f} {cold:9.2f} {warm:9.3f}"
     )
 
 
@@ -146,9 +154,10 @@ def making(module: Module, entry: str) -> tuple[float, float]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
-            native.cache_clear()
+            forget()
             began = time.process_time()
-            native(kernel_code(Program(module, entry), {}, count=True).text, Path(folder))
+            watched = Watched(shared=4, global_=4, copies=False, extents={})
+            KernelMaker(Program(module, entry), {}, count=True, watched=watched, folder=Path(folder)).make()
             found.append(time.process_time() - began)
     return found[0], found[1]
 
@@ -172,15 +181,19 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3, help="executions of each setting; the fastest counts")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--programs", type=int, default=0, help="random programs on which both engines are compared")
     asked = parser.parse_args()
     text = compiling.compile_text(CUDA)
     modules = {"sgemm": read_ptx(compiling.ptx("gemm_128"))}
     print(
-        f"{'10^9 per second':16} {'millions':>8} {'interpreted':>12} {'plain':>9} {'counts':>9} {'two cores':>9} "
-        f"{'make s':>9} {'load s':>9}"
+        f"{'':16} {'':8} {'interpreted':>19} {'machine code':>29}\n"
+        f"{'10^9 per second':16} {'millions':>8} {'counts':>9} {'+ checks':>9} {'plain':>9} {'counts':>9} "
+        f"{'+ checks':>9} {'two cores':>9} {'make s':>9} {'load s':>9}"
     )
     for case in cases():
+        if asked.only not in case.name:
+            continue
         print(speeds(modules.get(case.entry) or read_ptx(text), case, asked.repeat), flush=True)
     if asked.programs:
         compare(asked.programs)

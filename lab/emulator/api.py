@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,13 @@ from numpy.typing import NDArray
 from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
+from lab.emulator.allowance import CACHED, MADE, Allowance, Outgrown
 from lab.emulator.arrays import Bytes
 from lab.emulator.batch import padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.execution import Geometry, execute
+from lab.emulator.compiled.kept import KernelMaker
+from lab.emulator.compiled.shadows import Watched
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
@@ -23,16 +28,17 @@ from lab.emulator.machine import LaunchState, StepBudgetSpent
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import LaunchClocks
-from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, AddressSpace, Region
-from lab.emulator.memory.provenance import Provenance, provenance_of
+from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, WIDEST_ACCESS, AddressSpace, Region
+from lab.emulator.memory.provenance import Provenance, Sources
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.printing import MOST_CHARACTERS, Printed
-from lab.emulator.program import MAX_SHARED_BYTES, Program, align_of, program_of, size_of
+from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, program_of, size_of
 from lab.emulator.results import (
     Buffer,
     Emulation,
     Engine,
+    EngineChoice,
     LineCount,
     LoopCounts,
     StructureArgument,
@@ -71,7 +77,7 @@ def launch(
     check: bool = True,
     count: bool = True,
     max_steps: int | None = None,
-    engine: Engine = "interpreted",
+    engine: EngineChoice = "interpreted",
     threads: int | None = None,
     constants: Mapping[str, NDArray[Any]] | None = None,
     schedule: int | None = None,
@@ -90,8 +96,9 @@ def launch(
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
         max_steps: Steps in which no memory changes before the launch is given up; None for `DEFAULT_MAX_STEPS`.
-        engine: `compiled` runs the launch as machine code where that gives the same result: without checks, with
-            instructions that it knows, and if nothing is found. Otherwise the interpreter runs it.
+        engine: `compiled` runs the launch as machine code where that gives the same result: with instructions that it
+            knows, and if nothing is suspicious. Otherwise the interpreter runs it. `auto` begins with the interpreter,
+            and goes over to machine code where there is much to do.
         threads: Cores that the compiled engine uses; None for all.
         constants: What variables in constant memory hold, by their symbols.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
@@ -105,12 +112,9 @@ def launch(
         ReaderError: text that is not PTX.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
+    program = program_of(ptx, kernel) if isinstance(ptx, str) else _program_in(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
     _check_geometry(program, shape_grid, shape_block)
-    space = AddressSpace()
-    findings = Findings(program)
-    buffers = _Arguments(program, space, args, check=check)
     shared = program.static_shared_bytes
     if dynamic_shared_bytes or program.dynamic_shared:
         shared = program.dynamic_offset + dynamic_shared_bytes
@@ -121,65 +125,134 @@ def launch(
             found=f"{shared} bytes",
             accepted=f"at most {MAX_SHARED_BYTES} bytes, static and dynamic together",
         )
-    counters = Counters(program) if count else None
-    symbols = _module_variables(program, space, constants or {})
-    cluster = cluster_blocks(program, shape_grid)
-    clocks, extents = None, {}
-    if check:
-        total = shape_grid[0] * shape_grid[1] * shape_grid[2]
-        clocks = LaunchClocks(total, padded_threads(shape_block), cluster, narrow=program.has_narrow_order)
-        provenance = provenance_of(program)
-        extents = provenance.shared_places() if len(program.shared_variables) > 1 else {}
-        _watch_written(
-            program, provenance, space, buffers.names | {name: [space.at(start)] for name, start in symbols.items()}
-        )
-    why_not = (
-        "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
-    )
-    steps = 0
-    if engine != "interpreted" and not why_not:
-        geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
+    geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
+    request = _Request(program, geometry, args, check, count, max_steps, threads, constants or {}, schedule)
+    why_not = ""
+    if engine != "interpreted":
+        why_not = _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
+    if engine == "interpreted" or why_not:
+        return _interpret(request, why_not)
+    if engine == "auto":
         try:
-            steps = execute(program, space, symbols, geometry, counters, threads=threads, folder=default_folder())
-        except NotCompiled as reason:
-            why_not = str(reason)
-    used: Engine = "interpreted" if engine == "interpreted" or why_not else "compiled"
+            return _interpret(request, "", allowance=True)
+        except Outgrown:
+            pass  # the caller's buffers are as they were
+    try:
+        return _compile(request)
+    except NotCompiled as reason:
+        return _interpret(request, str(reason))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """A launch that is asked for, as in `launch`."""
+
+    program: Program
+    geometry: Geometry
+    args: Sequence[Any]
+    check: bool
+    count: bool
+    max_steps: int | None
+    threads: int | None
+    constants: Mapping[str, NDArray[Any]]
+    schedule: int | None
+
+
+class _Started:
+    """What a launch works on and what it collects; the caller's buffers change in the end.
+
+    Attributes:
+        space: Buffers, module variables and parameters.
+        buffers: The kernel's arguments.
+        symbols: Addresses of module variables.
+        findings: Faults.
+        counters: Tallies, or None.
+        written: The buffers that the kernel may write.
+        extents: Position of an instruction to the shared variable that its address derives from.
+    """
+
+    def __init__(self, request: _Request) -> None:
+        program = request.program
+        provenance = _provenance_of(program)
+        names = provenance.written_names()
+        self.space = AddressSpace()
+        self.findings = Findings(program)
+        self.buffers = _Arguments(program, self.space, request.args, check=request.check, written=names)
+        self.counters = Counters(program) if request.count else None
+        self.symbols = _module_variables(program, self.space, request.constants)
+        regions = self.buffers.names | {name: [self.space.at(start)] for name, start in self.symbols.items()}
+        every = list(self.space.regions.values())
+        chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
+        self.written = [one for one in chosen if one is not None and one.space == "global"]
+        self.extents: Mapping[int, Place] = {}
+        if request.check and len(program.shared_variables) > 1:
+            self.extents = provenance.shared_places()
+
+    def maker(self, request: _Request) -> KernelMaker:
+        """Return what makes the kernel's machine code."""
+        program, watched = request.program, None
+        if request.check:
+            copies = any(instruction.opcode.startswith("cp.async") for _, instruction in program.code)
+            watched = Watched(program.shared_granule, program.global_granule, copies, self.extents)
+        return KernelMaker(program, self.symbols, request.count, watched, default_folder())
+
+    def result(
+        self, request: _Request, steps: int, engine: Engine, not_compiled: str, plan: LaunchState | None = None
+    ) -> Emulation:
+        """Return what the launch did, once the caller's buffers hold what it wrote."""
+        self.buffers.copy_back()
+        self.buffers.find_unwritten(self.findings)
+        lines = self.counters.lines() if self.counters else ()
+        loops = _loops(request.program, lines) if self.counters else ()
+        counts = summary(lines) if self.counters else None
+        name = request.program.kernel.name
+        notes = () if plan is None else (*plan.notes, *_notes_on_output(plan.printed))
+        printed = "" if plan is None else plan.printed.text
+        return Emulation(name, counts, loops, lines, self.findings.all(), steps, notes, engine, not_compiled, printed)
+
+
+def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:
+    """Let the interpreter execute a launch.
+
+    Args:
+        request: The launch.
+        why_not: Why machine code does not.
+        allowance: Give up where machine code is the better choice.
+
+    Raises:
+        Outgrown: machine code is.
+    """
+    program, geometry = request.program, request.geometry
+    started = _Started(request)
+    cluster = cluster_blocks(program, geometry.grid)
+    clocks = None
+    if request.check:
+        padded = padded_threads(geometry.block)
+        clocks = LaunchClocks(geometry.blocks, padded, cluster, narrow=program.has_narrow_order)
+        for region in started.written:
+            region.cells = Cells(region.stride, 1, program.global_granule)
+    asked = _Asked(request, started) if allowance else None
     plan = LaunchState(
         program,
-        space,
-        shape_grid,
-        shape_block,
-        shared,
-        dynamic_shared_bytes,
-        symbols,
-        counters,
-        findings,
+        started.space,
+        geometry.grid,
+        geometry.block,
+        geometry.shared_bytes,
+        geometry.dynamic_bytes,
+        started.symbols,
+        started.counters,
+        started.findings,
         clocks,
-        DEFAULT_MAX_STEPS if max_steps is None else max_steps,
+        DEFAULT_MAX_STEPS if request.max_steps is None else request.max_steps,
         {},
         cluster,
-        extents=extents,
-        workspace=_grid_workspace(space) if program.has_grid_sync else 0,
-        dice=None if schedule is None else np.random.default_rng(schedule),
+        extents=started.extents,
+        workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
+        dice=None if request.schedule is None else np.random.default_rng(request.schedule),
+        allowance=None if asked is None else Allowance([(CACHED, asked.ready), (MADE, asked.possible)]),
     )
-    if used == "interpreted":
-        steps = _run(plan)
-    buffers.copy_back()
-    buffers.find_unwritten(findings)
-    lines = counters.lines() if counters else ()
-    loops = _loops(program, lines) if counters else ()
-    return Emulation(
-        kernel,
-        summary(lines) if counters else None,
-        loops,
-        lines,
-        findings.all(),
-        steps,
-        tuple(plan.notes) + _notes_on_output(plan.printed),
-        used,
-        why_not,
-        plan.printed.text,
-    )
+    steps = _run(plan)
+    return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
 
 
 def _notes_on_output(printed: Printed) -> tuple[str, ...]:
@@ -188,14 +261,70 @@ def _notes_on_output(printed: Printed) -> tuple[str, ...]:
     return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
 
 
+class _Asked:
+    """Answers whether machine code can take a launch over.
+
+    Attributes:
+        why_not: Why it cannot; empty where it can, or nobody asked.
+    """
+
+    def __init__(self, request: _Request, started: _Started) -> None:
+        self._request, self._started = request, started
+        self.why_not = ""
+
+    def ready(self) -> bool:
+        """Whether the code was made before."""
+        return not self._faults and self._started.maker(self._request).ready
+
+    def possible(self) -> bool:
+        """Whether the code can be made."""
+        if self._faults:
+            return False
+        try:
+            self._started.maker(self._request).write()
+        except NotCompiled as reason:
+            self.why_not = str(reason)
+        return not self.why_not
+
+    @property
+    def _faults(self) -> bool:
+        """Whether there are findings already, which only the interpreter can tell."""
+        return bool(self._started.findings.all())
+
+
+def _compile(request: _Request) -> Emulation:
+    """Execute a launch as machine code.
+
+    Raises:
+        NotCompiled: that is not possible, or the interpreter must tell what is wrong.
+    """
+    started = _Started(request)
+    maker = started.maker(request)
+    written = started.written if request.check else []
+    steps = execute(maker, started.space, request.geometry, started.counters, written=written, threads=request.threads)
+    return started.result(request, steps, "compiled", "")
+
+
+@lru_cache(maxsize=4)
+def _provenance_of(program: Program) -> Provenance:
+    """Return where a program's addresses come from; the last ones are kept."""
+    return Provenance(program)
+
+
+@lru_cache(maxsize=4)
+def _program_in(module: Module, kernel: str) -> Program:
+    """Return a kernel of a module; the last ones are kept."""
+    return Program(module, kernel)
+
+
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
-    if check:
-        return "races and uninitialised reads are checked"
+    if schedule is not None:
+        return "another order of warps and blocks was asked for"
     if max_steps is not None:
         return "the steps are limited"
-    if schedule is not None:
-        return "another order of execution was asked for"
+    if check and program.definedness.unwritten:
+        return "registers may be read before anything is written there"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     return ""
@@ -214,24 +343,6 @@ def _grid_workspace(space: AddressSpace) -> int:
     region = space.allocate("grid workspace", "global", _WORKSPACE_BYTES)
     region.data[:4] = np.frombuffer(np.uint32(_WORKSPACE_BYTES).tobytes(), np.uint8)
     return region.base
-
-
-def _watch_written(
-    program: Program, provenance: Provenance, space: AddressSpace, names: dict[str, list[Region | None]]
-) -> None:
-    """Watch the buffers for races that a kernel may write: what it only reads has none.
-
-    Args:
-        program: The kernel.
-        provenance: Where its addresses come from.
-        space: All buffers.
-        names: What parameters and module variables name.
-    """
-    written = provenance.written_names()
-    chosen = space.regions.values() if written is None else [one for name in written for one in names.get(name, ())]
-    for region in chosen:
-        if region is not None and region.space == "global" and region.cells is None:
-            region.cells = Cells(region.stride, 1, program.global_granule)
 
 
 def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, ...]:
@@ -265,6 +376,14 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
         )
+    required = program.kernel.directives.get("reqntid")
+    if required and block != required:
+        raise UserError(
+            "the block has another size than the kernel requires (.reqntid)",
+            key="block",
+            found=block,
+            accepted=required,
+        )
     bounds = program.kernel.directives.get("maxntid")
     if bounds and total > math.prod(bounds):
         raise UserError(
@@ -278,7 +397,9 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
 class _Arguments:
     """The kernel's parameters, and the buffers behind them."""
 
-    def __init__(self, program: Program, space: AddressSpace, args: Sequence[Any], *, check: bool) -> None:
+    def __init__(
+        self, program: Program, space: AddressSpace, args: Sequence[Any], *, check: bool, written: Sources | None
+    ) -> None:
         parameters = program.kernel.parameters
         if len(args) != len(parameters):
             raise UserError(
@@ -287,7 +408,7 @@ class _Arguments:
                 found=len(args),
                 accepted=", ".join(f".{p.type} {p.name}" for p in parameters),
             )
-        self._space, self._check = space, check
+        self._space, self._check, self._written = space, check, written
         self._buffers: list[tuple[Buffer, Region, str]] = []
         self.names: dict[str, list[Region | None]] = {}  # parameters that hold pointers, and what these point to
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
@@ -382,22 +503,33 @@ class _Arguments:
             )
         for known, region, _ in self._buffers:
             if known.array is array:
+                if np.may_share_memory(region.data, array):
+                    self._fill(region, array, parameter)
                 return region.base
             if np.may_share_memory(known.array, array):
                 raise UserError(
                     f"argument {index} overlaps an earlier one: pass the same array, or a copy", key=f"args[{index}]"
                 )
         region = self._space.allocate(f"args[{index}] ({parameter.name})", "global", array.nbytes)
-        region.data[: array.nbytes] = _bytes(array)
+        self._fill(region, array, parameter)
         if self._check and (buffer.output or not buffer.initialised):
             region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
         self._buffers.append((buffer, region, f"args[{index}]"))
         return region.base
 
+    def _fill(self, region: Region, array: NDArray[Any], parameter: Variable) -> None:
+        """Give a buffer its bytes: the array's own where the kernel cannot write them, else a copy."""
+        whole = array.nbytes == region.stride and array.ctypes.data % WIDEST_ACCESS == 0
+        if whole and self._written is not None and parameter.name not in self._written:
+            region.data = _bytes(array)
+        else:
+            region.data = np.zeros(region.stride // 8, np.uint64).view(np.uint8)
+            region.data[: array.nbytes] = _bytes(array)
+
     def copy_back(self) -> None:
         """Copy the buffers' bytes into the caller's arrays."""
         for buffer, region, _ in self._buffers:
-            if buffer.array.flags.writeable:
+            if buffer.array.flags.writeable and not np.may_share_memory(buffer.array, region.data):
                 _bytes(buffer.array)[:] = region.data[: buffer.array.nbytes]
 
     def find_unwritten(self, findings: Findings) -> None:

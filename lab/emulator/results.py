@@ -21,7 +21,9 @@ FindingKind = Literal[
     "missing-proxy-fence",
     "mbarrier-misuse",
     "mbarrier-deadlock",
+    "wgmma-misuse",
     "barrier-divergence",
+    "missing-cluster-sync",
     "warp-divergence",
     "never-written",
     "deadlock",
@@ -32,6 +34,9 @@ FindingKind = Literal[
 
 Engine = Literal["interpreted", "compiled"]
 """What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
+
+EngineChoice = Literal["auto", "interpreted", "compiled"]
+"""What a launch asks for: one of the two, or whichever is faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ class EmulationTask:
         seed: Seed of the inputs.
         hot_loops: Entry point to the label of the hot loop of its PTX; entry points without loops are absent.
         reference: Launches whose outputs stand in for a reference; None where the operator has one.
-        whole: The problem is not made small: the compiled engine executes it, without a watch for races.
+        whole: The problem is not made small: the compiled engine executes it, without trying the
+            interpreter first.
     """
 
     launches: Launches
@@ -115,7 +116,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         steps=sum(one.steps for one in done),
         notes=(
             *dict.fromkeys(note for one in done for note in one.notes),
-            *_unwatched(done, whole=task.whole),
+            *_interpreted(done, whole=task.whole),
             *_left_out(len(findings)),
         ),
         lines=alike(line for one in done for line in one.lines),
@@ -200,14 +201,14 @@ def alike(lines: Iterable[LineCount]) -> tuple[ExecutedLines, ...]:
     )
 
 
-def _unwatched(done: Sequence[Emulation], *, whole: bool) -> tuple[str, ...]:
-    """Say what an execution of the whole problem did not check, and where it was not compiled."""
+def _interpreted(done: Sequence[Emulation], *, whole: bool) -> tuple[str, ...]:
+    """Say where an execution of the whole problem was not compiled."""
     if not whole:
         return ()
     reasons = dict.fromkeys(
         f"the interpreter executed {one.kernel}: {one.not_compiled}" for one in done if one.not_compiled
     )
-    return ("bounds were checked; races and reads of memory that nothing wrote were not", *reasons)
+    return tuple(reasons)
 
 
 def _left_out(findings: int) -> tuple[str, ...]:
@@ -234,8 +235,7 @@ def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool) -> Emulatio
         step.block,
         [memory.argument(name, kind) for name, kind in step.arguments],
         dynamic_shared_bytes=step.dynamic_shared_bytes,
-        check=not whole,
-        engine="compiled" if whole else "interpreted",
+        engine="compiled" if whole else "auto",
         constants=memory.constants,
     )
 

@@ -7,8 +7,9 @@ or lanes in several buffers. Addresses of shared memory are (32,) i32 offsets, o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from lab.emulator.compiled import patterns
+from lab.emulator.compiled import patterns, shadows
 from lab.emulator.compiled.ir import BITS_VECTOR, LANES, words
 from lab.emulator.memory.memory import SEGMENT_SHIFT, WITHIN_SEGMENT
 
@@ -18,8 +19,9 @@ FAULT = 2
 SITE_BYTES = patterns.WAYS * patterns.BYTES
 """Memory of one instruction's patterns."""
 
-SEGMENT_BYTES = 32
-"""An entry of the table of segments: host address, bytes, and whether traffic counts, each i64."""
+SEGMENT_BYTES = 64
+"""An entry of the table of segments, i64: host address, bytes, whether traffic counts, host address of the cells (0
+where nothing is watched), and whether it must be written before it is read; the rest is free."""
 
 _V, _W = words(32), words(64)
 _SPREAD = 0x9E3779B1
@@ -56,8 +58,72 @@ begun:
   %starts = shufflevector <{LANES} x {element}> %s1, <{LANES} x {element}> poison, {_V} zeroinitializer"""
 
 
-def _pattern(width: int, cost: int, *, shared: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class MovedBytes:
+    """An access for which a function is written.
+
+    Attributes:
+        kind: `load`, `store` or `atomic`.
+        space: `shared` or `global`.
+        bits: Bits of an element.
+        count: Elements of each lane.
+        granule: Bytes of a cell of a watched launch; 0 where nothing is watched.
+    """
+
+    kind: str
+    space: str
+    bits: int
+    count: int
+    granule: int = 0
+
+    @property
+    def width(self) -> int:
+        """Bytes of a lane's access."""
+        return self.bits * self.count // 8
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is one to shared memory."""
+        return self.space == "shared"
+
+    @property
+    def cells(self) -> int:
+        """Cells of a lane's access."""
+        return max(1, self.width // max(1, self.granule))
+
+
+def _watch(access: MovedBytes) -> str:
+    """IR: ask whether the access is suspicious; goes on at `moved`."""
+    if not access.granule:
+        return "\n  br label %moved\nmoved:"
+    call = (
+        f"call i32 {shadows.name_of(access.kind, access.space, access.cells)}(ptr %context, ptr %state, i32 %warp, "
+        "ptr %rec, i64 %off0, i32 %mask, i32 %kind, i32 %group, "
+    )
+    if access.shared:
+        return f"""
+  %verdict = {call}ptr null, i1 false)
+  %sound = icmp eq i32 %verdict, 0
+  br i1 %sound, label %moved, label %fault
+moved:"""
+    return f"""
+  %wq_ = getelementptr i8, ptr %entry_, i64 24
+  %cells = load ptr, ptr %wq_, align 8
+  %unwatched = icmp eq ptr %cells, null
+  br i1 %unwatched, label %moved, label %watch
+watch:
+  %nq_ = getelementptr i8, ptr %entry_, i64 32
+  %needs = load i64, ptr %nq_, align 8
+  %unwritten = icmp ne i64 %needs, 0
+  %verdict = {call}ptr %cells, i1 %unwritten)
+  %sound = icmp eq i32 %verdict, 0
+  br i1 %sound, label %moved, label %fault
+moved:"""
+
+
+def _pattern(access: MovedBytes, cost: int) -> str:
     """IR: find the pattern, replace it on a miss, check bounds and alignment; leaves `%p0`, the first lane's byte."""
+    width, shared = access.width, access.shared
     if shared:
         head = f"""{_first_address("i32")}
   %d = sub {_V} %a, %starts
@@ -127,7 +193,7 @@ ready:
   %most64 = sext i32 %most to i64
   %hi1 = add i64 %off0, %most64
   %hi = add i64 %hi1, {width}
-  %under = icmp slt i64 %lo, 0
+  %under = icmp slt i64 %lo, {"%floor" if shared else "0"}
   %over = icmp sgt i64 %hi, %size
   %aq = getelementptr i8, ptr %rec, i64 {patterns.ALIGNMENT}
   %al = load i32, ptr %aq
@@ -145,24 +211,25 @@ good:
   store i64 %hn, ptr %hq
   %p0 = getelementptr i8, ptr %base, i64 %off0
   %kq = getelementptr i8, ptr %rec, i64 {patterns.KIND}
-  %kind = load i32, ptr %kq"""
+  %kind = load i32, ptr %kq{_watch(access)}"""
 
 
 _FAULT = f"fault:\n  ret i32 {FAULT}\n}}\n"
 
 
-def _arguments(*, shared: bool) -> str:
-    where = "ptr %base, i64 %size" if shared else "ptr %table, i64 %segments"
-    return f"{where}, ptr %site, {_V if shared else _W} %a, i32 %mask"
+def _arguments(access: MovedBytes) -> str:
+    where = "ptr %base, i64 %floor, i64 %size" if access.shared else "ptr %table, i64 %segments"
+    watched = ", ptr %context, ptr %state, i32 %warp, i32 %group" if access.granule else ""
+    return f"{where}, ptr %site, {_V if access.shared else _W} %a, i32 %mask{watched}"
 
 
-def load(space: str, bits: int, count: int) -> str:
-    """Return the IR of the load of `count` elements of some bits (a result of `unit_of`) into `%out`."""
-    shared = space == "shared"
-    cost = patterns.SHARED_LOAD if shared else patterns.GLOBAL
-    head = f"define internal i32 {name_of('load', space, bits, count)}({_arguments(shared=shared)}, ptr %out) #0 {{"
+def load(access: MovedBytes) -> str:
+    """Return the IR of a load (bits and count as `unit_of` returns them) into `%out`."""
+    bits, count = access.bits, access.count
+    cost = patterns.SHARED_LOAD if access.shared else patterns.GLOBAL
+    head = f"define internal i32 {name_of('load', access.space, bits, count)}({_arguments(access)}, ptr %out) #0 {{"
     body = _load_one(bits) if count == 1 else (_load_rows() if bits == 32 else _load_pairs())  # noqa: PLR2004  bits
-    return f"{head}\nentry:{_pattern(bits * count // 8, cost, shared=shared)}\n{body}\n{_FAULT}"
+    return f"{head}\nentry:{_pattern(access, cost)}\n{body}\n{_FAULT}"
 
 
 def _gathered(bits: int, at: str = "%p0", out: str = "%gathered") -> str:
@@ -297,14 +364,14 @@ def _transposed(half: int) -> str:
     return "".join(lines)
 
 
-def store(space: str, bits: int, count: int) -> str:
-    """Return the IR of the store of `count` elements of some bits (a result of `unit_of`), given as vectors."""
-    shared = space == "shared"
-    cost = patterns.SHARED_OTHER if shared else patterns.GLOBAL
+def store(access: MovedBytes) -> str:
+    """Return the IR of a store (bits and count as `unit_of` returns them) of elements given as vectors."""
+    bits, count = access.bits, access.count
+    cost = patterns.SHARED_OTHER if access.shared else patterns.GLOBAL
     values = ", ".join(f"{words(bits)} %v{i}" for i in range(count))
-    head = f"define internal i32 {name_of('store', space, bits, count)}({_arguments(shared=shared)}, {values}) #0 {{"
+    head = f"define internal i32 {name_of('store', access.space, bits, count)}({_arguments(access)}, {values}) #0 {{"
     body = _store_one(bits) if count == 1 else _store_rows(bits, count)
-    return f"{head}\nentry:{_pattern(bits * count // 8, cost, shared=shared)}\n{body}\n{_FAULT}"
+    return f"{head}\nentry:{_pattern(access, cost)}\n{body}\n{_FAULT}"
 
 
 def _store_one(bits: int) -> str:
@@ -388,21 +455,21 @@ scattered:
 {_store_each_lane(f"<{count} x i{bits}>", 16)}"""
 
 
-def atomic(space: str, bits: int, update: str) -> str:
+def atomic(access: MovedBytes, update: str) -> str:
     """Return the IR of an atomic operation without a result: `update` is LLVM's name of it."""
-    shared = space == "shared"
-    cost = patterns.SHARED_OTHER if shared else patterns.GLOBAL
+    bits = access.bits
+    cost = patterns.SHARED_OTHER if access.shared else patterns.GLOBAL
     head = (
-        f"define internal i32 {name_of('atomic', space, bits, 1, update)}"
-        f"({_arguments(shared=shared)}, {words(bits)} %v0) #0 {{"
+        f"define internal i32 {name_of('atomic', access.space, bits, 1, update)}"
+        f"({_arguments(access)}, {words(bits)} %v0) #0 {{"
     )
     update_each = _each_lane(
-        f"i{bits}", bits // 8, "good", f"%old = atomicrmw {update} ptr %to, i{bits} %part monotonic"
+        f"i{bits}", bits // 8, "moved", f"%old = atomicrmw {update} ptr %to, i{bits} %part monotonic"
     )
     return f"""{head}
 entry:
   %buffer = alloca {words(bits)}, align 64
-  store {words(bits)} %v0, ptr %buffer, align 64{_pattern(bits // 8, cost, shared=shared)}{update_each}
+  store {words(bits)} %v0, ptr %buffer, align 64{_pattern(access, cost)}{update_each}
 {_FAULT}"""
 
 

@@ -24,6 +24,7 @@ from lab.emulator.program import Program
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock, special_registers
 from lab.isa.model import Instruction
+from lab.isa.ptx.constants import integer
 
 MODULES = (integer_forms, float_forms, conversion_forms)
 """The modules that enter forms into the table."""
@@ -121,11 +122,24 @@ class WarpOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyGroups:
+    """What a thread does with its groups of cp.async. It changes no value, since copies are done at once.
+
+    Attributes:
+        commits: The copies since the last group make up a new one.
+        left: The thread waits for all groups but so many; None where it does not wait.
+    """
+
+    commits: bool
+    left: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """An instruction that changes no value."""
 
 
-Decoded = Operation | MemoryAccess | AsyncCopy | WarpOperation | Nothing
+Decoded = Operation | MemoryAccess | AsyncCopy | CopyGroups | WarpOperation | Nothing
 
 
 class Decoder:
@@ -311,9 +325,12 @@ class Decoder:
         result = texts.pop(0) if op.family == "atom" else SINK
         if result != SINK and result in self._read:
             raise UnknownForm("the result of an atomic depends on the order of threads")
-        for word in ("relaxed", "cta", "gpu", "sys"):
+        for word in ("relaxed", "gpu", "sys"):
             op.flag(word)
+        narrow = op.flag("cta")
         space = take_space(op)
+        if narrow and space != "shared":
+            raise UnknownForm("an update of which other blocks know nothing")
         update = op.one_of(tuple(_COMMUTATIVE))
         t = op.one_of(_COMMUTATIVE[update])
         op.finish()
@@ -426,11 +443,17 @@ class Decoder:
 
 
 def _copy(instruction: Instruction, op: Opcode) -> Decoded:
-    """Decode cp.async and its groups, which change nothing where copies are done at once."""
+    """Decode cp.async and its groups."""
     op.one_of(("async",))
-    if op.flag("commit_group") or op.flag("wait_all") or op.flag("wait_group"):
+    if op.flag("commit_group"):
         op.finish()
-        return Nothing()
+        return CopyGroups(commits=True, left=None)
+    if op.flag("wait_all"):
+        op.finish()
+        return CopyGroups(commits=True, left=0)
+    if op.flag("wait_group"):
+        op.finish()
+        return CopyGroups(commits=False, left=integer(instruction.operands[0]))
     op.one_of(("ca", "cg"))
     op.one_of(("shared", "shared::cta"))
     op.one_of(("global",))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import LANES
-from lab.emulator.compiled.kernel_code import KernelCode, kernel_code
-from lab.emulator.compiled.native import native
+from lab.emulator.compiled.kept import KernelMaker
+from lab.emulator.compiled.kernel_code import KernelCode
+from lab.emulator.compiled.shadows import MOST_THREADS, WRITTEN, Cells32, Watched, meet
 from lab.emulator.compiled.warp_code import COPY
-from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace
+from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace, Region
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
 from lab.emulator.program import Program
 from lab.emulator.results import MemoryCount
@@ -33,6 +34,7 @@ warp, which never comes here, so the interpreter takes over."""
 
 _ALIGNMENT = 256
 _CHUNKS = 8  # of blocks for each core: even where blocks differ
+SUSPICIOUS = "something that may be a race or a read of unwritten memory"
 _REASONS = {
     layout.FAULT: "an access or instruction at fault",
     layout.PARTED: "lanes that wait for others of their warp in vain",
@@ -75,39 +77,55 @@ def cores() -> int:
 
 
 def execute(
-    program: Program,
+    maker: KernelMaker,
     space: AddressSpace,
-    symbols: dict[str, int],
     geometry: Geometry,
     counters: Counters | None,
     *,
+    written: Collection[Region] = (),
     threads: int | None = None,
-    folder: Path | None = None,
 ) -> int:
     """Run a launch; return its steps: instructions, each for one warp, where they are counted, else 0.
 
     Args:
-        program: The kernel.
+        maker: Makes the machine code.
         space: Buffers, module variables and parameters.
-        symbols: Addresses of module variables.
         geometry: Size of the launch.
         counters: Where counts go, or None.
+        written: The buffers that the kernel may write, as far as they are watched.
         threads: Cores to use; None for all.
-        folder: Where machine code is kept; None to keep none.
 
     Raises:
-        NotCompiled: the launch is one for the interpreter. Memory is as it was.
+        NotCompiled: the launch is one for the interpreter. Its memory is then anything.
     """
-    code = kernel_code(program, symbols, count=counters is not None)
-    run = native(code.text, folder)
-    before = {segment: region.data.copy() for segment, region in space.regions.items() if segment >= FIRST_BUFFER}
-    workers = [_Worker(code, space, geometry) for _ in range(max(1, min(threads or cores(), geometry.blocks)))]
-    status = _run(run.run, workers, geometry.blocks)
-    if status:
-        for segment, data in before.items():
-            space.regions[segment].data[:] = data
-        raise NotCompiled(_REASONS.get(status, f"status {status}"))
+    program, watched = maker.program, maker.watched
+    if watched is not None and geometry.blocks * geometry.warps * LANES > MOST_THREADS:
+        raise NotCompiled("more threads than a watched launch can tell apart")
+    made = maker.make()
+    code = made.code
+    count = max(1, min(threads or cores(), geometry.blocks))
+    workers = [_Worker(code, space, geometry, watched, written) for _ in range(count)]
+    status = _run(made.native.run, workers, geometry.blocks)
+    suspicious = any(worker.suspects for worker in workers) or (not status and _meet(workers))
+    if status or suspicious:
+        raise NotCompiled(SUSPICIOUS if suspicious else _REASONS.get(status, f"status {status}"))
+    if watched is not None:
+        _note_written(space, workers, watched.global_)
     return 0 if counters is None else _collect(program, code, workers, counters)
+
+
+def _meet(workers: list[_Worker]) -> bool:
+    """Return whether blocks of two cores may race."""
+    pairs = [(one, two) for i, one in enumerate(workers) for two in workers[:i]]
+    return any(meet(one.cells[segment], two.cells[segment]) for one, two in pairs for segment in one.cells)
+
+
+def _note_written(space: AddressSpace, workers: list[_Worker], granule: int) -> None:
+    """Note which bytes of the buffers were written that some launch or its end asks about."""
+    for segment, region in space.regions.items():
+        if region.shadow is not None and segment in workers[0].cells:
+            written = np.logical_or.reduce([worker.cells[segment] & np.uint32(WRITTEN) != 0 for worker in workers])
+            region.shadow.written |= np.repeat(written, granule)[: len(region.shadow.written)]
 
 
 def _aligned(size: int) -> Bytes:
@@ -133,9 +151,17 @@ class _Worker:
         context: The fields that machine code reads.
         counts: Counts of blocks and guards.
         sites: Patterns of the memory instructions.
+        cells: What is known of each granule of the buffers that are watched, by their segments.
     """
 
-    def __init__(self, code: KernelCode, space: AddressSpace, geometry: Geometry) -> None:
+    def __init__(
+        self,
+        code: KernelCode,
+        space: AddressSpace,
+        geometry: Geometry,
+        watched: Watched | None,
+        written: Collection[Region],
+    ) -> None:
         warps = geometry.warps
         self.counts: NDArray[np.int64] = np.zeros(max(1, code.counters), np.int64)
         self.sites = _aligned(max(1, len(code.sites)) * accesses.SITE_BYTES)
@@ -150,10 +176,14 @@ class _Worker:
             rows[:, axis] = batch.tid[axis].reshape(warps, LANES)
         weights = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))
         exists = (batch.exists.reshape(warps, LANES) * weights).sum(axis=1, dtype=np.uint32)
-        table = _table(space)
+        self.cells = {} if watched is None else _cells(space, written, watched.global_)
+        table = _table(space, self.cells)
+        shadow_bytes = 0 if watched is None else shared_bytes // watched.shared * 4
+        shadows = [_aligned(max(1, shadow_bytes)) for _ in range(3)]
+        local_written = _aligned(max(1, warps * LANES * code.local_stride) if watched is not None else 1)
         self.stop: NDArray[np.int64] = np.zeros(1, np.int64)
         params = space.regions[PARAM_SEGMENT].data
-        self._kept = (shared, local, states, tids, exists, table, params)
+        self._kept = (shared, local, states, tids, exists, table, params, shadows, local_written)
         fields = {
             "params": params.ctypes.data,
             "table": table.ctypes.data,
@@ -172,18 +202,38 @@ class _Worker:
             "fuel": ROUNDS,
             "warps": warps,
             "dynamic_bytes": geometry.dynamic_bytes,
+            **{name: one.ctypes.data for name, one in zip(("writes", "reads", "pending"), shadows, strict=True)},
+            "local_written": local_written.ctypes.data,
+            "shadow_bytes": shadow_bytes,
             **{f"ntid_{axis}": size for axis, size in zip("xyz", geometry.block, strict=True)},
             **{f"nctaid_{axis}": size for axis, size in zip("xyz", geometry.grid, strict=True)},
         }
         self.context: NDArray[np.int64] = np.array([fields.get(name, 0) for name in layout.FIELDS], np.int64)
 
+    @property
+    def suspects(self) -> bool:
+        """Whether something that it did was suspicious."""
+        return bool(self.context[layout.CONTEXT["suspects"] // 8])
 
-def _table(space: AddressSpace) -> NDArray[np.int64]:
-    """Return the segments' host addresses, sizes and whether their traffic counts, (segments, 4)."""
+
+def _cells(space: AddressSpace, written: Collection[Region], granule: int) -> dict[int, Cells32]:
+    """Return the cells of the buffers that a kernel may write, or must write before it reads them."""
+    return {
+        segment: np.zeros(region.stride // granule, np.uint32)
+        for segment, region in space.regions.items()
+        if segment >= FIRST_BUFFER and (region in written or region.shadow is not None)
+    }
+
+
+def _table(space: AddressSpace, cells: Mapping[int, Cells32]) -> NDArray[np.int64]:
+    """Return the table of `accesses.SEGMENT_BYTES`, (segments, 8)."""
     table = np.zeros((max((*space.regions, FIRST_BUFFER)) + 1, accesses.SEGMENT_BYTES // 8), np.int64)
     for segment, region in space.regions.items():
         if segment >= FIRST_BUFFER:
             table[segment, :3] = region.data.ctypes.data, region.size, region.space == "global"
+            if segment in cells:
+                unwritten = region.shadow is not None and not region.shadow.readable
+                table[segment, 3:5] = cells[segment].ctypes.data, unwritten
     return table
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
-from lab.emulator.compiled import accesses, copies, layout, patterns
+from lab.emulator.compiled import accesses, copies, layout, patterns, shadows
 from lab.emulator.compiled.decoding import Decoder
 from lab.emulator.compiled.float_forms import SPECIAL
-from lab.emulator.compiled.ir import BITS_VECTOR, LANES, splat, vector, words
+from lab.emulator.compiled.ir import BITS_VECTOR, LANES, signed, splat, vector, words
+from lab.emulator.compiled.shadows import LAST_TIME, TIME_SHIFT, Watched
 from lab.emulator.compiled.warp_code import CountedSite, WarpCode, local_stride
 from lab.emulator.program import Program
 
@@ -34,39 +36,62 @@ class KernelCode:
     state_bytes: int
     local_stride: int
 
+    @property
+    def about(self) -> str:
+        """Everything but the text, as JSON."""
+        facts = [self.guarded, self.counters, self.state_bytes, self.local_stride]
+        return json.dumps([[[site.position, site.key, site.width] for site in self.sites], *facts])
 
-def kernel_code(program: Program, symbols: dict[str, int], *, count: bool) -> KernelCode:
+    @classmethod
+    def from_about(cls, about: str) -> KernelCode:
+        """Return the module of which `about` tells, without its text."""
+        sites, guarded, counters, state_bytes, local_stride = json.loads(about)
+        return cls("", tuple(CountedSite(*site) for site in sites), tuple(guarded), counters, state_bytes, local_stride)
+
+
+def kernel_code(
+    program: Program, symbols: dict[str, int], *, count: bool, watched: Watched | None = None
+) -> KernelCode:
     """Write a kernel's module.
 
     Args:
         program: The kernel.
         symbols: Addresses of module variables.
         count: Count instructions and traffic.
+        watched: What is watched for races and reads of unwritten memory; None for nothing.
 
     Raises:
         NotCompiled: something is not supported.
     """
     decoder = Decoder(program, symbols)
-    warp = WarpCode(decoder, count=count)
+    warp = WarpCode(decoder, count=count, watched=watched)
     step = warp.write()
     parts = [
         patterns.DECLARATIONS,
         accesses.DECLARATIONS,
         _INTRINSICS,
         _SPECIAL if "@special(" in step else "",
-        patterns.missed(count=count),
+        patterns.missed(count=count, watch=watched is not None),
     ]
+    asked: dict[tuple[str, str, int], None] = {}
     for kind, space, bits, elements, update in warp.needs:
         if kind == "copied":
             parts.append(copies.COPIED)
-        elif kind == "load":
-            parts.append(accesses.load(space, bits, elements))
+            continue
+        granule = 0 if watched is None else watched.granule(space)
+        access = accesses.MovedBytes(kind, space, bits, elements, granule)
+        if kind == "load":
+            parts.append(accesses.load(access))
         elif kind == "store":
-            parts.append(accesses.store(space, bits, elements))
+            parts.append(accesses.store(access))
         else:
-            parts.append(accesses.atomic(space, bits, update))
+            parts.append(accesses.atomic(access, update))
+        if watched is not None:
+            asked[kind, space, access.cells] = None
+    if watched is not None:
+        parts += [shadows.watch(*one, watched.granule(one[1]), copies=watched.copies) for one in asked]
     stride = local_stride(program) if program.local_bytes else 0
-    parts += [step, _driver(warp, program, stride), _ATTRIBUTES]
+    parts += [step, _driver(warp, program, stride, watched), _ATTRIBUTES]
     return KernelCode("\n".join(parts), tuple(warp.sites), tuple(warp.guarded), warp.counters, warp.state_bytes, stride)
 
 
@@ -80,7 +105,7 @@ def _intrinsics() -> str:
     lines = ["declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"]
     for name in ("umin", "umax", "smin", "smax"):
         lines += [f"declare {words(b)} @llvm.{name}.v{LANES}i{b}({words(b)}, {words(b)})" for b in (8, 16, 32, 64)]
-    lines.append("declare i32 @llvm.umin.i32(i32, i32)")
+    lines += [f"declare i32 @llvm.{name}.i32(i32, i32)" for name in ("umin", "smax")]
     for name in ("ctpop", "bitreverse"):
         lines += [f"declare {words(b)} @llvm.{name}.v{LANES}i{b}({words(b)})" for b in (32, 64)]
     lines += [f"declare {words(b)} @llvm.ctlz.v{LANES}i{b}({words(b)}, i1)" for b in (32, 64)]
@@ -168,7 +193,121 @@ def _field(name: str, type_: str = "i64") -> str:
   %{name} = load {type_}, ptr %{name}_at, align 8"""
 
 
-def _driver(warp: WarpCode, program: Program, stride: int) -> str:
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """What a launch does besides at some places of the driver: nothing where it is not watched."""
+
+    begin: str = ""
+    init: str = ""
+    meet: str = ""
+    met: str = "meet"
+    seen: str = ""
+    release: str = ""
+    again: str = ""
+    finish: str = ""
+    ended: str = "finished"
+    late: str = ""
+
+
+def _watched_driver() -> _Driver:
+    """Return what a watched launch does: it keeps the time, and the groups of cp.async that all threads see."""
+    context, step = layout.CONTEXT, 1 << TIME_SHIFT
+    last, half = (signed(time << TIME_SHIFT, 32) for time in (LAST_TIME, LAST_TIME // 2))
+
+    def at(name: str) -> str:
+        return f"getelementptr i8, ptr %context, i64 {context[name]}"
+
+    return _Driver(
+        begin=f"""
+  %lw_at = {at("local_written")}
+  %first_at = {at("first")}
+  %time_at = {at("time")}
+  %since_at = {at("since")}
+  %begun_at = {at("begun")}
+  %visible_at = {at("visible")}
+  %groups_at = {at("groups")}
+  %suspects_at = {at("suspects")}
+  %block_threads = mul i64 %warps, {LANES}
+  %threads_before = mul i64 %b, %block_threads
+  %first_thread = add i64 %threads_before, 1
+  store i64 %first_thread, ptr %first_at, align 8
+  %groups = load i32, ptr %groups_at, align 4
+  store i32 %groups, ptr %visible_at, align 4
+  %many_groups = icmp ugt i32 %groups, {1 << 30}
+  br i1 %many_groups, label %late, label %few
+few:
+  %time0 = load i32, ptr %time_at, align 4
+  %old = icmp ugt i32 %time0, {half}
+  br i1 %old, label %forget, label %recall
+forget:
+  %fw_at = {at("writes")}
+  %fw = load ptr, ptr %fw_at, align 8
+  %fr_at = {at("reads")}
+  %fr = load ptr, ptr %fr_at, align 8
+  %fs_at = {at("shadow_bytes")}
+  %fs = load i64, ptr %fs_at, align 8
+  call void @llvm.memset.p0.i64(ptr align 64 %fw, i8 0, i64 %fs, i1 false)
+  call void @llvm.memset.p0.i64(ptr align 64 %fr, i8 0, i64 %fs, i1 false)
+  br label %recall
+recall:
+  %time1 = phi i32 [ %time0, %few ], [ 0, %forget ]
+  %time2 = add i32 %time1, {step}
+  store i32 %time2, ptr %time_at, align 4
+  store i32 %time2, ptr %since_at, align 4
+  store i32 %time2, ptr %begun_at, align 4""",
+        init=f"""
+  %metq = getelementptr i8, ptr %state, i64 {layout.MET}
+  store i32 %time2, ptr %metq
+  %cmq = getelementptr i8, ptr %state, i64 {layout.COMMITTED}
+  store i32 %groups, ptr %cmq
+  %cpq = getelementptr i8, ptr %state, i64 {layout.COMPLETED}
+  store i32 %groups, ptr %cpq
+  %coq = getelementptr i8, ptr %state, i64 {layout.COPIED}
+  store i32 0, ptr %coq""",
+        meet=f"""
+  %time3 = load i32, ptr %time_at, align 4
+  %time4 = add i32 %time3, {step}
+  %too_late = icmp uge i32 %time4, {last}
+  br i1 %too_late, label %late, label %timely
+timely:
+  store i32 %time4, ptr %time_at, align 4
+  store i32 %time4, ptr %since_at, align 4""",
+        met="timely",
+        seen=f"""
+  %seen = phi i32 [ {0x7FFFFFFF}, %timely ], [ %seen1, %same ]""",
+        release=f"""
+  %u_metq = getelementptr i8, ptr %u_state, i64 {layout.MET}
+  store i32 %time4, ptr %u_metq
+  %u_cpq = getelementptr i8, ptr %u_state, i64 {layout.COMPLETED}
+  %u_cp = load i32, ptr %u_cpq
+  %seen1 = call i32 @llvm.umin.i32(i32 %seen, i32 %u_cp)""",
+        again="""
+  store i32 %seen1, ptr %visible_at, align 4""",
+        finish=f"""
+  br label %highest
+highest:
+  %h = phi i64 [ 0, %finished ], [ %h1, %highest ]
+  %top = phi i32 [ %groups, %finished ], [ %top1, %highest ]
+  %h_at = mul i64 %h, @STATE@
+  %h_state = getelementptr i8, ptr %states, i64 %h_at
+  %h_cmq = getelementptr i8, ptr %h_state, i64 {layout.COMMITTED}
+  %h_cm = load i32, ptr %h_cmq
+  %top1 = call i32 @llvm.umax.i32(i32 %top, i32 %h_cm)
+  %h1 = add i64 %h, 1
+  %h_more = icmp ult i64 %h1, %warps
+  br i1 %h_more, label %highest, label %counted
+counted:
+  %groups1 = add i32 %top1, 1
+  store i32 %groups1, ptr %groups_at, align 4""",
+        ended="counted",
+        late=f"""late:
+  store i64 1, ptr %suspects_at, align 8
+  ret i32 {layout.FAULT}
+""",
+    )
+
+
+def _driver(warp: WarpCode, program: Program, stride: int, watched: Watched | None) -> str:
     """Return ``@run``, which executes blocks one after another, their warps from barrier to barrier."""
     fields = "".join(_field(name) for name in ("shared_bytes", "warps", "nctaid_x", "nctaid_y"))
     fields += "".join(_field(name, "ptr") for name in ("shared", "local", "states", "exists", "stop"))
@@ -185,6 +324,11 @@ def _driver(warp: WarpCode, program: Program, stride: int) -> str:
         if stride
         else ""
     )
+    watch = _watched_driver() if watched is not None else _Driver()
+    if stride and watched is not None:
+        local += """
+  %lw = load ptr, ptr %lw_at, align 8
+  call void @llvm.memset.p0.i64(ptr align 64 %lw, i8 0, i64 %local_size, i1 false)"""
     entry = program.priority[program.entries[0]]
     places = "".join(
         f"""
@@ -198,7 +342,7 @@ entry:{fields}
   %plane = mul i64 %nctaid_x, %nctaid_y
   br label %block
 block:
-  %b = phi i64 [ %first, %entry ], [ %b1, %finished ]
+  %b = phi i64 [ %first, %entry ], [ %b1, %{watch.ended} ]
   %halted = load volatile i64, ptr %stop, align 8
   %go = icmp eq i64 %halted, 0
   %some = icmp ult i64 %b, %last
@@ -208,11 +352,13 @@ begin:
   %x = urem i64 %b, %nctaid_x
   %yq = udiv i64 %b, %nctaid_x
   %y = urem i64 %yq, %nctaid_y
-  %z = udiv i64 %b, %plane{places}
+  %z = udiv i64 %b, %plane{places}{watch.begin}
   call void @llvm.memset.p0.i64(ptr align 64 %shared, i8 0, i64 %shared_bytes, i1 false){local}
+  br label %begun
+begun:
   br label %init
 init:
-  %w = phi i64 [ 0, %begin ], [ %w1, %init ]
+  %w = phi i64 [ 0, %begun ], [ %w1, %init ]
   %at = mul i64 %w, {warp.state_bytes}
   %state = getelementptr i8, ptr %states, i64 %at
   store {_V} {splat(entry, 32)}, ptr %state, align 128
@@ -223,7 +369,7 @@ init:
   %waitq = getelementptr i8, ptr %state, i64 {layout.WAITING}
   store i32 0, ptr %waitq
   %parkq = getelementptr i8, ptr %state, i64 {layout.PARKED}
-  store i32 0, ptr %parkq{zeroed}
+  store i32 0, ptr %parkq{watch.init}{zeroed}
   %w1 = add i64 %w, 1
   %w_more = icmp ult i64 %w1, %warps
   br i1 %w_more, label %init, label %phase
@@ -254,9 +400,11 @@ skip:
   br i1 %v_more, label %warp, label %look
 look:
   %none = icmp eq i64 %waits1, 0
-  br i1 %none, label %finished, label %release
+  br i1 %none, label %finished, label %meet
+meet:{watch.meet}
+  br label %release
 release:
-  %u = phi i64 [ 0, %look ], [ %u1, %same ]
+  %u = phi i64 [ 0, %{watch.met} ], [ %u1, %same ]{watch.seen}
   %u_at = mul i64 %u, {warp.state_bytes}
   %u_state = getelementptr i8, ptr %states, i64 %u_at
   %u_eq = getelementptr i32, ptr %exists, i64 %u
@@ -270,17 +418,19 @@ release:
   %all_here = icmp eq i32 %u_wait, %u_e
   %one_bar = icmp eq i32 %u_bar, %b_bar
   %met = and i1 %all_here, %one_bar
-  store i32 0, ptr %u_waitq
+  store i32 0, ptr %u_waitq{watch.release}
   br i1 %met, label %same, label %apart
 same:
   %u1 = add i64 %u, 1
   %u_more = icmp ult i64 %u1, %warps
-  br i1 %u_more, label %release, label %phase
+  br i1 %u_more, label %release, label %again
+again:{watch.again}
+  br label %phase
 apart:
   ret i32 {layout.FAULT}
-fail:
+{watch.late}fail:
   ret i32 %r
-finished:
+finished:{watch.finish.replace("@STATE@", str(warp.state_bytes))}
   %b1 = add i64 %b, 1
   br label %block
 out:

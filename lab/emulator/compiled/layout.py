@@ -5,9 +5,12 @@ from __future__ import annotations
 FIELDS = (
     "params", "table", "segments", "shared", "shared_bytes", "local", "counts", "sites", "tids", "exists", "states",
     "callback", "copied", "stop", "fuel", "warps", "dynamic_bytes", "ntid_x", "ntid_y", "ntid_z", "nctaid_x",
-    "nctaid_y", "nctaid_z", "ctaid_x", "ctaid_y", "ctaid_z",
+    "nctaid_y", "nctaid_z", "ctaid_x", "ctaid_y", "ctaid_z", "writes", "reads", "pending", "local_written",
+    "shadow_bytes", "time", "since", "begun", "visible", "groups", "first", "suspects",
 )  # fmt: skip
-"""The context is one i64 for each of these: pointers, sizes, and the place of the block that runs."""
+"""The context is one i64 for each of these: pointers, sizes, the place of the block that runs, and what a watched
+launch needs: the cells of shared memory, its times (see `lab.emulator.compiled.shadows`), the groups of cp.async
+that every thread sees, the number of the block's first thread, and whether something was suspicious."""
 
 CONTEXT = {name: 8 * i for i, name in enumerate(FIELDS)}
 """Byte offset of each field of the context."""
@@ -15,6 +18,10 @@ CONTEXT = {name: 8 * i for i, name in enumerate(FIELDS)}
 PLACES, ALIVE, WAITING, PARKED, BARRIER = 0, 128, 132, 136, 140
 """Byte offsets in a warp's state: the rank of the block at which each lane goes on (32 i32), and as i32 the lanes that
 have not ended, that wait at a barrier, that wait for other lanes of the warp, and the barrier instruction."""
+
+MET, COMMITTED, COMPLETED, COPIED = 144, 148, 152, 156
+"""As i32, what a watched launch needs of a warp: the time of the last `__syncwarp`, the latest group of cp.async, the
+latest one that was waited for, and the latest one that holds a copy."""
 
 REGISTERS = 256
 """Byte offset in a warp's state at which its registers begin."""

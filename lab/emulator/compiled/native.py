@@ -1,8 +1,8 @@
 """From LLVM IR to machine code, kept in the cache of builds' folder.
 
-An entry is a file: `_MAGIC`, the SHA-256 of the key and the object file, and the object file. One that is truncated,
-altered or renamed is a miss. Since entries are machine code that this process would run, a file counts only where this
-user owns it and no other can write to it or its folder.
+An entry is a file: `_MAGIC`, the SHA-256 of the key and the rest, what is known about the code (its size in 8 bytes,
+and text), and the object file. One that is truncated, altered or renamed is a miss. Since entries are machine code that
+this process would run, a file counts only where this user owns it and no other can write to it or its folder.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-_MAGIC = b"labobj01"
+_MAGIC = b"labobj02"
 _SUFFIX = ".object"
+_MOST_LOADED = 32
 _OPTIMISATION = 1
 """LLVM's level of code generation; higher ones take longer and gain little: registers stay in memory."""
 
@@ -31,11 +33,16 @@ class NativeCode:
 
     Attributes:
         run: ``run(context, first, stop)``; releases Python's lock while it runs.
+        about: What was kept with it.
         engine: What owns the code's memory.
     """
 
     run: Any
+    about: str
     engine: Any
+
+
+_loaded: dict[str, NativeCode] = {}
 
 
 @lru_cache(maxsize=1)
@@ -55,32 +62,54 @@ def _parse(text: str) -> Any:  # noqa: ANN401  llvmlite has no types
     return llvm.parse_assembly(text)
 
 
-def code_key(text: str) -> str:
-    """Return the SHA-256, in hex, of everything that decides the machine code of IR."""
-    facts = "\n".join((str(llvm.llvm_version_info), *_target(), str(_OPTIMISATION), text))
-    return hashlib.sha256(facts.encode()).hexdigest()
+def code_key(facts: str) -> str:
+    """Return the SHA-256, in hex, of what decides machine code: some facts, LLVM and this processor."""
+    return hashlib.sha256(
+        "\n".join((str(llvm.llvm_version_info), *_target(), str(_OPTIMISATION), facts)).encode()
+    ).hexdigest()
 
 
-@lru_cache(maxsize=16)
-def native(text: str, folder: Path | None) -> NativeCode:
+def native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]]) -> NativeCode:
     """Return the machine code of a module.
 
     Args:
-        text: LLVM IR that defines `run`.
+        key: What `code_key` makes of everything that decides the module.
         folder: Where object files are kept; None to keep none.
+        write: Returns LLVM IR that defines `run`, and what its caller must know about it.
     """
-    key = code_key(text)
+    found = _loaded.get(key)
+    if found is None:
+        found = _loaded[key] = _native(key, folder, write)
+        if len(_loaded) > _MOST_LOADED:
+            del _loaded[next(iter(_loaded))]
+    return found
+
+
+def forget() -> None:
+    """Forget the machine code that this process has loaded."""
+    _loaded.clear()
+
+
+def is_kept(key: str, folder: Path | None) -> bool:
+    """Return whether machine code need not be made."""
+    return key in _loaded or (folder is not None and _get(folder / f"{key}{_SUFFIX}", key) is not None)
+
+
+def _native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]]) -> NativeCode:
     content = None if folder is None else _get(folder / f"{key}{_SUFFIX}", key)
     machine = _machine()
     if content is None:
-        content = bytes(machine.emit_object(_parse(text)))
+        text, about = write()
+        kept = about.encode()
+        content = len(kept).to_bytes(8, "little") + kept + bytes(machine.emit_object(_parse(text)))
         if folder is not None:
             _put(folder / f"{key}{_SUFFIX}", key, content)
+    start = 8 + int.from_bytes(content[:8], "little")
     engine = llvm.create_mcjit_compiler(_parse(""), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(content[start:]))
     engine.finalize_object()
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    return NativeCode(prototype(engine.get_function_address("run")), engine)
+    return NativeCode(prototype(engine.get_function_address("run")), content[8:start].decode(), engine)
 
 
 def _digest(key: str, content: bytes) -> bytes:

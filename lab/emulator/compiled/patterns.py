@@ -20,6 +20,10 @@ lie, all bits of the deltas, the least and the largest delta, wavefronts or sect
 HITS, TOTAL_WAVES, TOTAL_IDEAL, TOTAL_REQUESTS, TOTAL_LANES = range(160, 200, 8)
 """Byte offsets of the i64 fields: accesses with this pattern, and what earlier patterns in its place cost."""
 
+LEADERS, ALONE = 200, 204
+"""Byte offsets of i32 fields that watched launches need: of the lanes at one place the lowest; lanes with a place of
+their own."""
+
 BYTES = 256
 """Size of a pattern."""
 
@@ -64,7 +68,7 @@ def _field(name: str, offset: int) -> str:
   store i32 %{name}, ptr %f{name}"""
 
 
-def missed(*, count: bool) -> str:
+def missed(*, count: bool, watch: bool = False) -> str:
     """Return the IR of `@missed`, which replaces a pattern, and of what it needs.
 
     ``@missed(rec, deltas, mask, rest, width, cost)``: deltas are (32,) bytes from the first active lane's address,
@@ -72,6 +76,7 @@ def missed(*, count: bool) -> str:
 
     Args:
         count: Compute the traffic.
+        watch: Find the lanes that share a place.
     """
     return f"""
 define internal void @missed(ptr %rec, {_V} %given, i32 %mask, i32 %rest, i32 %width, i32 %cost) noinline #0 {{
@@ -120,10 +125,44 @@ entry:
 {_field("mask", MASK)}{_field("rest", REST)}{_field("kind", KIND)}{_field("alignment", ALIGNMENT)}{
         _field("least", LEAST)
     }{_field("most", MOST)}
-{_TRAFFIC if count else "  ret void"}
+{_SHARERS if watch else ""}{(_TRAFFIC if count else "  ret void").replace("%entry", "%met" if watch else "%entry")}
 }}
 """
 
+
+_SHARERS = f"""
+  %run_of_lanes = icmp ne i32 %kind, {SCATTERED}
+  br i1 %run_of_lanes, label %met, label %share
+share:
+  %sh_left = phi i32 [ %mask, %entry ], [ %sh_left1, %share ]
+  %sh_leaders = phi i32 [ 0, %entry ], [ %sh_leaders1, %share ]
+  %sh_alone = phi i32 [ 0, %entry ], [ %sh_alone1, %share ]
+  %sh_lane = call i32 @llvm.cttz.i32(i32 %sh_left, i1 true)
+  %sh_bit = shl i32 1, %sh_lane
+  %sh_q = getelementptr i32, ptr %rec, i32 %sh_lane
+  %sh_d = load i32, ptr %sh_q
+  %sh_d1 = insertelement {_V} poison, i32 %sh_d, i32 0
+  %sh_ds = shufflevector {_V} %sh_d1, {_V} poison, {_V} zeroinitializer
+  %sh_same = icmp eq {_V} %d, %sh_ds
+  %sh_same_b = bitcast {BITS_VECTOR} %sh_same to i32
+  %sh_all = and i32 %sh_same_b, %mask
+  %sh_others = xor i32 %sh_all, -1
+  %sh_left1 = and i32 %sh_left, %sh_others
+  %sh_leaders1 = or i32 %sh_leaders, %sh_bit
+  %sh_only = icmp eq i32 %sh_all, %sh_bit
+  %sh_one = select i1 %sh_only, i32 %sh_bit, i32 0
+  %sh_alone1 = or i32 %sh_alone, %sh_one
+  %sh_more = icmp ne i32 %sh_left1, 0
+  br i1 %sh_more, label %share, label %met
+met:
+  %sh_found = phi i32 [ %mask, %entry ], [ %sh_leaders1, %share ]
+  %sh_single = phi i32 [ %mask, %entry ], [ %sh_alone1, %share ]
+  %sh_first = shl i32 1, %first
+  %sh_at_one = icmp eq i32 %kind, {SAME}
+  %leaders = select i1 %sh_at_one, i32 %sh_first, i32 %sh_found
+  %alone = select i1 %sh_at_one, i32 0, i32 %sh_single
+{_field("leaders", LEADERS)}{_field("alone", ALONE)}
+"""
 
 _TRAFFIC = f"""
   %r1 = insertelement {_V} poison, i32 %rest, i32 0

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from lab.emulator.binding import SINK
 from lab.emulator.compiled import accesses, layout
-from lab.emulator.compiled.decoding import AsyncCopy, Decoder, MemoryAccess, NotCompiled, Operation, WarpOperation
+from lab.emulator.compiled.decoding import (
+    AsyncCopy,
+    CopyGroups,
+    Decoder,
+    MemoryAccess,
+    NotCompiled,
+    Operation,
+    WarpOperation,
+)
 from lab.emulator.compiled.float_forms import canonical
 from lab.emulator.compiled.ir import (
     BITS_VECTOR,
@@ -27,6 +35,7 @@ from lab.emulator.compiled.ir import (
     vector,
     words,
 )
+from lab.emulator.compiled.shadows import LAST_TIME, TIME_SHIFT, Watched
 from lab.emulator.control import CodeBlock, is_gate
 from lab.emulator.memory.memory import SHARED_SEGMENT, SHARED_WINDOW
 from lab.emulator.program import Program
@@ -34,6 +43,7 @@ from lab.isa.model import Instruction
 
 _V, _W = words(32), words(64)
 _ADDRESS_BITS = 64
+_EVERY_LANE = 0xFFFFFFFF
 _LONGEST_UNIT = 64
 _STATE_ALIGNMENT = 256
 
@@ -67,6 +77,7 @@ class _Transfer:
         lanes: The lanes that take part, an i32.
         values: What is stored, as integers; empty for a load.
         counted: Its traffic counts by itself.
+        group: Of a cp.async, the number of its group, an i32; 0 for other accesses.
     """
 
     position: int
@@ -74,6 +85,7 @@ class _Transfer:
     lanes: str
     values: Sequence[str]
     counted: bool = True
+    group: str = "0"
 
 
 class WarpCode:
@@ -87,14 +99,16 @@ class WarpCode:
         needs: The access functions that are called: their kind, space, bits, elements and update.
     """
 
-    def __init__(self, decoder: Decoder, *, count: bool) -> None:
+    def __init__(self, decoder: Decoder, *, count: bool, watched: Watched | None = None) -> None:
         """Lay out the state.
 
         Args:
             decoder: The kernel.
             count: Count visits and guards.
+            watched: What is watched for races and reads of unwritten memory; None for nothing.
         """
         self._decoder, self._program, self._count = decoder, decoder.program, count
+        self._watched = watched
         self._code = Code()
         self.sites: list[CountedSite] = []
         self.needs: dict[tuple[str, str, int, int, str], None] = {}
@@ -148,7 +162,18 @@ class WarpCode:
         code.do("%others = alloca i32, align 4")
         code.do("%next = alloca i32, align 4")
         code.do("%fuel = alloca i64, align 8")
-        for name in ("params", "table", "shared", "local", "counts", "sites", "tids", "callback", "copied"):
+        for name in (
+            "params",
+            "table",
+            "shared",
+            "local",
+            "counts",
+            "sites",
+            "tids",
+            "callback",
+            "copied",
+            "local_written",
+        ):
             code.do(f"%{name}_at = getelementptr i8, ptr %context, i64 {layout.CONTEXT[name]}")
             code.do(f"%{name} = load ptr, ptr %{name}_at, align 8")
         for name in ("segments", "shared_bytes"):
@@ -163,6 +188,9 @@ class WarpCode:
         for name, value in (("fault", layout.FAULT), ("parted", layout.PARTED), ("spins", layout.SPINS)):
             code.label(name)
             code.do(f"ret i32 {value}")
+        code.label("suspect")
+        code.set_field("%context", layout.CONTEXT["suspects"], "i64", "1", 8)
+        code.do("br label %fault")
         code.lines.append("}")
         ranks = {program.priority[block.index] for block in self._decoder.blocks}
         if len(ranks) != len(self._decoder.blocks):
@@ -260,6 +288,31 @@ class WarpCode:
         code.do(f"store i32 {self._program.priority[block.index]}, ptr %next")
         code.do("br label %requeue")
         code.label(met)
+        if self._watched is not None and not isinstance(decoded, WarpOperation):
+            self._note_meeting(members)
+
+    def _note_meeting(self, members: str) -> None:
+        """Let time go on where all threads of the warp meet: what came before is ordered before what follows."""
+        code = self._code
+        exists = code.field("%context", layout.CONTEXT["exists"], "ptr", 8)
+        number = code.op("zext i32 %warp to i64")
+        everyone = code.op(f"load i32, ptr {code.op(f'getelementptr i32, ptr {exists}, i64 {number}')}")
+        together = code.op(f"icmp eq i32 {self._lanes}, {everyone}")
+        lacking = code.op(f"and {_V} {code.spread('i32', everyone)}, {code.op(f'xor {_V} {members}, splat (i32 -1)')}")
+        lacks = code.bits(code.op(f"icmp ne {_V} {lacking}, zeroinitializer"))
+        complete = code.op(f"icmp eq i32 {code.op(f'and i32 {lacks}, {self._lanes}')}, 0")
+        meet, after = code.fresh("meet"), code.fresh("after")
+        code.do(f"br i1 {code.op(f'and i1 {together}, {complete}')}, label %{meet}, label %{after}")
+        code.label(meet)
+        time = code.op(f"add i32 {code.field('%context', layout.CONTEXT['time'], 'i32')}, {1 << TIME_SHIFT}")
+        late = code.op(f"icmp uge i32 {time}, {signed(LAST_TIME << TIME_SHIFT, 32)}")
+        timely = code.fresh("timely")
+        code.do(f"br i1 {late}, label %suspect, label %{timely}")
+        code.label(timely)
+        code.set_field("%context", layout.CONTEXT["time"], "i32", time)
+        code.set_field("%state", layout.MET, "i32", time)
+        code.do(f"br label %{after}")
+        code.label(after)
 
     def _guard(self, position: int, instruction: Instruction) -> str | None:
         """Return the active lanes whose guard is true as i1s, counted; None without a guard."""
@@ -445,6 +498,8 @@ class WarpCode:
             self._access(position, decoded, guard)
         elif isinstance(decoded, AsyncCopy):
             self._copy(position, decoded, guard)
+        elif isinstance(decoded, CopyGroups):
+            self._group(decoded, guard)
         elif isinstance(decoded, WarpOperation):
             if guard is not None and is_gate(self._program.code[position][1]):
                 raise NotCompiled("a guarded exchange between lanes")
@@ -531,7 +586,8 @@ class WarpCode:
             values = [
                 code.select(mask, ty, value, "zeroinitializer") for value in self._loaded(load, bits_of(t), count)
             ]
-            self._call(_Transfer(position, store, lanes, values, counted=False), "shared", target)
+            group = self._note_copy() if self._watched is not None else "0"
+            self._call(_Transfer(position, store, lanes, values, counted=False, group=group), "shared", target)
             if self._count:
                 site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
                 self.sites.append(CountedSite(position, COPY, copy.size))
@@ -543,6 +599,36 @@ class WarpCode:
                 counted = code.fresh("counted")
                 code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{counted}, label %fault")
                 code.label(counted)
+
+    def _note_copy(self) -> str:
+        """Note that the warp's next group holds a copy; return its number."""
+        code = self._code
+        committed = code.field("%state", layout.COMMITTED, "i32")
+        group = code.op(f"add i32 {committed}, 1")
+        code.set_field("%state", layout.COPIED, "i32", group)
+        return group
+
+    def _group(self, decoded: CopyGroups, guard: str | None) -> None:
+        """Commit a group of copies, or wait for groups: all threads of the warp at once, or it is suspicious."""
+        if self._watched is None:
+            return
+        code = self._code
+        lanes = self._lanes if guard is None else code.bits(guard)
+        number = code.op("zext i32 %warp to i64")
+        exists = code.field("%context", layout.CONTEXT["exists"], "ptr", 8)
+        everyone = code.op(f"load i32, ptr {code.op(f'getelementptr i32, ptr {exists}, i64 {number}')}")
+        whole = code.fresh("whole")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {lanes}, {everyone}')}, label %{whole}, label %suspect")
+        code.label(whole)
+        committed = code.field("%state", layout.COMMITTED, "i32")
+        if decoded.commits:
+            committed = code.op(f"add i32 {committed}, 1")
+            code.set_field("%state", layout.COMMITTED, "i32", committed)
+        if decoded.left is not None:
+            done = code.op(f"sub i32 {committed}, {decoded.left}")
+            completed = code.field("%state", layout.COMPLETED, "i32")
+            most = code.op(f"call i32 @llvm.smax.i32(i32 {done}, i32 {completed})")
+            code.set_field("%state", layout.COMPLETED, "i32", most)
 
     def _load_parameter(self, position: int, access: MemoryAccess, guard: str | None) -> None:
         code, t = self._code, access.t
@@ -624,17 +710,29 @@ class WarpCode:
         site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
         key = f"{space}.{access.kind}" if transfer.counted else ""
         self.sites.append(CountedSite(transfer.position, key, total // 8))
-        where = "ptr %shared, i64 %shared_bytes" if space == "shared" else "ptr %table, i64 %segments"
+        where = "ptr %table, i64 %segments"
+        if space == "shared":
+            where = f"ptr %shared, {self._extent(transfer.position)}"
         name = accesses.name_of(access.kind, space, bits, count, update)
         type_ = _V if space == "shared" else _W
         if access.kind == "load":
             rest = "ptr %out"
         else:
             rest = ", ".join(f"{words(bits)} {value}" for value in self._packed(transfer, bits, count))
-        status = code.op(f"call i32 {name}({where}, ptr {site}, {type_} {address}, i32 {transfer.lanes}, {rest})")
+        watched = "" if self._watched is None else f"ptr %context, ptr %state, i32 %warp, i32 {transfer.group}, "
+        status = code.op(
+            f"call i32 {name}({where}, ptr {site}, {type_} {address}, i32 {transfer.lanes}, {watched}{rest})"
+        )
         good = code.fresh("good")
         code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{good}, label %fault")
         code.label(good)
+
+    def _extent(self, position: int) -> str:
+        """Return the first byte of shared memory that an access may touch, and the end of what it may touch."""
+        place = None if self._watched is None else self._watched.extents.get(position)
+        if place is None:
+            return "i64 0, i64 %shared_bytes"
+        return f"i64 {place.offset}, i64 {place.offset + place.size}"
 
     def _packed(self, transfer: _Transfer, bits: int, count: int) -> list[str]:
         """Return a store's registers as the `count` elements of some bits that are moved."""
@@ -691,11 +789,33 @@ class WarpCode:
                     f"{BITS_VECTOR} {mask}, {words(own)} zeroinitializer)"
                 )
                 code.set_field("%out", i * LANES * own // 8, words(own), got, min(64, LANES * own // 8))
+                if self._watched is not None:
+                    self._look_local(at, own, lanes)
             else:
+                if self._watched is not None:
+                    there = code.op(f"getelementptr i8, ptr %local_written, {_W} {at}")
+                    code.do(
+                        f"call void @llvm.masked.scatter.{name}({words(own)} splat (i{own} -1), "
+                        f"{pointers} align {own // 8} {there}, {BITS_VECTOR} {mask})"
+                    )
                 code.do(
                     f"call void @llvm.masked.scatter.{name}({words(own)} {values[i]}, "
                     f"{pointers} align {own // 8} {place}, {BITS_VECTOR} {mask})"
                 )
+
+    def _look_local(self, at: str, own: int, lanes: str) -> None:
+        """Suspect loads of elements of some bits of local memory of which a byte was not written."""
+        code = self._code
+        mask = code.mask(lanes)
+        there = code.op(f"getelementptr i8, ptr %local_written, {_W} {at}")
+        known = code.op(
+            f"call {words(own)} @llvm.masked.gather.v{LANES}i{own}.v{LANES}p0({accesses.words_of_pointers()} "
+            f"align {own // 8} {there}, {BITS_VECTOR} {mask}, {words(own)} splat (i{own} -1))"
+        )
+        unknown = code.bits(code.op(f"icmp ne {words(own)} {known}, splat (i{own} -1)"))
+        good = code.fresh("good")
+        code.do(f"br i1 {code.op(f'icmp eq i32 {unknown}, 0')}, label %{good}, label %suspect")
+        code.label(good)
 
     # --- between lanes ----------------------------------------------------------------------------------------
 
@@ -737,6 +857,10 @@ class WarpCode:
         present = op("lshr", code.spread("i32", self._lanes), inside)
         absent = op("icmp eq", op("and", present, splat(1, 32)), "zeroinitializer")
         self._refuse_if(self._lanes, absent)
+        members = self._read(position, decoded.members, "u32")
+        if code.constants.get(members) != _EVERY_LANE:  # a lane, or what it reads, outside its mask
+            both_in = op("and", op("lshr", members, inside), op("lshr", members, IOTA))
+            self._refuse_if(self._lanes, op("icmp eq", op("and", both_in, splat(1, 32)), "zeroinitializer"))
         code.do(f"store {_V} {value}, ptr %scratch, align 64")
         at = op("shl", inside, splat(2, 32))
         place = code.op(f"getelementptr i8, ptr %scratch, {_V} {at}")
@@ -818,6 +942,12 @@ class WarpCode:
 
     def _end(self, lanes: str) -> None:
         code = self._code
+        if self._watched is not None and self._watched.copies:
+            copied = code.field("%state", layout.COPIED, "i32")
+            completed = code.field("%state", layout.COMPLETED, "i32")
+            landed = code.fresh("landed")
+            code.do(f"br i1 {code.op(f'icmp sle i32 {copied}, {completed}')}, label %{landed}, label %suspect")
+            code.label(landed)
         alive = code.field("%state", layout.ALIVE, "i32")
         code.set_field("%state", layout.ALIVE, "i32", code.op(f"and i32 {alive}, {code.op(f'xor i32 {lanes}, -1')}"))
 

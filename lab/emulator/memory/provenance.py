@@ -9,7 +9,7 @@ is seen to run over into the next one.
 from __future__ import annotations
 
 import re
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from lab.emulator import operands
 from lab.emulator.opcodes import DTYPES
@@ -42,10 +42,6 @@ class Provenance:
 
     def written_names(self) -> Sources | None:
         """Return the parameters and module variables through which a kernel can write; None where it may be any."""
-        return self._written
-
-    @cached_property
-    def _written(self) -> Sources | None:
         written: set[str] = set()
         for number, instruction in self._program.code:
             family, *parts = instruction.opcode.split(".")
@@ -122,12 +118,6 @@ class Provenance:
             return frozenset({name})
         width = max((DTYPES[part].itemsize for part in parts if part in DTYPES and part != "pred"), default=_POINTER)
         return frozenset({_UNKNOWN if width >= _POINTER else _LOADED})
-
-
-@lru_cache(maxsize=4)
-def provenance_of(program: Program) -> Provenance:
-    """Return what the addresses of a program derive from; the last ones are kept, since a program is launched often."""
-    return Provenance(program)
 
 
 def _address(instruction: Instruction) -> str:

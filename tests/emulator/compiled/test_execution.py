@@ -67,7 +67,7 @@ def test_many_rounds_of_a_loop_are_left_to_the_interpreter(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"check": True}, "races and uninitialised reads are checked"),
+        ({"schedule": 1}, "another order of warps and blocks was asked for"),
         ({"check": False, "max_steps": 9}, "the steps are limited"),
     ],
 )

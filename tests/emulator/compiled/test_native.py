@@ -3,7 +3,7 @@ import os
 import pytest
 
 from lab.emulator.compiled import native as module
-from lab.emulator.compiled.native import code_key, native
+from lab.emulator.compiled.native import code_key, forget, is_kept
 
 TEXT = """define i32 @run(ptr %c, i64 %a, i64 %b) {{
   %s = add i64 %a, %b
@@ -11,6 +11,10 @@ TEXT = """define i32 @run(ptr %c, i64 %a, i64 %b) {{
   %u = add i32 %t, {}
   ret i32 %u
 }}"""
+
+
+def native(text, folder):
+    return module.native(code_key(text), folder, lambda: (text, "what it is"))
 
 
 @pytest.fixture
@@ -24,9 +28,9 @@ def compiled(monkeypatch):
         return real(text)
 
     monkeypatch.setattr(module, "_parse", parse)
-    native.cache_clear()
+    forget()
     yield done
-    native.cache_clear()
+    forget()
 
 
 def test_code_runs_and_is_kept(tmp_path, compiled):
@@ -34,9 +38,12 @@ def test_code_runs_and_is_kept(tmp_path, compiled):
     assert native(text, tmp_path).run(None, 2, 3) == 6
     (entry,) = tmp_path.glob("*.object")
     assert entry.stem == code_key(text)
-    native.cache_clear()
+    forget()
     assert native(text, tmp_path).run(None, 2, 3) == 6
     assert compiled.count(text) == 1
+    assert native(text, tmp_path).about == "what it is"
+    assert is_kept(code_key(text), tmp_path)
+    assert not is_kept(code_key(""), tmp_path)
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "renamed", "writable"])
@@ -56,7 +63,7 @@ def test_an_entry_that_cannot_be_trusted_is_compiled_again(tmp_path, compiled, h
         entry.chmod(0o666)
     else:
         pytest.skip("this system has no such permissions")
-    native.cache_clear()
+    forget()
     assert native(text, tmp_path).run(None, 2, 3) == (7 if harm == "renamed" else 6)
     assert compiled.count(text) == (1 if harm == "renamed" else 2)
 

@@ -1,0 +1,31 @@
+import pytest
+
+from lab.emulator.allowance import PER_STEP, Allowance, Outgrown
+
+
+def test_each_question_is_asked_once_when_its_work_is_done():
+    asked = []
+
+    def ask(name, answer):
+        def reply():
+            asked.append(name)
+            return answer
+
+        return reply
+
+    allowance = Allowance([(10 * PER_STEP, ask("first", False)), (30 * PER_STEP, ask("second", True))])
+    allowance.spend(10, 0)
+    assert asked == []
+    allowance.spend(1, PER_STEP)
+    assert asked == ["first"]
+    with pytest.raises(Outgrown):
+        allowance.spend(20, 0)
+    assert asked == ["first", "second"]
+    allowance.spend(1000, 0)
+    assert asked == ["first", "second"]
+
+
+def test_much_work_asks_all_questions_at_once():
+    allowance = Allowance([(1, lambda: False), (2, lambda: False)])
+    allowance.spend(100, 100)
+    allowance.spend(100, 100)
