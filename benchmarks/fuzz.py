@@ -3,7 +3,8 @@
 python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--only NAME] [--seconds 10]
 
 Prints what went wrong with the input's number, which with the seed makes it again; exit code 1 if anything did. Most
-inputs are mutated files; expressions, templates and compiler options are also grown from a grammar (`fuzz_grown.py`).
+inputs are mutated files; expressions, templates and compiler options are also grown from a grammar (`fuzz_grown.py`),
+and PTX is mutated token by token and launched (`fuzz_ptx.py`).
 
 An escape is noticed in three ways. An audit hook hears of every file that this process opens for writing, removes or
 renames, every process that it starts and every connection; only `lab`'s own workers are expected. Files appear in the
@@ -32,6 +33,7 @@ from typing import Any
 from fuzz_grown import expression, options, read_options, template
 from fuzz_grown import read_expression as read_grown_expression
 from fuzz_grown import read_template as read_grown_template
+from fuzz_ptx import mutated_ptx, read_and_launch
 
 from lab.base.errors import LabError, Location
 from lab.base.expressions import Scalar, evaluate
@@ -172,8 +174,9 @@ GROWN: dict[str, tuple[Reader, Callable[[random.Random], str]]] = {
     "grown expression": (read_grown_expression, expression),
     "grown template": (read_grown_template, template),
     "options": (read_options, options),
+    "launched PTX": (read_and_launch, mutated_ptx),
 }
-"""Readers whose inputs come from a grammar."""
+"""Readers whose inputs are made by a function of their own."""
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:

@@ -149,7 +149,7 @@ def mutated_ptx(rng: random.Random) -> str:
 
 def _changed_text(text: str, rng: random.Random) -> str:
     """Change one statement of a listing."""
-    spans = [match.span() for match in _STATEMENT.finditer(text)]
+    spans = [match.span() for match in _STATEMENT.finditer(text)] or [(0, len(text))]
     start, stop = rng.choice(spans)
     kind = rng.randrange(8)
     if kind == 0:

@@ -175,8 +175,8 @@ HAND_MADE: tuple[Mistake, ...] = (
     Mistake(
         "a ceiling as high as the best time is overtaken",
         "lab/runs/search.py",
-        "ceiling.rate >= reached",
-        "ceiling.rate > reached",
+        "ceiling >= reached",
+        "ceiling > reached",
         "tests/runs/test_search.py::test_a_ceiling_at_a_limit_is_not_below_it",
     ),
     Mistake(

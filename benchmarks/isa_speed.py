@@ -1,5 +1,7 @@
 """How fast listings are read and analysed: MB/s on one core, for about 1 MB of PTX and of SASS.
 
+The last line is a PTX file of 10 MB, read once in a process of its own: processor time and the most memory.
+
     python benchmarks/isa_speed.py
 
 The text is a golden listing whose functions are repeated under other names; `one function` has all its statements in
@@ -8,7 +10,9 @@ a single loop, as complete unrolling makes it. "Analysed" is control flow, loops
 
 from __future__ import annotations
 
+import multiprocessing
 import re
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +27,12 @@ SIZE = 1_000_000
 REPETITIONS = 5
 
 
-def many_functions() -> str:
+LARGE = 10_000_000
+LARGE_S, LARGE_MB = 5, 500
+"""What reading the large file may take."""
+
+
+def many_functions(size: int = SIZE) -> str:
     """The PTX of `nvcc_mixed.ptx`, each function many times."""
     text = (GOLDEN / "nvcc_mixed.ptx").read_text()
     start = re.search(r"^(?:// \.globl|\.func|\.visible \.entry|\.visible \.func)", text, re.MULTILINE)
@@ -31,7 +40,7 @@ def many_functions() -> str:
     functions = text[len(head) : text.index("\t.file")]
     names = re.findall(r"\.entry (\w+)\(|\.func +\([^)]*\) +(\w+)\(", functions)
     pattern = re.compile(rf"\b(?:{'|'.join(entry or function for entry, function in names)})\b")
-    count = SIZE // len(functions)
+    count = size // len(functions)
     return head + "".join(pattern.sub(rf"\g<0>_{number}", functions) for number in range(count))
 
 
@@ -80,12 +89,34 @@ def report(name: str, characters: int, read: Callable[[], Module]) -> None:
     )
 
 
+def report_large() -> None:
+    """Print what it takes to read 10 MB, in a child process, whose memory is its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        seconds, megabytes, instructions = pool.apply(read_large)
+    print(
+        f"{'PTX of 10 MB':22} {LARGE / 1e6:5.2f} MB {instructions:7} instructions: read {seconds:5.2f} s of processor "
+        f"time (at most {LARGE_S}), {megabytes:.0f} MB of memory (at most {LARGE_MB})"
+    )
+
+
+def read_large() -> tuple[float, float, int]:
+    """Read 10 MB; return processor seconds, the process's most memory in MB, and the instructions."""
+    text = many_functions(LARGE)
+    start = time.process_time()
+    module = read_ptx(text)
+    seconds = time.process_time() - start
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return seconds, most, sum(len(function.instructions) for function in module.functions)
+
+
 def main() -> None:
     """Print one line a case."""
     ptx, unrolled, sass = many_functions(), one_function(), many_sections()
     report("PTX, many functions", len(ptx), lambda: read_ptx(ptx))
     report("PTX, one function", len(unrolled), lambda: read_ptx(unrolled))
     report("SASS", len(sass), lambda: read_sass(sass))
+    report_large()
 
 
 if __name__ == "__main__":

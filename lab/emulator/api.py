@@ -112,7 +112,7 @@ def launch(
         ReaderError: text that is not PTX.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    program = program_of(ptx, kernel) if isinstance(ptx, str) else _program_in(ptx, kernel)
+    program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
     _check_geometry(program, shape_grid, shape_block)
     shared = program.static_shared_bytes
@@ -309,12 +309,6 @@ def _compile(request: _Request) -> Emulation:
 def _provenance_of(program: Program) -> Provenance:
     """Return where a program's addresses come from; the last ones are kept."""
     return Provenance(program)
-
-
-@lru_cache(maxsize=4)
-def _program_in(module: Module, kernel: str) -> Program:
-    """Return a kernel of a module; the last ones are kept."""
-    return Program(module, kernel)
 
 
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:

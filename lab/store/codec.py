@@ -44,7 +44,7 @@ def _by_label(text: str, axes: Sequence[str]) -> dict[str, str]:
         return {}
     label = " ".join(rf"{re.escape(axis)}=[^\s,:;]+" for axis in axes)
     found = re.split(rf"(?:^|; )({label}(?:, {label})*): ", text) if axes else []
-    if len(found) < 2 or found[0]:  # noqa: PLR2004 - no label at its beginning
+    if not found or found[0]:  # no label at its beginning
         return {"": text}
     pairs = zip(found[1::2], found[2::2], strict=True)
     return {one: fact for labels, fact in pairs for one in labels.split(", ")}

@@ -261,3 +261,87 @@ def test_types_have_sizes():
     assert evaluate("sizeof('float16') + sizeof('unsigned char')", {}, at=AT, key="k") == 3
     with pytest.raises(UserError, match="'flaot' is no element type"):
         evaluate("sizeof('flaot')", {}, at=AT, key="k")
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("'a' + 'b'", "ab"),
+        ("[1] + [] == [1]", True),
+        ("+5 - -5", 10),
+        ("not 0", True),
+        ("2 ** -1", 0.5),
+        ("4.0 ** 0.5", 2.0),
+        ("(-2) ** 2.0", 4.0),
+        ("(-8) ** 3", -512),
+        ("1 ** 100000", 1),
+        ("(-1) ** 100001", -1),
+        ("[1, 2, 3][-3]", 1),
+        ("[1, 2, 3][2]", 3),
+        ("[1, 2, 3][1:] == [2, 3]", True),
+        ("'abc'[::-1]", "cba"),
+        ("{true: 1}[true]", 1),
+        ("{'a': 2}['a']", 2),
+        ("{0.5: 2}[0.5]", 2),
+        ("1 << 0", 1),
+        ("8 >> 3", 1),
+        ("5.5 % 2", 1.5),
+        ("5.5 // 2", 2.0),
+    ],
+)
+def test_more_values(expression, expected):
+    assert value(expression) == expected
+    assert type(value(expression)) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("'a' + 1", "an operand of '+' is"),
+        ("[1] + 'a'", "an operand of '+' is"),
+        ("1 << 0.5", "accepted: whole numbers on both sides"),
+        ("1.5 & 1", "accepted: whole numbers on both sides"),
+        ("'a' - 1", "accepted: numbers on both sides"),
+        ("1 % 0", "% by zero"),
+        ("1 << -1", "a shift by -1 places"),
+        ("(-8) ** 0.5", "a root of a negative number"),
+        ("-8.0 ** 2 + (-8.0) ** 0.5", "a root of a negative number"),
+        ("10.0 ** 400", "the number is too large"),
+        ("-'a'", "the operand of '-' is"),
+        ("[1, 2][2]", "there is no element 2; accepted: from -2 to 1"),
+        ("[1, 2][-3]", "there is no element -3"),
+        ("[][0]", "there is no element 0"),
+        ("[1][true]", "an index is"),
+        ("[1][0.5]", "an index is"),
+        ("5[0]", "has no elements"),
+        ("{1: 2}[3]", "there is no key for"),
+        ("{1: 2}[(1, 2)]", "a list has one index"),
+        ("{[1]: 2}", "a key is"),
+        ("[1][::0]", "the step of a slice is 0"),
+        ("[1][true:]", "the end of a slice is"),
+        ("[1]['a':]", "the end of a slice is"),
+    ],
+)
+def test_what_is_refused_and_why(expression, message):
+    with pytest.raises(UserError) as caught:
+        value(expression)
+    assert message.partition("; accepted: ")[0] in str(caught.value)
+    assert message.partition("; accepted: ")[2] in str(caught.value)
+
+
+def test_powers_and_shifts_at_their_limits():
+    assert value("2 ** 63") == value("1 << 63") == 2**63
+    assert value("0 << 64") == 0
+    assert value("1 >> 64") == 0
+    for expression, message in (
+        ("2 ** 64", "the number is too large"),
+        ("1 << 64", "the number is too large"),
+        ("2 ** 65", "the result of [*][*] is too large"),
+        ("3 ** 65", "the result of [*][*] is too large"),
+        ("4 ** 33", "the result of [*][*] is too large"),
+        ("4 ** 32", "the number is too large"),
+        ("1 << 65", "a shift by 65 places"),
+        ("1 >> 65", "a shift by 65 places"),
+    ):
+        with pytest.raises(UserError, match=message):
+            value(expression)

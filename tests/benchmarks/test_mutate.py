@@ -46,3 +46,11 @@ def test_facts_in_assignments_of_a_module_are_no_mutants(mutate):
     text = b"LIMIT = 3\n\n\ndef f() -> int:\n    return 4\n"
     assert {one.line for one in mutate.drawn("lab/f.py", text, 99, 0, data=False)} == {5}
     assert {one.line for one in mutate.drawn("lab/f.py", text, 99, 0, data=True)} == {1, 5}
+
+
+def test_every_mistake_made_by_hand_has_its_place_and_its_test(mutate, root):
+    for one in mutate.HAND_MADE:
+        file, _, name = one.test.partition("::")
+        assert (root / one.file).read_text().count(one.before) == 1, one.what
+        assert one.before != one.after
+        assert f"def {name}(" in (root / file).read_text(), one.what

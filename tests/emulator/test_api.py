@@ -9,6 +9,7 @@ from lab.base.errors import UserError
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, StructureArgument
+from lab.isa.ptx.module import read_ptx
 
 COPY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mad.wide.u32 %rd0, %r0, 4, %rd0;
 @%p0 st.global.u32 [%rd0], %r0;"""
@@ -156,3 +157,10 @@ def test_a_structure_has_the_size_of_its_parameter():
     with pytest.raises(UserError, match="does not have the size") as caught:
         launch(compiling.ptx_of(VIEW), "k", 1, 32, [np.int32(0), StructureArgument(members), np.int32(1)])
     assert (caught.value.found, caught.value.accepted) == ("16 bytes", "40 bytes (.b8 k_param_1)")
+
+
+def test_a_module_that_was_read_is_launched():
+    module = read_ptx(kernel("ld.param.u64 %rd0, [p]; mov.u32 %r1, 5; st.global.u32 [%rd0], %r1;", ["p"]))
+    x = np.zeros(1, np.uint32)
+    assert launch(module, "k", 1, 1, [x]).clean
+    assert x[0] == 5

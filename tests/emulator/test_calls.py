@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from compiling import compile_text
+from compiling import KERNELS, compile_text
 from small_ptx import HEADER
 
 from lab.emulator.api import launch
@@ -189,3 +189,20 @@ def test_endless_recursion_is_found():
 def test_a_call_with_another_number_of_arguments_is_refused():
     with pytest.raises(UnsupportedInstruction, match="twice has 1 arguments, not 2"):
         run("call.uni (c), twice, (a, b);")
+
+
+@pytest.mark.parametrize("version", ["11_8", "12_9"])
+def test_listings_of_older_compilers_run(version):
+    """The listings are NVRTC's own, of a kernel with virtual functions, recursion and printf."""
+    out = np.zeros(32, np.int32)
+    done = launch((KERNELS / f"calls_nvrtc_{version}.ptx").read_text(), "k", 1, 32, [out])
+    assert done.clean
+    assert done.printed == "2009 done\n"
+    assert out.tolist() == [(i * i if i % 2 else 3 * i) + 1000 * fibonacci(i % 7) for i in range(32)]
+
+
+def test_a_listing_in_the_shape_of_clangs_runs():
+    x = np.arange(8, dtype=np.float32)
+    text = (KERNELS / "clang_style.ptx").read_text()
+    assert launch(text, "k", 1, 8, [x, np.array([1, 2, 3], np.float32).tobytes()]).clean
+    np.testing.assert_array_equal(x, (np.arange(8) + 1) * 3 + 3)

@@ -387,8 +387,8 @@ def test_the_step_limit_counts_steps_without_progress():
 
 
 def test_unsupported_instruction_names_its_line():
-    ptx = HEADER + ".visible .entry k() {\n.reg .b32 %r<3>;\nvadd.u32.u32.u32 %r1, %r2, %r2;\nret;\n}\n"
-    with pytest.raises(UnsupportedInstruction, match=r"PTX line 6: .*vadd"):
+    ptx = HEADER + ".visible .entry k() {\n.reg .b32 %r<3>;\nvfrob.u32 %r1, %r2;\nret;\n}\n"
+    with pytest.raises(UnsupportedInstruction, match=r"PTX line 6: .*vfrob"):
         launch(ptx, "k", 1, 32, [])
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lab.base.errors import UserError
-from lab.hardware.gpus import ARCHITECTURES, PRODUCTS, architecture_for, from_description, gpu_for
+from lab.hardware.gpus import ARCHITECTURES, PRODUCTS, Gpu, architecture_for, from_description, gpu_for
 from lab.measured.timing import GpuDescription
 
 
@@ -161,7 +161,7 @@ def test_every_name_and_alias_leads_to_its_product():
     for gpu in PRODUCTS:
         for name in (gpu.name, *gpu.aliases, f"NVIDIA {gpu.name}", f"Tesla-{gpu.name.lower()}"):
             assert gpu_for(name) is gpu
-    firsts = {}
+    firsts: dict[str, Gpu] = {}
     for gpu in PRODUCTS:
         firsts.setdefault(gpu.architecture.arch, gpu)
     assert all(gpu_for(arch) is gpu for arch, gpu in firsts.items())

@@ -41,3 +41,11 @@ def test_nothing_waits_for_scipy_that_does_not_need_it():
     code = "import sys, lab.report.render, lab.runs.repeat, lab.stages.emulate; print('scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_two_pairs_correlate_but_have_no_likelihood():
+    for second, rho in (([3.0, 4.0], 1), ([4.0, 3.0], -1)):
+        found = rank_correlation([1.0, 2.0], second)
+        assert found.rho == pytest.approx(rho)
+        assert math.isnan(found.p)
+    assert rank_correlation([1, 2, 3], [1, 2, 3]).p == 0

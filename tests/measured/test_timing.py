@@ -55,6 +55,13 @@ def test_a_ratio_above_one_is_faster_than_the_baseline() -> None:
     assert measured().ratio_to("copy") == 0.5
 
 
+def test_no_time_is_no_rate() -> None:
+    for merit, expected in ((Merit.TFLOPS, 1.5), (Merit.BANDWIDTH, 1000.0)):
+        assert merit.rate(3 * 10**9, 2 * 10**9, 2.0) == expected
+        assert merit.rate(3, 2, 0.0) == merit.rate(3, 2, -1.0) == 0
+        assert merit.rate(3, 2, 1e-9) > 0
+
+
 def test_there_is_no_ratio_to_what_was_not_timed() -> None:
     alone = measured(baseline=None, baseline_name=None, others={})
     assert alone.ratio_to_baseline is None

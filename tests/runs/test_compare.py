@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 from lab.base.errors import UserError
 from lab.cli.main import app
-from lab.measured.timing import CardState, GpuDescription, Measurement, Samples
-from lab.runs.compare import RESAMPLES, SAME, Verdict, _verdict, compare, ratio_interval
+from lab.isa.mix import Counts, KernelMix
+from lab.measured.timing import CardState, GpuDescription, Kind, Measurement, Samples
+from lab.predict.schedulers.estimate import Estimate
+from lab.runs.compare import RESAMPLES, SAME, Verdict, _unlike, _verdict, compare, ratio_interval
 from lab.store.database import Store
 from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
@@ -190,3 +192,37 @@ def test_the_command_compares_runs_in_folders_that_cannot_be_written(open_folder
     assert done.exit_code == 1, done.output
     assert json.loads(done.stdout)["regressions"] == ["213.5"]
     assert [sorted(path.name for path in folder.rglob("*")) for folder in folders] == before
+
+
+def test_estimates_are_compared_where_neither_run_measured():
+    made = [replace(record(1, 2.0), measurement=None, estimate=Estimate(tflops, 1.0, {})) for tflops in (4.0, 3.0)]
+    found, _ = changes(made[:1], made[1:])
+    change = found["unroll=1"]
+    assert (change.ratio, change.low, change.high, change.kind) == (0.75, 0.75, 0.75, Kind.PREDICTED)
+    assert (change.verdict, change.n_a, change.n_b) == (Verdict.SLOWER, 0, 0)
+    timed = replace(record(1, 2.0), estimate=Estimate(3.0, 1.0, {}))
+    for sides in (([made[0]], [timed]), ([timed], [made[0]])):
+        change = changes(*sides)[0]["unroll=1"]
+        assert (change.ratio, change.kind, change.verdict) == (None, None, Verdict.NOT_COMPARED)
+    failed = replace(made[0], status=Status.LAUNCH_FAILED)
+    assert changes([failed], [failed])[0]["unroll=1"].ratio is None
+
+
+def test_what_differs_is_named_with_both_texts():
+    def mix(**by_class):
+        return KernelMix("sass", "k", Counts(9, by_class, {}, 0, 0), (), None)
+
+    one = replace(record(1, 2.0), sass=mix(fma=4, move=1), parameters={"unroll": 1, "a": True})
+    other = replace(
+        record(1, 2.0), sass=mix(fma=5, special=2), parameters={"unroll": 1, "b": 0.5}, compiler="x", problem={"m": 65}
+    )
+    assert dict(_unlike(one, other)) == {
+        "a": ("true", ""),
+        "b": ("", "0.5"),
+        "problem.m": ("64", "65"),
+        "compiler": ("nvrtc 13.5", "x"),
+        "hot-loop fma": ("4", "5"),
+        "hot-loop move": ("1", "0"),
+        "hot-loop special": ("0", "2"),
+    }
+    assert dict(_unlike(one, replace(one, sass=None))) == {}

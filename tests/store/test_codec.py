@@ -125,7 +125,7 @@ def test_names_of_files_that_are_no_text_are_spelled_everywhere_in_a_record(make
     spelled = "a\N{REPLACEMENT CHARACTER}"
     assert (back.reason, back.options, back.problem) == (spelled, (spelled, "b"), {spelled: spelled, "m": 4})
     assert replace(back, reason=plain.reason, options=plain.options, problem=plain.problem, round=plain.round) == plain
-    run = replace(RUN_RECORD, command=odd, notes=[odd])
+    run = replace(RUN_RECORD, command=odd, notes=(odd,))
     assert RUN.validate_json(record_to_text(run)) == replace(RUN_RECORD, command=spelled, notes=(spelled,))
 
 

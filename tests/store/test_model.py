@@ -90,6 +90,8 @@ def test_the_ceiling_is_the_lowest_bound_in_the_unit_of_the_throughput() -> None
     # 2e9 operations in a millisecond are 2 TFLOP/s, 0.5 of a second's unit 500
     assert record(prediction=ceilings(3.0), declared_rate=declared).ceiling == pytest.approx(3000 * 500 / 2, rel=1e-13)
     assert record(prediction=ceilings(3.0), declared_rate=declared, flops=0).ceiling is None
+    small = record(prediction=ceilings(3.0), declared_rate=declared, flops=10**8)
+    assert small.ceiling == pytest.approx(3000 * 500 / 0.1, rel=1e-13)
 
 
 def test_units_and_rates() -> None:

@@ -142,6 +142,17 @@ class Nothing:
 Decoded = Operation | MemoryAccess | AsyncCopy | CopyGroups | WarpOperation | Nothing
 
 
+def _whole(operation: Operation) -> Operation:
+    """Return an operation that has as many operands as its form.
+
+    Raises:
+        UnknownForm: it has not.
+    """
+    if len(operation.ins) != len(operation.form.ins) or len(operation.outs) != len(operation.form.outs):
+        raise UnknownForm("it takes other operands")
+    return operation
+
+
 class Decoder:
     """The instructions of one kernel.
 
@@ -264,7 +275,7 @@ class Decoder:
                 return _of_warp(instruction, op)
             if op.family in _NOTHING or instruction.opcode in ("bar.warp.sync", "barrier.warp.sync"):
                 return Nothing()
-            return self._operation(instruction, op)
+            return _whole(self._operation(instruction, op))
         except UnknownForm as error:
             raise self._refused(position, str(error)) from error
 

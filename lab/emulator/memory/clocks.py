@@ -331,6 +331,8 @@ class BatchClocks:
         warp_limit = self._warp_limit
         for mask in np.unique(named[who]).tolist():
             lanes = np.flatnonzero((mask >> np.arange(WARP_SIZE)) & 1)
+            if not mask:  # who names nobody waits for nobody
+                continue
             mine = who[named[who] == mask]
             warps = np.unique(warp_of(mine))
             rows = by_lane[np.ix_(warps, lanes)].max(axis=1)  # (warps, 32)

@@ -20,6 +20,7 @@ from lab.hardware.memory import Copy
 from lab.isa.ptx.constants import integer
 
 _SIZES = (4, 8, 16)
+_MOST_GROUPS = 1 << 31
 _WIDEST_ELEMENT = 8  # bytes of the widest integer
 
 
@@ -37,7 +38,10 @@ def copy(site: Site, op: Opcode) -> Run:
         return _wait(site.memory, 0, commit=True)
     if op.flag("wait_group"):
         op.finish()
-        return _wait(site.memory, integer(site.texts[0]), commit=False)
+        still = integer(site.texts[0])
+        if not 0 <= still < _MOST_GROUPS:
+            raise UnknownForm(f"{still} groups")
+        return _wait(site.memory, still, commit=False)
     op.one_of(("ca", "cg"))
     if not (op.flag("shared") or op.flag("shared::cta")):
         raise UnknownForm("a destination that is not .shared")

@@ -142,8 +142,8 @@ def _set_pair(test: str, boolean: str, result: str, t: str, *, ftz: bool) -> Alu
 
     def compute(a: Words, b: Words, c: Mask | None = None) -> Words:
         low, high = (hit if c is None else _BOOLEAN[boolean](hit, c) for hit in compare(a, b))
-        upper = np.where(high, true << np.uint32(16), np.uint32(0))
-        return np.where(low, true, np.uint32(0)) | upper
+        both: Any = np.where(low, true, np.uint32(0)) | np.where(high, true << np.uint32(16), np.uint32(0))
+        return np.asarray(both, np.uint32)
 
     return Alu(assign(compute), ("b32",), ("b32", "b32") + (("pred",) if boolean else ()))
 
@@ -163,7 +163,7 @@ def set_(op: Opcode, _n: int) -> Alu:
     if result not in ("u32", "s32", "f32", *halves) or t == "pred" or t not in DTYPES:
         raise UnknownForm(f".{result}.{t}")
     compare = _prepared(t, ftz, comparison(test, t))
-    one = {"f32": np.float32(1), "f16": np.float16(1), "bf16": np.uint16(_ONE["bf16"])}
+    one: dict[str, Any] = {"f32": np.float32(1), "f16": np.float16(1), "bf16": np.uint16(_ONE["bf16"])}
     true = one[result] if result in one else np.array(-1).astype(DTYPES[result])
 
     def compute(a: Numbers, b: Numbers, c: Numbers | None = None) -> Numbers:

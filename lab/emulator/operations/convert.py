@@ -172,7 +172,7 @@ def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Conversion:
     return compute
 
 
-def _round_sum(to: str, s: Doubles, e: Doubles, mode: str) -> Floats:
+def _round_sum(to: str, s: Doubles, e: Doubles, mode: str) -> Any:  # noqa: ANN401  floats, or bits of bfloat16
     """Round the exact sum s + e, with s = fl(s + e), to a float type."""
     if to == "f64":
         return s.copy() if mode == "rn" else floats.directed(s, e, mode)

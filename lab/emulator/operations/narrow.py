@@ -43,7 +43,8 @@ class NarrowFormat:
         codes = np.arange(self.largest + 1)
         power, digits = codes >> self.fraction, codes & ((1 << self.fraction) - 1)
         digits = np.where(power > 0, digits + (1 << self.fraction), digits)
-        return np.ldexp(digits.astype(np.float64), np.maximum(power, 1) - self.bias - self.fraction)
+        values: Doubles = np.ldexp(digits.astype(np.float64), np.maximum(power, 1) - self.bias - self.fraction)
+        return values
 
     def encoded(self, x: Doubles) -> Words:
         """Round to nearest even and clamp; return codes with signs, (count,)."""

@@ -210,7 +210,7 @@ class Barriers:
         kind = arrival.form.reduction
         total = {"popc": values.sum(), "and": values.all(), "or": values.any()}[kind or "or"]
         write = self._storage.at(arrival.position).target(arrival.form.result, "u32" if kind == "popc" else "pred")
-        write(arrival.lanes, np.full(arrival.lanes.count, total))
+        write(arrival.lanes, np.full(arrival.lanes.count, total, np.uint32 if kind == "popc" else np.bool_))
 
     def waiting(self) -> list[tuple[int, Lanes]]:
         """Return the instruction and the threads of each wait."""

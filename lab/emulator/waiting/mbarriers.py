@@ -28,6 +28,9 @@ MOST_ARRIVALS = MOST_BYTES = 2**20 - 1
 _SCOPES = ("cta", "cluster")
 
 
+_WAIT_OPERANDS = 3
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
     """Threads with the mbarriers that they name, (count,) arrays.
@@ -332,6 +335,8 @@ class Mbarriers:
         """
         binder = self._storage.at(position)
         polls, state = _wait_form(binder)
+        if len(binder.instruction.operands) < _WAIT_OPERANDS:
+            binder.refuse("a wait has a predicate, an address and a phase")
         _, address, parity, *_ = binder.instruction.operands  # a time limit may follow: no wait here reaches it
         addresses = binder.address(address, "shared")(lanes)
         parities = lanes.fill(binder.source(parity, state)(lanes)).astype(np.int64) & 1

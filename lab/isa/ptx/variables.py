@@ -136,7 +136,6 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
 
 def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
     match = cursor.need(_NAME, "a name")
-    line = cursor.source.line(match.start(1))
     name, parameterised, extents = match[1], match[2] is not None, match[3]
     shape: list[int | None] = [
         cursor.integer(extent[1]) if extent[1].strip() else None for extent in _EXTENT.finditer(extents)
@@ -158,7 +157,7 @@ def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
         parameterised=parameterised,
         external=prefix.external,
         pointer=prefix.pointer,
-        line=line,
+        line=cursor.source.line(match.start(1)),
     )
     return _with_initial(cursor, variable, shape) if cursor.take(_EQUALS) else variable
 

@@ -18,7 +18,7 @@ from lab.base.errors import Location, ReaderError
 _SECTION = re.compile(r'\s*+\.section\s++"?\.text\.([^,"\s]++)')
 _ENTRY = re.compile(r'\s*+\.other\s++"?([^,"\s]++)"?,\s*+@"STO_CUDA_ENTRY')
 _TARGET = re.compile(r"\s*+\.target\s++(\w++)")
-_FLAGS = re.compile(r"\s*+\.headerflags\s++(.*+)")
+_FLAGS = re.compile(r"\s*+\.headerflags\s")
 """Before CUDA 13 an image had no `.target`. The flags of its ELF header name it, and `a` as `ACCELERATORS`."""
 _FLAG_SM = re.compile(r"\bEF_CUDA_SM(\d++)")
 _LABEL = re.compile(r'"?([^\s:"/]++)"?:(?:\s|\Z)')
@@ -119,8 +119,8 @@ def read_listing(text: str, file: str = "<sass>") -> Listing:
             listing.entries.add(match[1])
         elif match := _TARGET.match(line):
             listing.target = match[1]
-        elif (match := _FLAGS.match(line)) and (machine := _FLAG_SM.search(match[1])):
-            listing.target = f"sm_{machine[1]}" + ("a" if "EF_CUDA_ACCELERATORS" in match[1] else "")
+        elif _FLAGS.match(line) and (machine := _FLAG_SM.search(line)):
+            listing.target = f"sm_{machine[1]}" + ("a" if "EF_CUDA_ACCELERATORS" in line else "")
         elif _GPR_FIRST.match(line):
             counted = True
     return listing

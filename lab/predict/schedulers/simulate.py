@@ -255,9 +255,9 @@ class _Simulation:
                 ready, why = done, Cause.GLOBAL
         elif slot.unit is Unit.PHASE:
             # the text does not give the number of stages; with two, the copy was requested an iteration ago
-            done = self._bulk.get((warp.block, warp.at // len(self._path) - 1), 0.0)
-            if done > ready:
-                ready, why = done, Cause.GLOBAL
+            copied = self._bulk.get((warp.block, warp.at // len(self._path) - 1))
+            if copied is not None and copied > ready:
+                ready, why = copied, Cause.GLOBAL
         return ready, why
 
     def _skip(self, warp: _Warp) -> None:
@@ -281,8 +281,7 @@ class _Simulation:
         causes[Cause.OTHER] += count - operation.fma
         if end - now > count:
             causes[Cause.BANKS] += end - now - count
-        stall = 1 if operation.run else max(1, slot.control.stall)
-        warp.ready, warp.why = end - 1 + stall, Cause.STALL
+        warp.ready, warp.why = end - 1 + max(1, slot.control.stall), Cause.STALL
         if unit in _MEMORY:
             self._access(part, warp, operation, now)
         elif unit is Unit.BULK:

@@ -89,3 +89,9 @@ def test_threads_that_do_not_meet(body, detail):
     assert finding.kind == "barrier-divergence"
     assert detail in finding.detail
     assert finding.text.startswith("bar.sync")
+
+
+def test_a_count_is_extended_to_a_wide_register():
+    i = np.arange(48, dtype=np.uint32)
+    _, out = execute("setp.lt.u32 %p0, %i0, 40; bar.red.popc.u32 %rd1, 0, %p0; mov.b64 %o0, %rd1;", i, out="u8")
+    assert out.tolist() == [40] * 48

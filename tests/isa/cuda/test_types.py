@@ -56,3 +56,8 @@ def test_unknown_types(c_type):
 def test_aliases_are_followed_and_may_turn_in_a_circle():
     assert element_type("const real", {"real": "scalar", "scalar": "const float"}) == CElement("float32")
     assert element_type("a", {"a": "b", "b": "a"}) is None
+
+
+def test_a_scalar_has_one_lane():
+    assert CElement("float32").lanes == 1
+    assert element_type("const float").lanes == 1

@@ -55,3 +55,19 @@ def test_what_nvrtc_declares(c_type, size, pointer):
     build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
     [found] = entry_parameters(read_ptx(build.ptx).kernels[0])
     assert (found.bytes, found.may_be_pointer) == (size, pointer)
+
+
+def test_a_byte_alone_and_an_array_without_a_size():
+    byte, aligned, one, unsized, vector = parameters(
+        ".param .b8 a, .param .align 4 .b8 b, .param .b8 c[1], .param .b8 d[], .param .v4 .f32 e"
+    )
+    assert [(x.bytes, x.align, x.is_array) for x in (byte, aligned, one, unsized, vector)] == [
+        *((1, 1, False), (1, 4, True), (1, 1, False), (0, 1, True), (16, 16, False))
+    ]
+    assert not byte.may_be_pointer
+    assert str(vector) == ".f32"
+
+
+def test_a_handle_is_as_wide_as_a_pointer_and_floats_of_other_names_are_read():
+    texture, half, wide = parameters(".param .texref a, .param .bf16 b, .param .b128 c")
+    assert (texture.bytes, half.bytes, half.is_float, wide.bytes, wide.may_be_pointer) == (8, 2, False, 16, False)

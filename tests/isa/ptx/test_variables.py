@@ -168,7 +168,6 @@ def test_a_parameter_list_ends_at_its_parenthesis() -> None:
         (".global .v4 .f16 x;", Variable("x", "global", "f16", 1, 8, 4)),
         (".global .v8 .f32 x;", Variable("x", "global", "f32", 1, 32, 8)),
         (".global .f16x2 x;", Variable("x", "global", "f16x2", 1, 4)),
-        (".global .b1 x;", Variable("x", "global", "b1", 1, 1)),
         (".global .b128 x;", Variable("x", "global", "b128", 1, 16)),
         (".const[3] .u32 x;", Variable("x", "const", "u32", 1, 4)),
         (".global .align 0x10 .u8 x;", Variable("x", "global", "u8", 1, 16)),
@@ -201,6 +200,12 @@ def test_behind_a_pointer_the_alignment_is_its_targets() -> None:
 def test_more_messages(text: str, message: str) -> None:
     with pytest.raises(ReaderError, match=message):
         read_declaration(cursor(text), [])
+
+
+def test_braces_deeper_than_the_shape_fill_nothing() -> None:
+    assert declared(".global .u32 x[1] = {{}};").initial == ()
+    with pytest.raises(ReaderError, match="row does not fit"):
+        declared(".global .u32 x[1] = {{1}};")
 
 
 def test_eight_dimensions_are_read() -> None:

@@ -384,3 +384,7 @@ def test_a_branch_delays_its_warp():
 def test_a_barrier_of_all_warps_costs_its_latency():
     loop = [*[fma()] * 7, other(Unit.BARRIER), *[fma()] * 90]
     assert simulate(loop, 4, 1, MACHINE, TRAFFIC).total == 97 + MACHINE.block_barrier
+
+
+def test_a_branch_without_a_stall_holds_its_slot():
+    assert simulate([fma(), other(Unit.BRANCH, stall=0)], 1, 1, MACHINE, TRAFFIC).total == 2 + MACHINE.branch

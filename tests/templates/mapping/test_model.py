@@ -136,3 +136,23 @@ def test_facts_of_the_largest_mapping_are_computed_quickly():
     assert mapping.injective
     assert mapping.sectors(4) == 32.0
     assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("items", "most", "widest"),
+    [
+        *(
+            (16, 16, 16),
+            (16, 15, 8),
+            (16, 8, 8),
+            (8, 16, 8),
+            (4, 16, 4),
+            (2, 16, 2),
+            (3, 16, 1),
+            (16, 3, 2),
+            (32, 99, 16),
+        )
+    ],
+)
+def test_the_widest_vector_is_a_power_of_two_that_fits(items, most, widest):
+    assert parse(f"[{items}]|[2] => [i0,t0]").widest(most) == widest

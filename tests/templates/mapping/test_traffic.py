@@ -67,3 +67,11 @@ def test_conflicts_are_wavefronts_beyond_the_least() -> None:
     assert conflicts(LANES * 128, 4, EVERY, loads=True) == 31
     assert conflicts(LANES * 8, 4, EVERY, loads=True) == 1
     assert conflicts(LANES * 0, 4, EVERY, loads=True) == 0
+
+
+def test_a_request_for_the_first_element_alone_is_one() -> None:
+    assert requests(np.array([[0]]), 1).tolist() == [[0, *[-1] * 31]]
+    assert requests(np.array([[1]]), 1).shape == (1, 32)
+    _, _, active = placed(np.array([[0]]), 1, 8, transposed=False)
+    assert active.sum() == 1
+    assert requests(np.full((64, 2), -1), 1).shape == (0, 32)
