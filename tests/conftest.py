@@ -7,7 +7,8 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
@@ -34,6 +35,39 @@ SUPPORT = str(Path(__file__).parent / "support")
 sys.path.insert(0, SUPPORT)  # what the tests of several rooms share; worker processes must find it, too
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SUPPORT, os.environ.get("PYTHONPATH")]))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else a hundred processes compile all of lab, 2 s each
+
+
+SPENT = "processor seconds"
+_before = [0.0]
+"""Processor time of this process and its ended children at the latest report."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    _before[0] = sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what each phase of a test spent, wherever it runs; a wall clock would count what else the machine does."""
+    report = yield
+    now = sum(os.times()[:4])
+    report.user_properties.append((SPENT, now - _before[0]))
+    _before[0] = now
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the tests that spend the most after a run of all, so that whoever adds one sees its price."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    spent = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, seconds in getattr(report, "user_properties", ()):
+                spent[report.nodeid] += seconds if name == SPENT else 0
+    terminalreporter.section(f"{spent.total() / 60:.1f} minutes of processor time; the most")
+    for test, seconds in spent.most_common(10):
+        terminalreporter.line(f"{seconds:6.1f} s  {test}")
 
 
 @pytest.fixture(scope="session")

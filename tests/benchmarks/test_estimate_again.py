@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -24,9 +25,10 @@ archs: [sm_90]
 """
 
 
-@pytest.fixture
-def report(benchmark_script, tmp_path):
+@pytest.fixture(scope="module")
+def made(benchmark_script, tmp_path_factory):
     """A published run whose estimates are wrong, and the first of whose variants was other machine code."""
+    tmp_path = tmp_path_factory.mktemp("made")
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
     running.run(tmp_path / "small.yaml", running.RunOptions(output=tmp_path / "run", measure=False))
     with Store(tmp_path / "run") as store:
@@ -38,6 +40,14 @@ def report(benchmark_script, tmp_path):
     assert first is not None
     wrong[0] = replace(wrong[0], build=replace(first, sass_sha256="0"))
     published.write_records(replace(kept, records=tuple(wrong)), tmp_path / "published")
+    return tmp_path, right
+
+
+@pytest.fixture
+def report(made, tmp_path):
+    """The records as they were, beside a copy of what was published."""
+    folder, right = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return right
 
 

@@ -68,7 +68,7 @@ def test_run_prints_rows_and_writes_the_report(folder):
     assert (folder / "reports" / "small" / "index.html").is_file()
     assert "reports/small/index.html" in done.stderr
     assert "drawing the report" in done.stderr
-    again = lab("run", "small.yaml", "--no-gpu", cwd=folder)
+    again = here("run", "small.yaml", "--no-gpu", cwd=folder)
     head, *table = again.stdout.splitlines()
     assert "estimated throughput (TFLOP/s, predicted)" in head or "ceiling (TFLOP/s, predicted)" in head
     assert {line.split()[1] for line in table} == {row["variant"] for row in rows}
@@ -85,7 +85,7 @@ def test_inspect_lists_and_shows_variants(folder):
     listed = here("inspect", "small.yaml", cwd=folder)
     assert listed.returncode == 0, listed.stderr
     variant = next(line.split()[0] for line in listed.stdout.splitlines() if "unroll=8" in line)
-    shown = lab("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
+    shown = here("inspect", "small.yaml", "--variant", variant[:6], cwd=folder)
     assert shown.returncode == 0, shown.stderr
     for part in ("fma.rn.f32", "FFMA", "▌", "fma : ld.shared", "__global__"):
         assert part in shown.stdout
@@ -193,7 +193,6 @@ def test_mistakes_are_told_in_words(mistaken, arguments, code, words):
     [
         (["run", "smal.yaml"], 2, "did you mean 'small.yaml'"),
         (["report", "nowhere"], 3, "holds no run"),
-        (["rum"], 2, ""),
     ],
 )
 def test_a_mistake_ends_the_process_with_its_code(mistaken, arguments, code, words):
@@ -289,8 +288,8 @@ def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["größe", "b\udcff"])
-def test_a_folder_whose_name_is_not_ascii(folder, name):
+def test_a_folder_whose_name_is_not_ascii(folder):
+    name = "größe\udcff"  # and not UTF-8 either
     place = folder / name
     place.mkdir()
     (place / "small.yaml").write_text(SMALL.replace("[1, 8]", "1"))
@@ -393,8 +392,8 @@ def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):
     with make_store(tmp_path / "run", "sweep") as store:
         one, other, *_ = (record.variant for record in store.records())
     run = store.folder
-    by_places = lab("compare", f"{run}#{one}", f"{run}#{other}", "--json", cwd=tmp_path)
-    by_ids = lab("compare", run, one, f"#{other}", "--json", cwd=tmp_path)
+    by_places = here("compare", f"{run}#{one}", f"{run}#{other}", "--json", cwd=tmp_path)
+    by_ids = here("compare", run, one, f"#{other}", "--json", cwd=tmp_path)
     assert by_ids.returncode == by_places.returncode
     assert json.loads(by_ids.stdout) == json.loads(by_places.stdout)
     assert [(change["variant_a"], change["variant_b"]) for change in json.loads(by_ids.stdout)["changes"]] == [

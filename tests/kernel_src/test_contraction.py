@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from compiling import ptx_of
@@ -57,16 +59,23 @@ def check(fields, given_parameters):
 
 
 @given(problems(), parameters())
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 def test_any_contraction_is_what_numpys_einsum_says(fields, given_parameters):
     check(fields, given_parameters)
 
 
-@pytest.mark.parametrize("summation", ["flat", "loops"])
-@pytest.mark.parametrize("free", ["tile", "grid"])
-@pytest.mark.parametrize("name", KNOWN)
-def test_known_contractions_are_right(name, free, summation):
-    for i, tile in enumerate(TILES):
-        if i % 2 == ((free == "tile") == (summation == "flat")):  # the settings take turns with the tiles
-            split, beta = (4 if i >= 2 else 1), (0.5 if i in (1, 2) else 0.0)
-            check({**KNOWN[name], "beta": beta}, {**tile, "free": free, "summation": summation, "split": split})
+def turns():
+    """Each contraction with each tile and with each setting; from one to the next they are paired differently."""
+    settings = list(itertools.product(("tile", "grid"), ("flat", "loops")))
+    for number, name in enumerate(KNOWN):
+        for i, (free, summation) in enumerate(settings):
+            for turn in range(len(TILES)):
+                marks = [pytest.mark.thorough] if turn else []
+                tile = (i + number + turn) % len(TILES)
+                yield pytest.param(name, free, summation, tile, id=f"{name}-{free}-{summation}-{tile}", marks=marks)
+
+
+@pytest.mark.parametrize(("name", "free", "summation", "tile"), list(turns()))
+def test_known_contractions_are_right(name, free, summation, tile):
+    split, beta = (4 if tile >= 2 else 1), (0.5 if tile in (1, 2) else 0.0)
+    check({**KNOWN[name], "beta": beta}, {**TILES[tile], "free": free, "summation": summation, "split": split})

@@ -188,6 +188,7 @@ MOVES = [
 SHAPES = [(1, 1), (31, 33), (32, 64), (64, 5), (129, 68), (1000, 1), (3, 257)]
 SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
 VECTOR_SIZES = [(1, 1, 1), (1, 37, 5), (129, 1, 64), (1, 64, 257), (65, 1, 1031)]
+LAYOUTS = ("nn", "nt", "tn", "tt")
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 
@@ -210,25 +211,31 @@ def assembled_ptx_of(source):
 
 
 def settings_and_layouts():
-    """Every setting with its layouts.
+    """Every setting with its layouts, types, and the share of sizes that it sees: one of four, or one of eight.
 
-    A template's own setting and those of `TILES` and `VECTORS` see all four. Each further setting sees two that
-    together transpose both operands and neither; neighbouring settings take turns with the pairs.
+    A template's own setting and those of `TILES` and `VECTORS` see all four layouts. Each further setting sees two that
+    together transpose both operands and neither; neighbouring settings take turns with the pairs, and with the sizes.
+    With float64 every setting sees one such pair; the other one is left to the thorough tests.
     """
+    pairs = (("nn", "tt"), ("nt", "tn"))
     for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
         further = key in SGEMM or key in TENSILE
-        for layout in (("nn", "tt"), ("nt", "tn"))[number % 2] if further else ("nn", "nt", "tn", "tt"):
-            yield pytest.param(name, given, layout, id=f"{key}-{layout}")
+        for layout in pairs[number % 2] if further else LAYOUTS:
+            place, shares = LAYOUTS.index(layout), 8 if further else 4
+            share = (place + 4 * (number // 2 % 2) if further else place, shares)
+            for dtype in ("float32", "float64"):
+                rare = dtype == "float64" and layout in pairs[1 - number % 2]
+                marks = [pytest.mark.thorough] if rare else []
+                yield pytest.param(name, given, layout, dtype, share, id=f"{key}-{layout}-{dtype}", marks=marks)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("name", "given", "layout"), list(settings_and_layouts()))
-def test_every_template_is_right_and_clean(name, given, layout, dtype):
+@pytest.mark.parametrize(("name", "given", "layout", "dtype", "share"), list(settings_and_layouts()))
+def test_every_template_is_right_and_clean(name, given, layout, dtype, share):
     gemm = operator("gemm")
     sizes = VECTOR_SIZES if name == VECTOR else SIZES
     for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
-        if i and i % 4 != ["nn", "nt", "tn", "tt"].index(layout):
-            continue  # every layout sees the smallest size, and a quarter of the other sizes and factors
+        if i and i % share[1] != share[0]:
+            continue  # each sees the smallest size, and its share of the other sizes and factors
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
         leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}

@@ -142,7 +142,7 @@ def test_killed_anywhere_a_run_goes_on_and_yields_the_same(played, tmp_path, mor
     moments = next(counting.burnt)
     rng = random.Random(7)  # noqa: S311 - no secret
     folder, kills, finished = tmp_path / "broken", 0, 0
-    while kills < 40:
+    while kills < 24:
         # sometimes after a few records, sometimes before the first, sometimes near the end
         fuse = Fuse(at=rng.randrange(1, moments))
         if killed(lambda fuse=fuse: go(played, folder, fuse.services(), fuse.observer())):
