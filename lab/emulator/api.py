@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.emulator import operands
-from lab.emulator.allowance import CACHED, MADE, Allowance, Outgrown
+from lab.emulator.allowance import CACHED, Allowance, Outgrown, work_to_make
 from lab.emulator.arrays import Bytes
 from lab.emulator.batch import padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
@@ -234,7 +234,7 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         extents=started.extents,
         workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
         dice=None if request.schedule is None else np.random.default_rng(request.schedule),
-        allowance=None if asked is None else Allowance([(CACHED, asked.ready), (MADE, asked.possible)]),
+        allowance=None if asked is None else asked.allowance(),
     )
     steps = _run(plan)
     return started.result(request, steps, tuple(plan.notes), "interpreted", why_not if asked is None else asked.why_not)
@@ -250,6 +250,11 @@ class _Asked:
     def __init__(self, request: _Request, started: _Started) -> None:
         self._request, self._started = request, started
         self.why_not = ""
+
+    def allowance(self) -> Allowance:
+        """Return the work after which it is asked."""
+        whole = work_to_make(len(self._request.program.code))
+        return Allowance([(CACHED, self.ready), (whole, self.possible)])
 
     def ready(self) -> bool:
         """Whether the code was made before."""
