@@ -109,7 +109,7 @@ _REMAINS = """\
 
 They have no estimate, but a [score](score.md), which ranks the variants of any kernel. Of eight kernels as a user
 writes them, this is what its first pick reaches on an H200; score.md says how it came about, explains the misses, and
-has ten kernels more:
+has fourteen kernels more:
 
 {own}
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -69,10 +70,15 @@ LIBRARIES: tuple[str, ...] = (
     "pydantic",
 )
 LIBRARIES += ("hypothesis", "ruamel.yaml", "jinja2", "typer", "rich", "_pytest.assertion.rewrite")
+LIBRARIES += ("matplotlib.figure", "filelock", "PIL.Image")
 
 COPIED = ("lab", "tests", "benchmarks", "kernel_src", "experiments", "libraries", "docs", "reports")
 LEAST_TEXT = 8
 """Bytes of a text that is looked for where a module changed."""
+
+OPTIONS = ("-x", "-q", "--tb=line", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
+OPTIONS += ("-o", "addopts=--strict-markers --import-mode=importlib")
+"""Of each test run. The project's own options name some of xdist's, which a fork of one process does without."""
 
 SETTLED_S = 20.0
 """A test run may take this long and six times what it takes without a mutation; a machine is sometimes busy."""
@@ -282,6 +288,8 @@ def prepared() -> None:
         os.environ[name] = "1"
     for name in LIBRARIES:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # else every fork goes through all these objects, and so copies their pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +363,7 @@ def _be_pytest(tree: Path, tests: Sequence[str], output: int, *, keeps_bytecode:
         settings.register_profile("mutate", deadline=None, database=None, derandomize=True, phases=phases)
         settings.load_profile("mutate")
         base = f"--basetemp={tree.parent / 'pytest'}"
-        code = int(test(["-x", "-q", "--tb=line", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist", base, *tests]))
+        code = int(test([*OPTIONS, base, *tests]))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -407,7 +415,8 @@ class Bench:
             right = attempted(self.tree, tests, 600.0, keeps_bytecode=True)
             self._limits[tests] = SETTLED_S + 6 * right.seconds if right.code == 0 else None
             if right.code:
-                print(f"{' '.join(tests)} fails as it is: {right.by}", file=sys.stderr)
+                last = right.output.strip().rpartition("\n")[2]
+                print(f"{' '.join(tests)} fails as it is: {right.by}: {last}", file=sys.stderr)
         return self._limits[tests]
 
     def judge(self, room: str, mutant: Mutant, rounds: Sequence[tuple[str, ...]]) -> Judged:

@@ -40,6 +40,7 @@ OWN = (
 LATER = (
     "others/axpy", "others/bitonic", "others/column_sums", "others/compaction", "others/dot", "others/filter2d",
     "others/gather", "others/heat3d", "others/layer_norm", "others/mandelbrot",
+    "others/matmul", "others/matvec", "others/options", "others/particles",
 )  # fmt: skip
 """Kernels that were measured after that."""
 _FEWEST = 5

@@ -327,6 +327,7 @@ def emulate(
     variant: str | None = None,
     parameters: Mapping[str, Scalar] | None = None,
     engine: Engine = "interpreted",
+    schedule: int | None = None,
 ) -> Emulation | EmulationRecord:
     """Execute one kernel on the CPU, as `lab emulate` does: of a file, of CUDA text, or of an experiment.
 
@@ -348,6 +349,8 @@ def emulate(
         engine: Of a file or of CUDA: `compiled` runs the kernel as machine code, many times as fast. Bounds
             are checked, but neither races nor reads of memory that nothing wrote. What that engine lacks, and a launch
             with a fault, still goes to the interpreter: the result says which of them ran.
+        schedule: Of a file or of CUDA: seed of another fair order of warps and blocks. A kernel without races gives the
+            same results in every order, but for the rounding of atomic sums.
 
     Returns:
         Counts and findings; of an experiment also the comparison with the reference.
@@ -366,12 +369,16 @@ def emulate(
     if isinstance(file, Mapping) or (not source and Path(file).suffix in (".yaml", ".yml")):
         if arguments is not None:
             raise UserError("an experiment has its own arguments", key="arguments", accepted="none")
+        if schedule is not None:
+            raise UserError("an experiment runs in the order of its program", key="schedule", accepted="a file or CUDA")
         chosen = file if isinstance(file, Mapping) else Path(file)
         return executing.execute_experiment(chosen, variant, parameters or {}, seed)
     if arguments is None:
         raise UserError("there are no arguments", key="arguments", accepted="one for each of the kernel's parameters")
     if source:
-        how = executing.KernelLaunch(kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options, engine)
+        how = executing.KernelLaunch(
+            kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options, engine, schedule
+        )
         return executing.execute_source(os.fspath(file), arguments, how)
     if isinstance(arguments, Mapping):
         raise UserError("PTX does not keep the names of parameters", key="arguments", accepted="a list, in order")
@@ -384,6 +391,7 @@ def emulate(
         dynamic_shared_bytes=shared_bytes,
         seed=seed or 0,
         engine=engine,
+        schedule=schedule,
     )
 
 

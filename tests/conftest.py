@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
+import io
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
+from inspect import unwrap
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from filelock import FileLock
+from matplotlib.figure import Figure
+from PIL import Image
 
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.predict.bounds import Bound
-from lab.report.charts import png
-from lab.report.charts.definition import Picture
+from lab.report.charts import png, vega
+from lab.report.charts.definition import Chart, Picture
+from lab.report.charts.vega import PageChart
+from lab.report.tuning import png as tuning_png
 from lab.store.database import Store
 
 ROOT = Path(__file__).parents[1]
@@ -67,24 +72,57 @@ def _own_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _pictures_drawn_once(shared_folder: Path) -> Iterator[None]:
-    """A report's PNGs, which take most of its time, are drawn once a session for all reports that show the same."""
-    drawn, kept = png.draw, shared_folder / "pictures"
+def _reports_drawn_quickly() -> Iterator[None]:
+    """What takes most of a report's time is made once, and no pixel of its pictures is.
+
+    Matplotlib builds each picture's figure, which reads all of its data; laying it out and painting it is left to the
+    tests of pictures (`painted`, and all of tests/report/charts). A chart of the page is specified once a process.
+    """
+    drawn, save, specified = png.draw, png.save, vega.draw
+    built, charts = set[str](), dict[str, PageChart]()
+    blank = io.BytesIO()
+    Image.new("P", (8, 8)).save(blank, "png")
 
     @wraps(drawn)
     def draw(picture: Picture, folder: Path) -> Path:
-        if not os.access(shared_folder, os.W_OK, effective_ids=True):  # `read_only` has changed who this process is
-            return drawn(picture, folder)
-        shown = kept / f"{hashlib.sha256(repr(picture).encode()).hexdigest()}.png"
-        if not shown.is_file():
-            kept.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=kept) as place:
-                drawn(picture, Path(place)).replace(shown)
-        return shutil.copyfile(shown, folder / picture.file)
+        shown = repr(picture)
+        if shown not in built:
+            png._figure_of(picture.drawings)
+            built.add(shown)
+        path = folder / picture.file
+        path.write_bytes(blank.getvalue())
+        return path
+
+    @wraps(save)
+    def save_blank(figure: Figure, path: Path, title: str) -> Path:
+        path.write_bytes(blank.getvalue())
+        return path
+
+    @wraps(specified)
+    def specify(chart: Chart) -> PageChart:
+        shown = repr(chart)
+        if shown not in charts:
+            charts[shown] = specified(chart)
+        return deepcopy(charts[shown])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(png, "draw", draw)
+        patch.setattr(tuning_png, "save", save_blank)
+        patch.setattr(vega, "draw", specify)
         yield
+
+
+@pytest.fixture
+def painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures and charts are drawn as users get them, each time."""
+    for module, name in ((png, "draw"), (tuning_png, "save"), (vega, "draw")):
+        monkeypatch.setattr(module, name, unwrap(getattr(module, name)))
+
+
+@pytest.fixture
+def painted_small(painted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are laid out and painted, with a quarter of the pixels a side: whether all of it can be drawn."""
+    monkeypatch.setattr(png, "DPI", png.DPI // 4)
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ class KernelLaunch:
         arch: Architecture that a source is compiled for.
         options: Further compiler options.
         engine: What executes it; the compiled engine does not watch for races.
+        schedule: Seed of another fair order of warps and blocks; None for the order of the program.
     """
 
     kernel: str | None
@@ -65,6 +66,7 @@ class KernelLaunch:
     arch: str
     options: Sequence[str]
     engine: Engine = "interpreted"
+    schedule: int | None = None
 
 
 def is_text(file: str | Path) -> bool:
@@ -144,6 +146,7 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
         dynamic_shared_bytes=how.shared_bytes,
         check=how.engine == "interpreted",
         engine=how.engine,
+        schedule=how.schedule,
     )
 
 

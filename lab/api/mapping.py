@@ -187,7 +187,10 @@ def _arguments(reading: _Reading, kernels: Sequence[SourceKernel]) -> None:
     types = {one.name: one.dtype for one in own[0].parameters if not one.is_pointer} if own else {}
     sizes = _sizes(reading.given.get("problem"))
     reading.data["arguments"] = {
-        str(name): _argument(reading, str(name), value, sizes, types.get(str(name))) for name, value in given.items()
+        str(name): {str(one): _argument(reading, str(one), member, sizes, None) for one, member in value.items()}
+        if isinstance(value, Mapping)
+        else _argument(reading, str(name), value, sizes, types.get(str(name)))
+        for name, value in given.items()
     }
     constants = reading.given.get("constants")
     if isinstance(constants, Mapping):
@@ -310,12 +313,19 @@ def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
             parts = list(leading(name, array, cases))
         for case, part in parts:
             save(reading.folder, _named(path, case), part)
-        place = "arguments" if name in reading.data["arguments"] else "constants"
-        reading.data[place][name] += f" {path}"
+        _place(reading, name)[name] += f" {path}"
     reference = reading.given.get("reference")
     if _is_computed(reference):
         filled = _loaded(reading)
         reading.data["reference"] = _expected(reading, filled, reference, measured=measured)
+
+
+def _place(reading: _Reading, name: str) -> dict[str, str]:
+    """Where the file says of an array what it holds: among the arguments, in a structure, or among the constants."""
+    arguments = reading.data["arguments"]
+    structures = [one for one in arguments.values() if isinstance(one, dict)]
+    places: list[dict[str, str]] = [arguments, *structures, reading.data.get("constants", {})]
+    return next(one for one in places if isinstance(one.get(name), str))
 
 
 def _named(path: str, case: ConcreteCase) -> str:

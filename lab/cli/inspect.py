@@ -149,6 +149,7 @@ def emulate_words(
     *,
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
+    schedule: int | None = None,
 ) -> tuple[Emulation, tuple[str, ...]]:
     """Execute one kernel as `emulate_file` does, and say in a line each what it wrote to its buffers.
 
@@ -160,7 +161,9 @@ def emulate_words(
     grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
     values = arguments_from_words(arguments, seed)
     before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
-    done = execute_file(file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
+    done = execute_file(
+        file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed, schedule=schedule
+    )
     outputs = []
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
@@ -189,6 +192,7 @@ def execute_file(
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
     engine: Engine = "interpreted",
+    schedule: int | None = None,
 ) -> Emulation:
     """Execute one kernel of a `.ptx` file on the CPU.
 
@@ -202,6 +206,7 @@ def execute_file(
         dynamic_shared_bytes: Dynamic shared memory of a block.
         seed: Seed of random buffers.
         engine: What executes it; the compiled engine does not watch for races.
+        schedule: Seed of another fair order of warps and blocks; None for the order of the program.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -237,6 +242,7 @@ def execute_file(
         dynamic_shared_bytes=dynamic_shared_bytes,
         check=engine == "interpreted",
         engine=engine,
+        schedule=schedule,
     )
 
 

@@ -237,6 +237,10 @@ def emulate(
     block: Annotated[str, typer.Option(help="Threads in a block: 256 or 16,16.")] = "32",
     shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random buffers.")] = 0,
+    schedule: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of another fair order of warps and blocks.", show_default="the program's order"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Execute one kernel of a PTX file on the CPU: counts, memory behaviour and faults."""
@@ -246,7 +250,9 @@ def emulate(
     from lab.cli.tables import print_emulation
 
     words = arguments or []
-    done, outputs = emulate_words(file, kernel, (grid, block), words, dynamic_shared_bytes=shared, seed=seed)
+    done, outputs = emulate_words(
+        file, kernel, (grid, block), words, dynamic_shared_bytes=shared, seed=seed, schedule=schedule
+    )
     if as_json:
         _print_json(asdict(done) | {"outputs": outputs})
     else:

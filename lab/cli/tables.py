@@ -308,17 +308,21 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
 
 def _print_finding(console: Console, found: Finding) -> None:
     """Print a finding with its place in the CUDA source, and the other side of a race."""
-    place = f"block {found.block} thread {found.thread} " if found.block else ""
+    place = f"block {found.block} thread {found.thread}{_warp(found.warp)} " if found.block else ""
     at = f"PTX line {found.line}{_source(found.source)}"
     console.print(Text(f"{found.kind}: {at}: {place}{found.detail} {found.text}", style="red"), soft_wrap=True)
     if found.variable:
         console.print(Text(f"    at {found.variable}", style="red"), soft_wrap=True)
     if side := found.other:
         where = f"PTX line {side.line}{_source(side.source)}" if side.line else "no instruction"
-        whose = f"thread {side.thread}" + (f" of block {side.block}" if side.block else "")
+        whose = f"thread {side.thread}{_warp(side.warp)}" + (f" of block {side.block}" if side.block else "")
         console.print(Text(f"    other side: {side.kind} by {whose}, {where}", style="red"), soft_wrap=True)
     if found.remedy:
         console.print(Text(f"    {found.remedy}", style="red"), soft_wrap=True)
+
+
+def _warp(number: int | None) -> str:
+    return "" if number is None else f" (warp {number})"
 
 
 def _source(place: SourceLocation | None) -> str:
@@ -336,6 +340,9 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
         table.add_row("all", f"{done.counts.warps:,}", f"{done.counts.threads:,}")
         console.print(table)
         console.print(_memory(done.counts.memory))
+    if done.printed:
+        console.print("printed by the kernel:", style="bold")
+        console.print(Text(done.printed.removesuffix("\n")), soft_wrap=True)
     for note in done.notes:
         console.print(Text(f"note: {note}"))
     for found in done.findings:

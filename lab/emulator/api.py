@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.allowance import CACHED, Allowance, Outgrown, work_to_make
@@ -31,8 +32,18 @@ from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, WIDEST_ACCES
 from lab.emulator.memory.provenance import Provenance, Sources
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Place, Program, align_of, program_of, size_of
-from lab.emulator.results import Buffer, Emulation, Engine, EngineChoice, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.printing import MOST_CHARACTERS, Printed
+from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, program_of, size_of
+from lab.emulator.results import (
+    Buffer,
+    Emulation,
+    Engine,
+    EngineChoice,
+    LineCount,
+    LoopCounts,
+    StructureArgument,
+    TensorMapArgument,
+)
 from lab.emulator.schedule import run_batches
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
@@ -50,10 +61,9 @@ DEFAULT_MAX_STEPS = 20_000_000
 
 _WORKSPACE_BYTES = 64
 _MOST_THREADS = 1024
+_BITS_64 = 2**64 - 1
 _LIMITS = (1024, 1024, 64)
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
-MAX_SHARED_BYTES = 227 * 1024
-"""Shared memory of a block on the largest of today's GPUs."""
 
 
 def launch(
@@ -80,8 +90,8 @@ def launch(
         grid: Blocks along x, y, z; missing axes are 1.
         block: Threads along x, y, z; missing axes are 1.
         args: One value a parameter: contiguous arrays (device buffers, read and written in place), `Buffer`s,
-            NumPy or Python scalars, `TensorMapArgument`s, and structured scalars or bytes for parameters that are
-            passed by value.
+            NumPy or Python scalars, `TensorMapArgument`s, and for structures that are passed by value
+            `StructureArgument`s, structured scalars or bytes.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         check: Watch for races, missing waits and uninitialised reads. Bounds and alignment are always watched.
         count: Tally executed instructions and traffic.
@@ -102,7 +112,7 @@ def launch(
         ReaderError: text that is not PTX.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    program = program_of(ptx, kernel) if isinstance(ptx, str) else _program_in(ptx, kernel)
+    program = program_of(ptx, kernel) if isinstance(ptx, str) else Program(ptx, kernel)
     shape_grid, shape_block = _three(grid, "grid"), _three(block, "block")
     _check_geometry(program, shape_grid, shape_block)
     shared = program.static_shared_bytes
@@ -117,7 +127,9 @@ def launch(
         )
     geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
     request = _Request(program, geometry, args, check, count, max_steps, threads, constants or {}, schedule)
-    why_not = "" if engine == "interpreted" else _cannot_compile(program, max_steps=max_steps, schedule=schedule)
+    why_not = (
+        "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
+    )
     if engine == "interpreted" or why_not:
         return _interpret(request, why_not)
     if engine == "auto":
@@ -168,8 +180,10 @@ class _Started:
         self.buffers = _Arguments(program, self.space, request.args, check=request.check, written=names)
         self.counters = Counters(program) if request.count else None
         self.symbols = _module_variables(program, self.space, request.constants)
-        regions = self.buffers.names | {name: self.space.at(start) for name, start in self.symbols.items()}
-        chosen = self.space.regions.values() if names is None else [regions.get(name) for name in names]
+        regions = self.buffers.names | {name: [self.space.at(start)] for name, start in self.symbols.items()}
+        chosen = (
+            self.space.regions.values() if names is None else [one for name in names for one in regions.get(name, ())]
+        )
         self.written = [one for one in chosen if one is not None and one.space == "global"]
         self.extents: Mapping[int, Place] = {}
         if request.check and len(program.shared_variables) > 1:
@@ -184,7 +198,7 @@ class _Started:
         return KernelMaker(program, self.symbols, request.count, watched, default_folder())
 
     def result(
-        self, request: _Request, steps: int, notes: tuple[str, ...], engine: Engine, not_compiled: str
+        self, request: _Request, steps: int, engine: Engine, not_compiled: str, plan: LaunchState | None = None
     ) -> Emulation:
         """Return what the launch did, once the caller's buffers hold what it wrote."""
         self.buffers.copy_back()
@@ -192,8 +206,10 @@ class _Started:
         lines = self.counters.lines() if self.counters else ()
         loops = _loops(request.program, lines) if self.counters else ()
         counts = summary(lines) if self.counters else None
-        name = request.program.kernel.name
-        return Emulation(name, counts, loops, lines, self.findings.all(), steps, notes, engine, not_compiled)
+        notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
+        printed = "" if plan is None else plan.printed.text
+        name, found = request.program.kernel.name, self.findings.all()
+        return Emulation(name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed)
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:
@@ -237,7 +253,7 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         allowance=None if asked is None else asked.allowance(),
     )
     steps = _run(plan)
-    return started.result(request, steps, tuple(plan.notes), "interpreted", why_not if asked is None else asked.why_not)
+    return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
 
 
 class _Asked:
@@ -286,7 +302,7 @@ def _compile(request: _Request) -> Emulation:
     maker = started.maker(request)
     written = started.written if request.check else []
     steps = execute(maker, started.space, request.geometry, started.counters, written=written, threads=request.threads)
-    return started.result(request, steps, (), "compiled", "")
+    return started.result(request, steps, "compiled", "")
 
 
 @lru_cache(maxsize=4)
@@ -295,20 +311,22 @@ def _provenance_of(program: Program) -> Provenance:
     return Provenance(program)
 
 
-@lru_cache(maxsize=4)
-def _program_in(module: Module, kernel: str) -> Program:
-    """Return a kernel of a module; the last ones are kept."""
-    return Program(module, kernel)
+def _notes_on_output(printed: Printed) -> tuple[str, ...]:
+    if not printed.lost:
+        return ()
+    return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
 
 
-def _cannot_compile(program: Program, *, max_steps: int | None, schedule: int | None) -> str:
+def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
-    if schedule is not None:
-        return "another order of warps and blocks was asked for"
     if max_steps is not None:
         return "the steps are limited"
+    if schedule is not None:
+        return "another order of execution was asked for"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
+    if check and program.definedness.unwritten:
+        return "a register that may be read before it is written"
     return ""
 
 
@@ -384,7 +402,7 @@ class _Arguments:
             )
         self._space, self._check, self._written = space, check, written
         self._buffers: list[tuple[Buffer, Region, str]] = []
-        self.names: dict[str, Region | None] = {}  # parameters that are pointers, and what they point to
+        self.names: dict[str, list[Region | None]] = {}  # parameters that hold pointers, and what these point to
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
         for i, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
             place = program.places[0, parameter.name]
@@ -400,7 +418,9 @@ class _Arguments:
         if isinstance(value, TensorMapArgument):
             return self._tensor_map(index, parameter, value)
         size = size_of(parameter)
-        if isinstance(value, bytes):
+        if isinstance(value, StructureArgument):
+            raw = self._structure(index, parameter, value)
+        elif isinstance(value, bytes):
             raw = value
         elif parameter.count != 1 or parameter.vector != 1:
             raw = np.asarray(value).tobytes()
@@ -424,9 +444,26 @@ class _Arguments:
                 found=f"array of {array.dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
             )
+        return self._address(index, parameter, buffer)
+
+    def _address(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
         base = self._base(index, parameter, buffer)
-        self.names[parameter.name] = self._space.at(base)
+        self.names.setdefault(parameter.name, []).append(self._space.at(base))
         return base.to_bytes(8, "little")
+
+    def _structure(self, index: int, parameter: Variable, structure: StructureArgument) -> bytes:
+        members = list[bytes]()
+        for value in structure.members:
+            is_array = isinstance(value, np.ndarray) and value.ndim > 0
+            one = Buffer(value) if is_array else value
+            members.append(
+                self._address(index, parameter, one) if isinstance(one, Buffer) else np.asarray(one).tobytes()
+            )
+        places, size, _ = structures.offsets([len(member) for member in members])
+        raw = bytearray(size)
+        for place, member in zip(places, members, strict=True):
+            raw[place : place + len(member)] = member
+        return bytes(raw)
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         size = size_of(parameter)
@@ -542,19 +579,19 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
 def _module_variables(program: Program, space: AddressSpace, constants: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     """Allocate and initialise module-scope variables; return their addresses."""
     addresses: dict[str, int] = {}
-    pending: list[tuple[Variable, Region]] = []
-    for variable in program.module.variables:
-        if variable.space in ("global", "const") and not (variable.external and variable.count is None):
+    pending: list[tuple[Variable, int, Region]] = []
+    for name, number, variable in program.memory_variables():
+        if not (variable.external and variable.count is None):
             region = space.allocate(f".{variable.space} {variable.name}", variable.space, max(size_of(variable), 1))
-            addresses[variable.name] = region.base
-            pending.append((variable, region))
-    for variable, region in pending:
+            addresses[name] = region.base
+            pending.append((variable, number, region))
+    for variable, number, region in pending:
         dtype = DTYPES[variable.type]
         for i, text in enumerate(variable.initial):
             region.data[i * dtype.itemsize : (i + 1) * dtype.itemsize] = np.frombuffer(
-                _initial(variable, text, addresses), np.uint8
+                _initial(program, number, variable, text, addresses), np.uint8
             )
-    known = {variable.name: (variable, region) for variable, region in pending if variable.space == "const"}
+    known = {variable.name: (variable, region) for variable, _, region in pending if variable.space == "const"}
     for symbol, array in constants.items():
         if symbol not in known:
             raise UserError("no such variable in constant memory", key=f"constants.{symbol}", accepted=list(known))
@@ -570,7 +607,8 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
     return addresses
 
 
-def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+def _initial(program: Program, number: int, variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
+    """Return the bytes of one element of an initialiser of a function's variable, or the module's (-1)."""
     dtype = DTYPES[variable.type]
     value = operands.literal(text)
     if isinstance(value, operands.FloatBits):
@@ -583,6 +621,10 @@ def _initial(variable: Variable, text: str, addresses: dict[str, int]) -> bytes:
         result: bytes = (value & (2 ** (8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
         return result
     parts = operands.symbol(text)
-    if parts is None or parts[0] not in addresses:
+    name = parts[0] if parts else ""
+    start = addresses.get(name if number < 0 else program.symbol(number, name))
+    if start is None:
+        start = program.calls.address(name)
+    if parts is None or start is None:
         raise UnsupportedInstruction(0, f"{variable.name} = {{ … {text} … }}", "this initialiser")
-    return (addresses[parts[0]] + parts[1]).to_bytes(8, "little")[: dtype.itemsize]
+    return ((start + parts[1]) & _BITS_64).to_bytes(8, "little")[: dtype.itemsize]

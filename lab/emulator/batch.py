@@ -64,6 +64,10 @@ class Batch:
         block, within = divmod(ident, padded_threads(self.block))
         return _three(block, self.grid), _three(within, self.block)
 
+    def warp_in_block(self, ident: int) -> int:
+        """Return the number, in its block, of the warp of a thread of the launch."""
+        return ident % padded_threads(self.block) // WARP_SIZE
+
 
 def _three(linear: int, size: Index3) -> Index3:
     x, y, _ = size

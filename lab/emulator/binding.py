@@ -13,11 +13,11 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
 from lab.emulator.arrays import Addresses, Integers, Mask, Values
 from lab.emulator.batch import Batch
-from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
 from lab.emulator.opcodes import DTYPES, UnknownForm
-from lab.emulator.program import Program, text_of
+from lab.emulator.program import FRAME_POINTER, Program
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock
 from lab.isa.model import Instruction
@@ -37,6 +37,7 @@ CARRY = "%CC"
 
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 _NARROW_ADDRESS = 4  # bytes of a 32-bit address
+_LEAST_OFFSET, _OFFSET_LIMIT = -(2**31), 2**32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,10 +119,35 @@ class OperandBinder:
         name, offset, _ = parts
         for scope in (self._function, -1):
             place = self._storage.program.places.get((scope, name))
-            if place is not None:
+            if place is not None and place.space != "stack":
                 return place.offset + offset
-        found = self._storage.symbols.get(name)
+        program = self._storage.program
+        found = self._storage.symbols.get(program.symbol(self._function, name))
+        if found is None:
+            found = program.calls.address(name)
         return None if found is None else found + offset
+
+    def _sum(self, text: str) -> tuple[NDArray[Any], int] | None:
+        """Return a register and what is added to it: ``%r1+4``, or a variable on the stack; None for other operands."""
+        parts = operands.register_and_offset(text)
+        if parts is not None:
+            register = self._register(parts[0])
+            return None if register is None or register.dtype == np.bool_ else (register, parts[1])
+        named = operands.symbol(text)
+        if named is None:
+            return None
+        pointer = self._on_stack(named[0])
+        if pointer is None:
+            return None
+        return pointer[0], pointer[1] + named[1] + (LOCAL_WINDOW if named[2] else 0)
+
+    def _on_stack(self, name: str) -> tuple[NDArray[Any], int] | None:
+        """Return the frame pointer, and where behind it a variable lies; None for other names."""
+        place = self._storage.program.places.get((self._function, name))
+        if place is None or place.space != "stack":
+            return None
+        pointer = self._storage.registers.array(self._function, FRAME_POINTER)
+        return None if pointer is None else (pointer, place.offset)
 
     def array(self, text: str, t: str) -> tuple[NDArray[Any], bool]:
         """Return an operand's array in type t, and whether it is one.
@@ -152,7 +178,7 @@ class OperandBinder:
         Raises:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
         """
-        if text in CLOCKS or text.startswith("!"):
+        if text in CLOCKS or text.startswith("!") or self._sum(text) is not None:
             return None
         array, direct = self.array(text, t)
         return array if direct else None
@@ -197,8 +223,13 @@ class OperandBinder:
             clock = self._storage.clock
             return lambda _lanes: np.array([clock.steps], np.uint64).astype(dtype)
         if text.startswith("!"):
+            if t != "pred":
+                self.refuse(f"operand {text} in .{t}")
             inner = self.source(text[1:].strip(), "pred")
             return lambda lanes: ~inner(lanes)
+        total = self._sum(text)
+        if total is not None:
+            return _offset_read(*total, dtype)
         array, direct = self.array(text, t)
         if array.size == 1:
             fixed = array if direct else array.astype(dtype)
@@ -245,9 +276,17 @@ class OperandBinder:
         if found is None:
             self.refuse(f"address {text}")
         base, offset = found.base, found.offset
+        if base is not None and not _LEAST_OFFSET <= offset < _OFFSET_LIMIT:
+            self.refuse(f"an offset of {offset} bytes; accepted are 32 bits")
+        if base is not None and (self._storage.registers.type_of(self._function, base) or "b")[0] in "fp":
+            self.refuse(f"address {text}")
         register = None if base is None else self._register(base)
+        stacked = None if base is None else self._on_stack(base)
+        if stacked is not None:
+            register, offset = stacked[0], stacked[1] + offset + (LOCAL_WINDOW if space == "generic" else 0)
         if register is None:
-            fixed = np.array([self._fixed_address(text, base, space) + offset], np.int64)
+            start = (self._fixed_address(text, base, space) + offset) & (2**64 - 1)
+            fixed = np.array([start], np.uint64).view(np.int64)
             return lambda lanes: lanes.fill(fixed)
         if register.dtype.itemsize == _NARROW_ADDRESS:  # it wraps at 32 bits
             narrow = np.uint32(offset & 0xFFFFFFFF)
@@ -301,9 +340,11 @@ class OperandBinder:
         return np.asarray((absent & (mentioned != 0)).any(axis=1))
 
 
-def unsupported(instruction: Instruction, why: str) -> UnsupportedInstruction:
-    """Return the error for an instruction that cannot be executed."""
-    return UnsupportedInstruction(instruction.line, text_of(instruction), why)
+def _offset_read(register: NDArray[Any], offset: int, dtype: np.dtype[Any]) -> Read[Any]:
+    """Return a function that reads the sum of a register and a constant, which wraps."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    step = unsigned.type(offset & (2 ** (8 * dtype.itemsize) - 1))
+    return lambda lanes: (lanes.select(register).astype(unsigned) + step).view(dtype)
 
 
 def _same_width(array: NDArray[Any]) -> Write:

@@ -1,67 +1,232 @@
-"""Calls of device functions: which function is called, and the parameters that pass both ways."""
+"""Calls of device functions: which function is called, and what passes both ways."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from lab.emulator import operands
-from lab.emulator.binding import unsupported
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.emulator.arrays import Bytes
+from lab.emulator.binding import Storage
+from lab.emulator.callgraph import PROVIDED, Call, call_of, is_register
+from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import Region
-from lab.emulator.program import Place, Program, callee
+from lab.emulator.program import FRAME_POINTER, STACK_BYTES, STACK_POINTER, Place, size_of
+from lab.isa.model import Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calls:
-    """Copies parameters between the frames of callers and callees.
+    """Passes values between callers and callees.
+
+    A function that calls itself again has one set of registers and parameters here, so a call that can lead back to its
+    caller keeps them aside until it returns.
 
     Attributes:
-        program: The functions, and where their parameters lie.
+        storage: Registers, and what operands can name.
         frame: Call parameters, a row for each thread.
     """
 
-    program: Program
+    storage: Storage
     frame: Region
+    _kept: dict[tuple[int, int, str], NDArray[Any]] = field(default_factory=dict)
 
-    def function(self, position: int) -> int:
-        """Return the number of the function that a call instruction names."""
-        name = callee(self.program.code[position][1])
-        return next(i for i, function in enumerate(self.program.functions) if function.name == name)
+    def call(self, position: int) -> Call:
+        """Return what a call instruction says."""
+        instruction = self.storage.program.code[position][1]
+        found = call_of(instruction)
+        if found is None:
+            raise unsupported(instruction, "not a call")
+        return found
 
-    def pass_arguments(self, position: int, lanes: Lanes) -> None:
-        """Copy the arguments of a call from its caller's frame to the callee's."""
-        for caller, theirs in self._pairs(position, results=False):
-            self._copy(caller, theirs, lanes)
+    def targets(self, position: int, lanes: Lanes) -> tuple[list[tuple[int, Lanes]], Lanes]:
+        """Return the functions that some threads call, by their numbers, and the threads that call no function."""
+        program, call = self.storage.program, self.call(position)
+        number, _ = program.code[position]
+        nobody = Lanes(lanes.threads, np.zeros(0, np.int64))
+        if not is_register(program.functions[number], call.target):
+            called = next(i for i, function in enumerate(program.functions) if function.name == call.target)
+            return [(called, lanes)], nobody
+        addresses = lanes.fill(self.storage.at(position).source(call.target, "u64")(lanes))
+        found, left = [], np.ones(lanes.count, np.bool_)
+        for i, function in enumerate(program.functions[1:], 1):
+            here = addresses == np.uint64(program.calls.address(function.name) or 0)
+            if here.any():
+                found.append((i, lanes.take(np.flatnonzero(here))))
+                left &= ~here
+        return found, lanes.take(np.flatnonzero(left))
 
-    def return_results(self, position: int, lanes: Lanes) -> None:
-        """Copy the results of a call from the callee's frame to its caller's."""
-        for caller, theirs in self._pairs(position, results=True):
-            self._copy(theirs, caller, lanes)
+    def argument(self, position: int, index: int, lanes: Lanes, size: int) -> Bytes:
+        """Return one argument of a call to a provided function, (count, size) bytes."""
+        arguments = self.call(position).arguments
+        if index >= len(arguments):
+            raise unsupported(self.storage.program.code[position][1], f"the function takes {index + 1} arguments")
+        return self._actual(position, arguments[index], size, lanes)
 
-    def _pairs(self, position: int, *, results: bool) -> list[tuple[Place, Place]]:
-        """Return the caller's and the callee's place of each argument, or of each result.
+    def give_result(self, position: int, values: Bytes, lanes: Lanes) -> None:
+        """Write the result of a provided function, (count, size) bytes, where the call wants it."""
+        for text in self.call(position).results[:1]:
+            self._write_actual(position, text, values, lanes)
 
-        Raises:
-            UnsupportedInstruction: an argument is not a parameter variable of the caller.
+    def enter(self, position: int, callee: int, level: int, lanes: Lanes) -> Lanes:
+        """Pass the arguments of a call; return the threads whose stack is too small for it.
+
+        Args:
+            position: The call instruction.
+            callee: Number of the function.
+            level: Calls that are under way.
+            lanes: The threads.
         """
-        number, instruction = self.program.code[position]
-        called = self.function(position)
-        function = self.program.functions[called]
-        lists = [operand for operand in instruction.operands if operand.startswith("(")]
-        names_at = instruction.operands.index(callee(instruction) or "")
-        returned = lists[0] if names_at == 1 else "()"
-        passed = lists[-1] if len(instruction.operands) > names_at + 1 and lists else "()"
-        actual = operands.elements(returned if results else passed)
-        formal = function.results if results else function.parameters
-        pairs = []
-        for mine, theirs in zip(actual, formal, strict=True):
-            here = self.program.places.get((number, mine))
-            if here is None:
-                raise unsupported(instruction, f"{mine} is not a parameter")
-            pairs.append((here, self.program.places[called, theirs.name]))
-        return pairs
+        program = self.storage.program
+        caller, instruction = program.code[position]
+        function, call = program.functions[callee], self.call(position)
+        for actual, expected, what in (
+            (call.arguments, function.parameters, "arguments"),
+            (call.results, function.results, "results"),
+        ):
+            if len(actual) != len(expected):
+                raise unsupported(instruction, f"{function.name} has {len(expected)} {what}, not {len(actual)}")
+        values = [
+            self._actual(position, text, _bytes_of(formal), lanes)
+            for text, formal in zip(call.arguments, function.parameters, strict=True)
+        ]
+        if program.calls.again(caller, callee):
+            self._keep(caller, level, lanes)
+        for value, formal in zip(values, function.parameters, strict=True):
+            self._write_formal(callee, formal, value, lanes)
+        return self._push(callee, lanes)
 
-    def _copy(self, source: Place, target: Place, lanes: Lanes) -> None:
-        frame = self.frame.data.reshape(-1, self.frame.stride)
-        size, rows = min(source.size, target.size), lanes.rows
-        frame[rows, target.offset : target.offset + size] = frame[rows, source.offset : source.offset + size]
+    def leave(self, position: int, callee: int, level: int, lanes: Lanes) -> None:
+        """Return the results of a call. Arguments as in `enter`, the level that of the caller."""
+        program = self.storage.program
+        caller, _ = program.code[position]
+        function = program.functions[callee]
+        values = [self._formal(callee, formal, lanes) for formal in function.results]
+        if callee in program.frames:
+            pointer = self._hidden(callee, FRAME_POINTER)
+            self._hidden(-1, STACK_POINTER)[lanes.rows] = pointer[lanes.rows]
+        if program.calls.again(caller, callee):
+            self._bring_back(caller, level, lanes)
+        for text, value in zip(self.call(position).results, values, strict=True):
+            self._write_actual(position, text, value, lanes)
+
+    # --- the stack --------------------------------------------------------------------------------------------
+
+    def _hidden(self, function: int, name: str) -> NDArray[Any]:
+        array = self.storage.registers.array(function, name)
+        assert array is not None  # noqa: S101  every register file has them
+        return array
+
+    def _push(self, callee: int, lanes: Lanes) -> Lanes:
+        program = self.storage.program
+        nobody = Lanes(lanes.threads, np.zeros(0, np.int64))
+        size = program.frames.get(callee)
+        if size is None:
+            return nobody
+        end = self._hidden(-1, STACK_POINTER)
+        self._hidden(callee, FRAME_POINTER)[lanes.rows] = end[lanes.rows]
+        end[lanes.rows] += np.uint64(size)
+        most = np.uint64(program.stack_start + STACK_BYTES)
+        return lanes.take(np.flatnonzero(lanes.select(end) > most))
+
+    def _keep(self, caller: int, level: int, lanes: Lanes) -> None:
+        """Keep a function's registers and parameters aside, for some threads."""
+        for name, array in self._own(caller):
+            kept = self._kept.get((level, caller, name))
+            if kept is None:
+                kept = self._kept[level, caller, name] = np.zeros_like(array)
+            kept[lanes.rows] = array[lanes.rows]
+
+    def _bring_back(self, caller: int, level: int, lanes: Lanes) -> None:
+        for name, array in self._own(caller):
+            kept = self._kept.get((level, caller, name))
+            if kept is not None:
+                array[lanes.rows] = kept[lanes.rows]
+
+    def _own(self, function: int) -> list[tuple[str, NDArray[Any]]]:
+        """Return the registers of a function, and the bytes of its parameters, by name."""
+        own = self.storage.registers.of(function)
+        rows = self._rows
+        for (number, name), place in self.storage.program.places.items():
+            if number == function and place.space == "frame":
+                own.append((f"[{name}]", rows[:, place.offset : place.offset + place.size]))
+        return own
+
+    # --- values -----------------------------------------------------------------------------------------------
+
+    @property
+    def _rows(self) -> Bytes:
+        return self.frame.data.reshape(-1, self.frame.stride)
+
+    def _place(self, function: int, name: str) -> Place | None:
+        place = self.storage.program.places.get((function, name))
+        return place if place is not None and place.space == "frame" else None
+
+    def _actual(self, position: int, text: str, size: int, lanes: Lanes) -> Bytes:
+        """Return an argument as the caller writes it, (count, size) bytes: a parameter, a register or a constant."""
+        number, instruction = self.storage.program.code[position]
+        place = self._place(number, text)
+        if place is not None:
+            return _fitted(self._rows[lanes.rows, place.offset : place.offset + place.size], size)
+        array = self.storage.registers.array(number, text)
+        if array is not None:
+            return _fitted(_as_bytes(lanes.select(array)), size)
+        if size not in (1, 2, 4, 8):
+            raise unsupported(instruction, f"{text} is not a parameter")
+        return _as_bytes(lanes.fill(self.storage.at(position).source(text, f"b{8 * size}")(lanes)))
+
+    def _write_actual(self, position: int, text: str, value: Bytes, lanes: Lanes) -> None:
+        number, instruction = self.storage.program.code[position]
+        place = self._place(number, text)
+        if place is not None:
+            self._write_place(place, value, lanes)
+            return
+        array = self.storage.registers.array(number, text)
+        if array is not None:
+            array[lanes.rows] = _fitted(value, array.itemsize).view(array.dtype).reshape(-1)
+        elif text != "_":
+            raise unsupported(instruction, f"{text} is neither a parameter nor a register")
+
+    def _formal(self, function: int, variable: Variable, lanes: Lanes) -> Bytes:
+        if variable.space == "reg":
+            array = self.storage.registers.array(function, variable.name)
+            return _as_bytes(lanes.select(array)) if array is not None else np.zeros((lanes.count, 8), np.uint8)
+        place = self.storage.program.places[function, variable.name]
+        return self._rows[lanes.rows, place.offset : place.offset + place.size].copy()
+
+    def _write_formal(self, function: int, variable: Variable, value: Bytes, lanes: Lanes) -> None:
+        if variable.space == "reg":
+            array = self.storage.registers.array(function, variable.name)
+            if array is not None:
+                array[lanes.rows] = _fitted(value, array.itemsize).view(array.dtype).reshape(-1)
+            return
+        self._write_place(self.storage.program.places[function, variable.name], value, lanes)
+
+    def _write_place(self, place: Place, value: Bytes, lanes: Lanes) -> None:
+        size = min(place.size, value.shape[1])
+        self._rows[lanes.rows, place.offset : place.offset + size] = value[:, :size]
+
+
+def is_provided(call: Call) -> bool:
+    """Return whether a call is one of a function that the emulator executes itself."""
+    return call.target in PROVIDED
+
+
+def _bytes_of(variable: Variable) -> int:
+    return size_of(variable) if variable.type != "pred" else 1
+
+
+def _as_bytes(values: NDArray[Any]) -> Bytes:
+    """Return (count,) values as (count, size) bytes, which are a copy."""
+    return np.array(values).view(np.uint8).reshape(len(values), -1)
+
+
+def _fitted(value: Bytes, size: int) -> Bytes:
+    """Return (count, size) bytes, cut or filled with zeros."""
+    fitted = np.zeros((len(value), size), np.uint8)
+    least = min(size, value.shape[1])
+    fitted[:, :least] = value[:, :least]
+    return fitted

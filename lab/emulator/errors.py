@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.base.errors import LabError
+from lab.isa.model import Instruction
 
 
 class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public word for this outcome
@@ -18,3 +19,14 @@ class UnsupportedInstruction(LabError):  # noqa: N818  the name is the public wo
         """
         self.line, self.text, self.why = line, text, why
         super().__init__(f"PTX line {line}: the emulator cannot execute `{text}`" + (f" ({why})" if why else ""))
+
+
+def text_of(instruction: Instruction) -> str:
+    """Return an instruction as PTX text."""
+    guard = f"@{'!' if instruction.negated else ''}{instruction.predicate} " if instruction.predicate else ""
+    return f"{guard}{instruction.opcode} {', '.join(instruction.operands)}".strip()
+
+
+def unsupported(instruction: Instruction, why: str) -> UnsupportedInstruction:
+    """Return the error for an instruction that cannot be executed."""
+    return UnsupportedInstruction(instruction.line, text_of(instruction), why)

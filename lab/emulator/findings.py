@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from lab.emulator.arrays import Indices
 from lab.emulator.batch import Batch
-from lab.emulator.program import Program, text_of
+from lab.emulator.errors import text_of
+from lab.emulator.program import Program
 from lab.emulator.results import Access, Finding, FindingKind
+from lab.emulator.sources import own_line
 from lab.isa.model import Instruction
 
 _LOCAL_NAME = re.compile(r".*E(\d+)(\D.*)$")  # the part after the function that holds it: _ZZ1kPjE4tile
@@ -77,7 +79,7 @@ class Findings:
             kind,
             instruction.line if instruction else 0,
             text_of(instruction) if instruction else "",
-            instruction.source if instruction else None,
+            own_line(instruction) if instruction else None,
             block,
             thread,
             address,
@@ -86,14 +88,21 @@ class Findings:
             number,
             variable,
             remedy,
+            batch.warp_in_block(batch.first_thread + int(threads[0])) if located else None,  # type: ignore[union-attr,index]
         )
 
     def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
         there = self._program.code[other.position][1] if other.position >= 0 else None
-        line = there.line if there else (instruction.line if instruction else 0)
-        source = there.source if there else (instruction.source if instruction else None)
+        at = there or instruction
         block, thread = batch.whereabouts(other.thread)
-        return Access(other.kind, line, thread, source, block)
+        return Access(
+            other.kind,
+            at.line if at else 0,
+            thread,
+            own_line(at) if at else None,
+            block,
+            batch.warp_in_block(other.thread),
+        )
 
     def element(self, space: str, region: str, offset: int, width: int) -> str:
         """Name the variable and the element at an offset.
@@ -120,7 +129,7 @@ class Findings:
     def line(self, position: int) -> str:
         """Return where an instruction stands, in words: its PTX line, and its source line where that is known."""
         instruction = self._program.code[position][1]
-        source = instruction.source
+        source = own_line(instruction)
         return f"PTX line {instruction.line}" + (f" ({source.file}:{source.line})" if source else "")
 
     def all(self) -> tuple[Finding, ...]:

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from lab.emulator import operands
 from lab.emulator.batch import Batch
-from lab.emulator.binding import CARRY, OperandBinder, Storage, unsupported
+from lab.emulator.binding import CARRY, OperandBinder, Storage
+from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu
-from lab.emulator.operations.move import packing, unpacking
+from lab.emulator.operations.move import elementwise, packing, unpacking
 from lab.emulator.operations.system import Site
 from lab.emulator.operations.table import ALU, SYSTEM
 from lab.emulator.tally import Counters
+from lab.emulator.undefined import UndefinedValues
 from lab.emulator.waiting.mbarriers import Mbarriers
 
 Full = Callable[[], Any]
@@ -42,6 +44,7 @@ class InstructionBinder:
         mbarriers: The mbarriers of the batch's blocks.
         findings: Where faults are noted.
         counters: Tallies, or None.
+        undefined: What nothing has written; None where that is not followed.
     """
 
     storage: Storage
@@ -50,6 +53,7 @@ class InstructionBinder:
     mbarriers: Mbarriers
     findings: BatchFindings
     counters: Counters | None
+    undefined: UndefinedValues | None = None
 
     def bind(self, position: int) -> tuple[Full, Part]:
         """Return an instruction for all threads, and for chosen ones, guard included.
@@ -68,7 +72,34 @@ class InstructionBinder:
                 full, part = _bind_alu(binder, op, self.batch.everyone)
         except UnknownForm as unknown:
             raise unsupported(instruction, str(unknown)) from unknown
-        return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
+        except (ValueError, IndexError) as error:  # builders take the operands that the form has
+            raise unsupported(instruction, "it takes other operands") from error
+        if self.undefined is None:
+            return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
+        return self._followed(self.undefined, position, binder, full, part)
+
+    def _followed(
+        self, undefined: UndefinedValues, position: int, binder: OperandBinder, full: Full, part: Part
+    ) -> tuple[Full, Part]:
+        """Return an instruction that follows undefined values as it runs."""
+        everyone = self.batch.everyone
+        full, part = undefined.around(position, full, part)
+        if not binder.instruction.predicate:
+            return full, part
+        inner_full, inner_part = self._guarded(position, binder, full, part)
+        check = undefined.guards(position)
+        if check is None:
+            return inner_full, inner_part
+
+        def all_threads() -> None:
+            check(everyone)
+            inner_full()
+
+        def some_threads(lanes: Lanes) -> None:
+            check(lanes)
+            inner_part(lanes)
+
+        return all_threads, some_threads
 
     def _site(self, position: int, binder: OperandBinder) -> Site:
         return Site(position, binder, self.batch, self.memory, self.mbarriers, self.findings, self.counters)
@@ -160,6 +191,14 @@ def _for_some(binder: OperandBinder, alu: Alu, outs: list[str], ins: list[str]) 
 
 def _operation(op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]:
     """Return an operation with its destinations and sources as names, the carry flag included."""
+    vector = op.family == "mov" and op.one_of(("v2", "v4"), "")
+    if vector:
+        outs, ins = list(operands.elements(texts[0])), list(operands.elements(texts[-1]))
+        if len(outs) != int(vector[1:]) or len(ins) != len(outs):
+            raise UnknownForm(f"{len(ins)} elements to {len(outs)}")
+        t = op.type()
+        op.finish()
+        return elementwise(t, len(outs)), outs, ins
     if op.family == "mov" and texts and (texts[0].startswith("{") or texts[-1].startswith("{")):
         t = op.type()
         op.finish()

@@ -82,6 +82,12 @@ class Lanes:
         """Return the threads at some positions, ascending, among these."""
         return Lanes(self.threads, positions if isinstance(self.rows, slice) else self.rows[positions])
 
+    def without(self, others: Lanes) -> Lanes:
+        """Return the threads of these that are not among others, which are all of these."""
+        if not others.count:
+            return self
+        return Lanes(self.threads, np.setdiff1d(self.indices(), others.indices(), assume_unique=True))
+
     def among(self, part: Lanes) -> Lanes:
         """Return the threads at the positions among these that `part` chooses."""
         return self if isinstance(part.rows, slice) else self.take(part.rows)

@@ -18,7 +18,8 @@ from lab.emulator.allowance import Allowance
 from lab.emulator.arrays import Mask
 from lab.emulator.batch import Batch, Index3
 from lab.emulator.binding import Storage
-from lab.emulator.calls import Calls
+from lab.emulator.callgraph import ASSERTION
+from lab.emulator.calls import Calls, is_provided
 from lab.emulator.control import CodeBlock, is_wait
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
@@ -27,13 +28,15 @@ from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.memory.shadow import SharedShadow
-from lab.emulator.pool import Location, Pool, Stack
-from lab.emulator.program import ASSERTION, IGNORED_CALLS, Place, Program, callee
+from lab.emulator.pool import Caller, Location, Pool, Stack
+from lab.emulator.printing import Printed, ThreadMemory, formatted
+from lab.emulator.program import STACK_BYTES, Place, Program
 from lab.emulator.progress import MemoryProgress
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
 from lab.emulator.turns import Poll, Turns
+from lab.emulator.undefined import Act, UndefinedValues
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
@@ -69,6 +72,7 @@ class LaunchState:
         workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
         dice: What chooses who runs; None for the order of the program.
         allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
+        printed: What threads have printed.
     """
 
     program: Program
@@ -89,6 +93,7 @@ class LaunchState:
     workspace: int = 0
     dice: np.random.Generator | None = None
     allowance: Allowance | None = None
+    printed: Printed = field(default_factory=Printed)
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -136,13 +141,19 @@ class Interpreter:
             extents=launch.extents,
         )
         self._watch = memory.watch
-        self._calls = Calls(program, memory.frame)
+        self._calls = Calls(self._storage, memory.frame)
         self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)
         self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
         self._mbarriers = Mbarriers(self._storage, self._pool, memory.shared, memory.watch, self._findings)
-        self._binder = InstructionBinder(self._storage, batch, memory, self._mbarriers, self._findings, launch.counters)
+        self._undefined: UndefinedValues | None = None
+        if launch.clocks is not None and program.definedness.needed:
+            self._undefined = memory.watch.undefined = UndefinedValues(self._storage, self._findings)
+        self._binder = InstructionBinder(
+            self._storage, batch, memory, self._mbarriers, self._findings, launch.counters, self._undefined
+        )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
+        self._end_checks: dict[int, Act | None] = {}
         self._noted: dict[Location, bytes] = {}  # registers of groups, at their latest look
         self._last_state: tuple[int, bytes] | None = None
         self.stuck_at: int | None = None
@@ -316,6 +327,8 @@ class Interpreter:
         """Execute the instruction that ends a block: decide where its threads go next."""
         number, instruction = self._program.code[position]
         after = (stack, block.following)
+        if self._undefined is not None:
+            self._check_end(self._undefined, position, lanes)
         if instruction.predicate is not None:
             lanes, rest = lanes.split(lanes.select(self._guard(position)))
             if self._launch.counters is not None:
@@ -367,6 +380,14 @@ class Interpreter:
         else:
             self._barriers.arrive(position, after, lanes)
 
+    def _check_end(self, undefined: UndefinedValues, position: int, lanes: Lanes) -> None:
+        """Look whether something undefined decides what the instruction at the end of a block does."""
+        if position not in self._end_checks:
+            self._end_checks[position] = undefined.guards(position)
+        check = self._end_checks[position]
+        if check is not None:
+            check(lanes)
+
     def _guard(self, position: int) -> Mask:
         """Return the guard of an instruction for all threads of the batch, (threads,)."""
         read = self._guards.get(position)
@@ -381,11 +402,9 @@ class Interpreter:
     def _leave(self, stack: Stack, lanes: Lanes) -> None:
         """Return threads to their caller, or end them where there is none."""
         if stack:
-            back = stack[-1]
-            call = self._program.blocks[back - 1].end
-            if call is not None:
-                self._calls.return_results(call, lanes)
-            self._pool.arrive((stack[:-1], back), lanes)
+            call = stack[-1]
+            self._calls.leave(call.position, call.callee, len(stack) - 1, lanes)
+            self._pool.arrive((stack[:-1], call.back), lanes)
             return
         if self._watch.shadow is not None:
             self._copies_are_over(self._watch.shadow, lanes)
@@ -401,21 +420,53 @@ class Interpreter:
             self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
-        _, instruction = self._program.code[position]
-        after = (stack, block.following)
-        name = callee(instruction)
-        if name in IGNORED_CALLS:
-            self._launch.notes[f"PTX line {instruction.line}: {name} was not executed"] = None
-            self._pool.arrive(after, lanes)
+        call = self._calls.call(position)
+        if is_provided(call):
+            if call.target == ASSERTION:
+                self._fail_assertion(position, lanes)
+            else:
+                self._print(position, lanes)
+                self._pool.arrive((stack, block.following), lanes)
             return
-        if name == ASSERTION:
-            self._trap(position, lanes, "an assertion failed")
-            return
-        self._calls.pass_arguments(position, lanes)
-        number = self._calls.function(position)
-        if self._program.functions[number].instructions:
-            after = ((*stack, block.following), self._program.entries[number])
-        self._pool.arrive(after, lanes)
+        found, stray = self._calls.targets(position, lanes)
+        for number, callers in found:
+            full = self._calls.enter(position, number, len(stack), callers)
+            self._stop(position, full, f"calls nested {len(stack)} deep need more than {STACK_BYTES} bytes of stack")
+            entered = callers.without(full)
+            inner = (*stack, Caller(block.following, position, number))
+            if self._program.functions[number].instructions:
+                self._pool.arrive((inner, self._program.entries[number]), entered)
+            elif entered.count:
+                self._leave(inner, entered)
+        self._stop(position, stray, "a call of an address at which there is no function")
+
+    def _fail_assertion(self, position: int, lanes: Lanes) -> None:
+        """End threads whose assertion failed: `__assertfail(message, file, line, function, size of a character)`."""
+        message, file, line, function = (
+            int(self._calls.argument(position, i, lanes, size)[0].view(f"u{size}")[0])
+            for i, size in enumerate((8, 8, 4, 8))
+        )
+        memory = ThreadMemory(self._launch.space, int(lanes.indices()[0]))
+        where = f"{memory.string(file)}:{line}"
+        detail = f"{where}: {memory.string(function)}: assertion `{memory.string(message)}` failed"
+        self._trap(position, lanes, detail)
+
+    def _print(self, position: int, lanes: Lanes) -> None:
+        """Print what threads ask for, one after another: `vprintf(format, arguments)`."""
+        forms, lists = (self._calls.argument(position, i, lanes, 8).view(np.uint64).reshape(-1) for i in range(2))
+        lengths = np.zeros((lanes.count, 4), np.uint8)
+        for i, thread in enumerate(lanes.indices().tolist()):
+            memory = ThreadMemory(self._launch.space, thread)
+            text = formatted(memory, int(forms[i]), int(lists[i]))
+            self._launch.printed.add(text)
+            lengths[i] = np.frombuffer(np.int32(len(text)).tobytes(), np.uint8)
+        self._calls.give_result(position, lengths, lanes)
+
+    def _stop(self, position: int, lanes: Lanes, detail: str) -> None:
+        """End threads that cannot go on, with a finding."""
+        if lanes.count:
+            self._findings.add("out-of-bounds", position, detail, lanes.indices())
+            self._leave((), lanes)
 
     def _branch_by_table(self, stack: Stack, position: int, lanes: Lanes) -> None:
         number, instruction = self._program.code[position]

@@ -81,6 +81,15 @@ def symbol(text: str) -> tuple[str, int, bool] | None:
     return found.name, found.offset, found.generic
 
 
+def register_and_offset(text: str) -> tuple[str, int] | None:
+    """Read ``%r1+4``; return None where the text is no register, or nothing is added to it."""
+    found = _parse(text)
+    if not isinstance(found, isa.RegisterSum):
+        return None
+    component = f".{found.register.component}" if found.register.component else ""
+    return found.register.name + component, found.offset
+
+
 def elements(text: str) -> tuple[str, ...]:
     """Split ``{a, b}`` or ``(a, b)`` into its elements; any other text is one element."""
     inner = text.strip()

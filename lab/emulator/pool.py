@@ -6,6 +6,7 @@ A group is a set of threads at one location: the same basic block, with the same
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,23 @@ from lab.emulator.lanes import Lanes, warp_of
 
 _SHARE = 0.5  # of a group's warps that run at a time where dice choose
 
-Stack = tuple[int, ...]
-"""Blocks at which the callers of a group go on, outermost first."""
+
+class Caller(NamedTuple):
+    """Where a call was made.
+
+    Attributes:
+        back: Block at which the caller goes on; negative where its function ends.
+        position: The call instruction.
+        callee: Number of the function that was called.
+    """
+
+    back: int
+    position: int
+    callee: int
+
+
+Stack = tuple[Caller, ...]
+"""The calls that a group is in, outermost first."""
 
 Location = tuple[Stack, int]
 """A call stack, and the block to execute next; a negative block is the end of a function."""
@@ -135,8 +151,12 @@ class Pool:
         if found is None:
             stack, block = at
             # A caller resumes after everything in its callee: the callee counts as just before the return.
-            found = self._keys[at] = (*(self._ranks[back] - 0.5 for back in stack), float(self._ranks[block]))
+            found = self._keys[at] = (*(self._rank(call.back) - 0.5 for call in stack), float(self._ranks[block]))
         return found
+
+    def _rank(self, block: int) -> float:
+        """Return a block's rank; the end of a function comes after all of it."""
+        return float(self._ranks[block]) if block >= 0 else float(len(self._ranks))
 
 
 def living(batch: Batch, pool: Pool) -> Indices:

@@ -10,15 +10,40 @@ import networkx as nx
 
 from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
+from lab.emulator.callgraph import CallGraph
 from lab.emulator.control import CodeBlock, split, weak_topological_order
+from lab.emulator.definedness import Definedness
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.opcodes import DTYPES
+from lab.emulator.vectors import with_vectors_expanded
 from lab.isa.mix import LoopMix, kernel_mix
 from lab.isa.model import Function, Instruction, Module, Variable
 from lab.isa.ptx.module import read_ptx
 
-IGNORED_CALLS = ("vprintf",)
-ASSERTION = "__assertfail"  # what a failed assert() calls
+STACK_BYTES = 16384
+"""Bytes of a thread's stack for functions that call themselves again, and for `alloca`."""
+
+_STACK_ALIGNMENT = 16
+_HANDLE_BYTES = 8  # of a texture, a sampler or a surface
+
+MAX_SHARED_BYTES = 227 * 1024
+"""Shared memory of a block on the largest of today's GPUs."""
+
+MAX_GLOBAL_BYTES = 1 << 34
+"""The largest variable in global or constant memory: more than this machine has is a mistake, not a plan."""
+
+_LIMITS = {"shared": MAX_SHARED_BYTES, "local": 512 * 1024, "frame": 64 * 1024, "kernel-param": 32764}
+"""Bytes by place (CUDA programming guide, "Technical specifications per compute capability")."""
+
+_NAMES = {
+    "shared": "the shared memory of a block",
+    "local": "the local memory of a thread",
+    "frame": "what calls pass",
+    "kernel-param": "what the kernel takes",
+}
+
+FRAME_POINTER, STACK_POINTER = "%frame pointer", "%stack pointer"
+"""Hidden registers, which no PTX text can spell: where a function's frame begins, and where the stack ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +51,8 @@ class Place:
     """Where a variable lies.
 
     Attributes:
-        space: `shared`, `local`, `frame` (parameters of device functions and calls) or `kernel-param`.
+        space: `shared`, `local`, `stack` (local memory from a function's frame on), `frame` (parameters of device
+            functions and calls) or `kernel-param`.
         offset: Byte offset in its space.
         size: Bytes.
     """
@@ -38,18 +64,29 @@ class Place:
 
 def size_of(variable: Variable) -> int:
     """Return the bytes of a variable; 0 for an unsized array."""
-    return DTYPES[variable.type].itemsize * variable.vector * (variable.count or 0)
+    return _element_bytes(variable) * variable.vector * (variable.count or 0)
+
+
+def _element_bytes(variable: Variable) -> int:
+    found = DTYPES.get(variable.type)
+    if found is not None:
+        return found.itemsize
+    return 16 if variable.type == "b128" else _HANDLE_BYTES
 
 
 def align_of(variable: Variable) -> int:
     """Return the alignment of a variable in bytes."""
-    return variable.align or DTYPES[variable.type].itemsize * variable.vector
+    return variable.align or _element_bytes(variable) * variable.vector
 
 
-def text_of(instruction: Instruction) -> str:
-    """Return an instruction as PTX text."""
-    guard = f"@{'!' if instruction.negated else ''}{instruction.predicate} " if instruction.predicate else ""
-    return f"{guard}{instruction.opcode} {', '.join(instruction.operands)}".strip()
+NO_TEXTURES = "textures and surfaces are read by hardware that the emulator does not have"
+
+
+def _declaration(variable: Variable) -> str:
+    """Return how a variable was declared, in short."""
+    vector = f".v{variable.vector} " if variable.vector > 1 else ""
+    extent = "" if variable.count == 1 else f"[{'' if variable.count is None else variable.count}]"
+    return f".{variable.space} {vector}.{variable.type} {variable.name}{extent}"
 
 
 class Program:
@@ -57,7 +94,8 @@ class Program:
 
     Attributes:
         kernel: The entry function.
-        functions: The kernel and every function that it can call, callees later.
+        calls: Who calls whom.
+        functions: The kernel and every function that it can call.
         code: All instructions; a function's start at `offsets`.
         blocks: All basic blocks.
         entries: First block of each function.
@@ -65,6 +103,8 @@ class Program:
         local_bytes: Local memory of a thread.
         frame_bytes: Parameter memory of calls, for a thread.
         param_bytes: The kernel's parameters.
+        stack_start: Where in local memory a thread's stack begins.
+        frames: Functions that take room on the stack, to its bytes.
     """
 
     def __init__(self, module: Module, name: str) -> None:
@@ -72,39 +112,20 @@ class Program:
 
         Raises:
             UserError: no kernel has that name.
-            UnsupportedInstruction: recursion, or an indirect call.
+            UnsupportedInstruction: a function is called that is neither defined nor provided.
         """
         self.module = module
         self.kernel = _kernel(module, name)
-        self.functions = self._reachable()
+        self.calls = CallGraph(module, self.kernel)
+        self.functions = [with_vectors_expanded(function) for function in self.calls.functions]
+        self.kernel = self.functions[0]
         self.code: list[tuple[int, Instruction]] = []
         self.offsets: list[int] = []
         self.blocks: list[CodeBlock] = []
         self.entries: list[int] = []
         self._lay_code()
         self._lay_memory()
-
-    def _reachable(self) -> list[Function]:
-        by_name = {function.name: function for function in self.module.functions}
-        calls = nx.DiGraph()
-        calls.add_node(self.kernel.name)
-        todo = [self.kernel]
-        while todo:
-            function = todo.pop()
-            for instruction in function.instructions:
-                name = callee(instruction)
-                if name is None or name in (*IGNORED_CALLS, ASSERTION):
-                    continue
-                if name not in by_name:
-                    raise UnsupportedInstruction(
-                        instruction.line, text_of(instruction), f"{name} is not defined in this PTX"
-                    )
-                if name not in calls:
-                    todo.append(by_name[name])
-                calls.add_edge(function.name, name)
-        if not nx.is_directed_acyclic_graph(calls):
-            raise UnsupportedInstruction(self.kernel.instructions[0].line, self.kernel.name, "recursive functions")
-        return [by_name[name] for name in nx.topological_sort(calls)]
+        self._check_variables()
 
     def _lay_code(self) -> None:
         for number, function in enumerate(self.functions):
@@ -123,6 +144,9 @@ class Program:
             offset = -(-sizes[space] // align_of(variable)) * align_of(variable)
             self.places[number, variable.name] = Place(space, offset, size_of(variable))
             sizes[space] = offset + size_of(variable)
+            if sizes[space] > _LIMITS[space]:
+                why = f"{_NAMES[space]} takes {sizes[space]} bytes; at most {_LIMITS[space]} are accepted"
+                raise UnsupportedInstruction(variable.line, _declaration(variable), why)
 
         self.dynamic_shared: list[tuple[int, Variable]] = []
         for number, variable, space in self._variables():
@@ -138,6 +162,59 @@ class Program:
             self.places[number, variable.name] = Place("shared", dynamic, 0)
         self.dynamic_offset = dynamic
         self.local_bytes, self.frame_bytes, self.param_bytes = sizes["local"], sizes["frame"], sizes["kernel-param"]
+        self._lay_stack()
+
+    def _check_variables(self) -> None:
+        """Refuse what no memory holds, and textures and surfaces where the kernel may use them.
+
+        Raises:
+            UnsupportedInstruction: with the line of the declaration.
+        """
+        for _, _, variable in self.memory_variables():
+            if size_of(variable) > MAX_GLOBAL_BYTES:
+                why = f"a variable has at most {MAX_GLOBAL_BYTES} bytes here"
+                raise UnsupportedInstruction(variable.line, _declaration(variable), why)
+        for function in self.functions:
+            for variable in (*function.parameters, *function.results, *function.variables):
+                if variable.type.endswith("ref"):
+                    raise UnsupportedInstruction(variable.line, _declaration(variable), NO_TEXTURES)
+
+    def _lay_stack(self) -> None:
+        """Lay the local variables of functions that call themselves again on the stack, one frame for each call."""
+        self.stack_start = -(-self.local_bytes // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
+        self.frames: dict[int, int] = {}
+        for number, function in enumerate(self.functions):
+            if self.calls.recursive[number] < 0:
+                continue
+            size = 0
+            for variable in function.variables:
+                if variable.space == "local":
+                    offset = -(-size // align_of(variable)) * align_of(variable)
+                    self.places[number, variable.name] = Place("stack", offset, size_of(variable))
+                    size = offset + size_of(variable)
+                elif variable.space == "reg" and variable.type != "pred":
+                    size += size_of(variable)  # on hardware, a call saves its registers there
+            self.frames[number] = -(-max(size, 1) // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
+        allocates = any(instruction.opcode.startswith("alloca") for _, instruction in self.code)
+        self.has_stack = bool(self.frames) or allocates
+        if self.has_stack:
+            self.local_bytes = self.stack_start + STACK_BYTES
+
+    def symbol(self, number: int, name: str) -> str:
+        """Return the name under which a variable in global or constant memory is known, as a function names it."""
+        if any(one.name == name and one.space in ("global", "const") for one in self.functions[number].variables):
+            return f"{self.functions[number].name}::{name}"
+        return name
+
+    def memory_variables(self) -> Iterator[tuple[str, int, Variable]]:
+        """Yield the variables in global and constant memory: name, function (-1 for the module) and declaration."""
+        for variable in self.module.variables:
+            if variable.space in ("global", "const"):
+                yield variable.name, -1, variable
+        for number, function in enumerate(self.functions):
+            for variable in function.variables:
+                if variable.space in ("global", "const"):
+                    yield f"{function.name}::{variable.name}", number, variable
 
     def _variables(self) -> Iterator[tuple[int, Variable, str]]:
         """Yield what needs a place: its function (-1 for the module), the variable and the space it is laid in."""
@@ -147,8 +224,11 @@ class Program:
                 yield -1, variable, "shared"
         for number, function in enumerate(self.functions):
             for variable in function.parameters:
-                yield number, variable, "kernel-param" if function.entry else "frame"
+                if variable.space == "param":
+                    yield number, variable, "kernel-param" if number == 0 else "frame"
             for variable in (*function.results, *function.variables):
+                if variable.space == "local" and self.calls.recursive[number] >= 0:
+                    continue
                 if variable.space in ("param", "shared", "local"):
                     yield number, variable, "frame" if variable.space == "param" else variable.space
 
@@ -202,6 +282,11 @@ class Program:
         return tuple(loop for function in self.functions for loop in kernel_mix("ptx", function).loops)
 
     @cached_property
+    def definedness(self) -> Definedness:
+        """Which registers may be read before they are written."""
+        return Definedness(self)
+
+    @cached_property
     def has_mbarriers(self) -> bool:
         """Whether the program uses mbarriers, which bulk copies need too."""
         return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
@@ -253,7 +338,7 @@ def program_of(text: str, kernel: str) -> Program:
     Raises:
         ReaderError: The text is not PTX.
         UserError: no kernel has that name.
-        UnsupportedInstruction: recursion, or an indirect call.
+        UnsupportedInstruction: a function is called that is neither defined nor provided.
     """
     return Program(_module_of(text), kernel)
 
@@ -261,20 +346,6 @@ def program_of(text: str, kernel: str) -> Program:
 @lru_cache(maxsize=1)
 def _module_of(text: str) -> Module:
     return read_ptx(text)
-
-
-def callee(instruction: Instruction) -> str | None:
-    """Return the function that a call names; None for other instructions.
-
-    Raises:
-        UnsupportedInstruction: an indirect call.
-    """
-    if instruction.opcode.split(".")[0] != "call":
-        return None
-    names = [part for part in instruction.operands if not part.startswith("(")]
-    if names[0].startswith("%"):
-        raise UnsupportedInstruction(instruction.line, text_of(instruction), "an indirect call")
-    return names[0]
 
 
 def _kernel(module: Module, name: str) -> Function:

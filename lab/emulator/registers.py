@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from lab.emulator.arrays import Mask
 from lab.emulator.opcodes import DTYPES
-from lab.emulator.program import Program
+from lab.emulator.program import FRAME_POINTER, STACK_POINTER, Program
+from lab.isa.model import Variable
 
-_NUMBERED = re.compile(r"^(.*?)(\d+)$")
+_NUMBERED = re.compile(r"^(.*?)(\d+)((?:\.[xyzw])?)$")
 
 
 class Digest(Protocol):
@@ -34,18 +35,34 @@ class RegisterFile:
         self._arrays: dict[tuple[int, str], NDArray[Any]] = {}
         self._declared: dict[tuple[int, str, bool], str] = {}
         for number, function in enumerate(program.functions):
-            for variable in function.variables:
+            for variable in (*function.parameters, *function.results, *function.variables):
                 if variable.space == "reg":
-                    self._declared[number, variable.name, variable.parameterised] = variable.type
+                    self._declare(number, variable)
+        for number in program.frames:
+            self._declared[number, FRAME_POINTER, False] = "b64"
+        if program.has_stack:
+            self._declared[-1, STACK_POINTER, False] = "b64"
+            self._arrays[-1, STACK_POINTER] = np.full(threads, program.stack_start, np.uint64)
         self.carry: Mask = np.zeros(threads, np.bool_)
+
+    def _declare(self, number: int, variable: Variable) -> None:
+        if variable.vector == 1:
+            self._declared[number, variable.name, variable.parameterised] = variable.type
+            return
+        for component in "xyzw"[: variable.vector]:
+            self._declared[number, f"{variable.name}.{component}", variable.parameterised] = variable.type
 
     def type_of(self, function: int, name: str) -> str | None:
         """Return a register's declared PTX type; None where the name is not a register."""
         found = self._declared.get((function, name, False))
         if found is None:
             match = _NUMBERED.match(name)
-            found = self._declared.get((function, match[1], True)) if match else None
+            found = self._declared.get((function, match[1] + match[3], True)) if match else None
         return found
+
+    def of(self, function: int) -> list[tuple[str, NDArray[Any]]]:
+        """Return the registers of a function that were named so far."""
+        return [(name, array) for (number, name), array in self._arrays.items() if number == function]
 
     def hash_into(self, digest: Digest) -> None:
         """Feed every register to a digest, in the order in which they were first named."""
@@ -59,6 +76,8 @@ class RegisterFile:
         if found is None:
             declared = self.type_of(function, name)
             if declared is None:
+                return None
+            if declared not in DTYPES:
                 return None
             dtype = np.dtype(np.bool_) if declared == "pred" else np.dtype(f"u{DTYPES[declared].itemsize}")
             found = self._arrays[function, name] = np.zeros(self._threads, dtype)

@@ -14,6 +14,7 @@ FindingKind = Literal[
     "out-of-bounds",
     "misaligned",
     "uninitialised-read",
+    "uninitialised-register",
     "shared-race",
     "global-race",
     "async-not-waited",
@@ -52,6 +53,17 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class StructureArgument:
+    """A structure that a kernel takes by value, of members some of which point to buffers.
+
+    Attributes:
+        members: In order: arrays and `Buffer`s, which are passed as pointers, and NumPy scalars.
+    """
+
+    members: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TensorMapArgument:
     """A kernel argument that describes a matrix to bulk tensor copies.
 
@@ -80,6 +92,7 @@ class Access:
         thread: Thread index (x, y, z).
         source: Source line where the PTX carries one.
         block: Block index (x, y, z); None where it was not recorded.
+        warp: Number of the warp in its block; None where it was not recorded.
     """
 
     kind: str
@@ -87,6 +100,7 @@ class Access:
     thread: tuple[int, int, int]
     source: SourceLocation | None = None
     block: tuple[int, int, int] | None = None
+    warp: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,7 @@ class Finding:
         kind: What is wrong.
         line: PTX line, from 1; 0 where no single instruction is at fault (`never-written`).
         text: The instruction.
-        source: Source line, where the PTX carries one.
+        source: Source line, where the PTX carries one: of the user's code, also for an access in one of CUDA's headers.
         block: Block index (x, y, z) of the first occurrence.
         thread: Thread index (x, y, z) of the first occurrence.
         address: Address in the state space that was accessed (for shared and local memory an offset in its
@@ -107,6 +121,7 @@ class Finding:
         count: Threads (or elements) seen with this fault on this line.
         variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
         remedy: What would put it right; empty where that is not known.
+        warp: Number of that thread's warp in its block.
     """
 
     kind: FindingKind
@@ -121,6 +136,7 @@ class Finding:
     count: int = 1
     variable: str = ""
     remedy: str = ""
+    warp: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +292,10 @@ class Emulation:
         findings: Distinct by kind and line, in the order they were met.
         steps: Instructions issued: by the interpreter each for all threads that were together, by the compiled engine
             each for one warp, and counted only with ``count=True``.
-        notes: What was deliberately not executed, such as `vprintf`.
+        notes: What was left out.
         engine: What executed the launch.
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
+        printed: What threads printed, in the order of execution.
     """
 
     kernel: str
@@ -290,6 +307,7 @@ class Emulation:
     notes: tuple[str, ...] = ()
     engine: Engine = "interpreted"
     not_compiled: str = ""
+    printed: str = ""
 
     @property
     def clean(self) -> bool:

@@ -7,6 +7,7 @@ else is as for any experiment.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from lab.base.elements import CUDA_NAMES, cuda_name
 from lab.base.errors import Location, ReaderError, UserError, did_you_mean, together
 from lab.base.expressions import Scalar, names_in
+from lab.base.structures import structure_of
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
@@ -248,7 +250,7 @@ def _declares(
     entries: Mapping[Key, str],
 ) -> FrontMatter:
     """The declaration that a template with this source would have."""
-    types = {one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in arguments}
+    types = _types_of(arguments)
     parameters = {
         name: Parameter(type=type_of(values), default=values[0], help=f"a macro of {raw.source}")
         for name, values in axes.items()
@@ -277,6 +279,15 @@ def _declares(
         shared_bytes=raw.shared_bytes,
         parameters=parameters,
     )
+
+
+def _types_of(arguments: Iterable[Argument]) -> dict[str, str]:
+    """The types of what a kernel takes; the members of a structure are one."""
+    types = dict[str, str]()
+    for structure, group in itertools.groupby(arguments, key=lambda one: one.structure):
+        members = [(one.name, f"{one.dtype}*" if one.is_array else one.dtype) for one in group]
+        types |= {structure: structure_of(members)} if structure else dict(members)
+    return types
 
 
 def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:

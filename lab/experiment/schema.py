@@ -201,9 +201,10 @@ class PlainFile(MeasuringFile):
         description="Sizes and other values that arguments, grid and references mention: {n: 10_000_000}. A list "
         "instead of a value is swept",
     )
-    arguments: dict[str, str] = Field(
+    arguments: dict[str, str | dict[str, str]] = Field(
         description="The kernel's arguments in its order. An array is `[out|inout] DTYPE[SHAPE] [normal | uniform LOW "
-        "HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by = and an expression"
+        "HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by = and an expression; a "
+        "structure that is passed by value is a mapping of its members"
     )
     constants: dict[str, str] = Field(
         default_factory=dict,

@@ -203,6 +203,8 @@ def _check_arguments(reading: Reading, function: TritonFunction, declaration: De
             suggestion="mind the order" if sorted(names) == sorted(function.passed) else None,
         )
     for one in declaration.arguments:
+        if one.structure:
+            reading.refuse("a Triton function takes no structures", ("arguments", one.structure), accepted="text")
         if triton_type(one.dtype, is_array=one.is_array) is None:
             place: Key = ("arguments", one.name)
             reading.refuse("Triton has no such type", place, found=one.dtype, accepted=list(TYPES))

@@ -268,7 +268,7 @@ _BITS = {"s4": 4, "u4": 4, "b1": 1}
 def _fragment_bytes(modifiers: list[str], width: int) -> int:
     """Return a thread's bytes of `wmma.load.{a,b,c}`: m x k, k x n or m x n elements, spread over a warp."""
     shape = next((match for modifier in modifiers if (match := _SHAPE.match(modifier))), None)
-    if shape is None or len(modifiers) < 2:  # noqa: PLR2004 -- load, then the matrix's letter
+    if shape is None:
         return 0
     m, n, k = (int(shape[position]) for position in (1, 2, 3))
     elements = {"a": m * k, "b": k * n, "c": m * n}.get(modifiers[1], 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 import networkx as nx
@@ -87,15 +88,14 @@ def _intervals(dominators: dict[int, int]) -> tuple[dict[int, int], dict[int, in
             children.setdefault(dominator, []).append(block)
     entered: dict[int, int] = {}
     left: dict[int, int] = {}
-    clock, pending = 0, [ROOT]
+    clock, pending = count(), [ROOT]
     while pending:
         block = pending[-1]
-        clock += 1
         if block in entered:
-            left[block] = clock
+            left[block] = next(clock)
             pending.pop()
         else:
-            entered[block] = clock
+            entered[block] = next(clock)
             pending += children.get(block, [])
     return entered, left
 

@@ -66,6 +66,7 @@ class Instruction:
         falls_through: Whether control can go on to ``index + 1``.
         source: Source line, or None where it is unknown.
         address: SASS: byte offset in the function; None in PTX.
+        callers: PTX: the calls into which it was inlined, the innermost one first; empty where it was not.
         live_registers: SASS: live general-purpose registers, where the disassembler counted them; None in PTX.
     """
 
@@ -81,6 +82,7 @@ class Instruction:
     source: SourceLocation | None = None
     address: int | None = None
     live_registers: int | None = None
+    callers: tuple[SourceLocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Variable:
         parameterised: Registers only: declared as ``%r<n>``, which names ``%r0`` … ``%r(n-1)``.
         external: Declared ``.extern`` (in shared space: dynamic shared memory).
         pointer: Parameters only: marked as a pointer (``.ptr``). Many compilers leave pointers unmarked.
+        line: Line of the listing, from 1; it does not count in comparisons.
     """
 
     name: str
@@ -110,6 +113,7 @@ class Variable:
     parameterised: bool = False
     external: bool = False
     pointer: bool = False
+    line: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

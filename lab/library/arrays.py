@@ -59,12 +59,12 @@ def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]
     m, n, k = sizes.T
     names: dict[str, Numbers] = {"m": m, "n": n, "k": k, "lda": m, "ldb": n, "ldc": m}
     names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m)}
-    found = np.zeros(len(sizes), dtype=np.int64)
+    found = np.ones(len(sizes), dtype=np.int64)
     for launch in kernel.launches:
         grid = [np.broadcast_to(over(axis, names), found.shape) for axis in launch.grid]
         there = over(launch.when, names) if launch.when else np.asarray(1)
-        found = np.maximum(found, np.where(there, grid[0] * grid[1] * grid[2], 0))
-    return np.maximum(found, 1)
+        found = np.where(there, np.maximum(found, grid[0] * grid[1] * grid[2]), found)
+    return found
 
 
 def over(expression: str, names: Mapping[str, Numbers]) -> Numbers:

@@ -25,6 +25,9 @@ from lab.library.tree import Logic
 _MOST_REMEMBERED = 1 << 16
 """The most sizes whose kernel is remembered; beyond, the memory is cleared."""
 
+_MOST_PLANS = 1024
+"""The most calls whose launches are remembered."""
+
 _LEGACY_STREAM = 1
 """The default stream's number in __cuda_array_interface__, version 3."""
 
@@ -60,7 +63,7 @@ class Dispatcher(Picker):
         """Keep the library; the first `gemm` is what needs a GPU."""
         super().__init__(library.logic)
         self.library, self.folder = library, folder
-        self._plan = lru_cache(maxsize=1024)(lambda *point: plan(library, dict(zip(_POINT, point, strict=True))))
+        self._plan = lru_cache(maxsize=_MOST_PLANS)(lambda *point: plan(library, dict(zip(_POINT, point, strict=True))))
 
     def gemm(
         self,

@@ -17,6 +17,7 @@ from typing import Any
 from lab.base.errors import UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
+from lab.base.structures import is_structure, members_of
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import Job, JobResult, Policy
@@ -26,7 +27,7 @@ from lab.operators.base import Problem
 from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
 from lab.operators.declared.operator import Declared
-from lab.operators.declared.specification import Direction
+from lab.operators.declared.specification import Argument, Direction
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
 from lab.runs.schedule import LaneTask
@@ -37,7 +38,7 @@ from lab.stages.estimate import EstimateTask, execute
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch
-from lab.templates.plain.arguments import arguments_error, matching_kernel
+from lab.templates.plain.arguments import PassedStructure, arguments_error, matching_kernel
 from lab.templates.plain.constants import constants_error
 from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.symbols import constant_variables
@@ -141,7 +142,7 @@ def argument_mistake(
         mistake = arguments_error(
             entry,
             matching_kernel(template.kernels_named(given.entry), entry),
-            [declared[name] for name, _ in given.arguments],
+            [_passed(name, kind, declared) for name, kind in given.arguments],
             name=given.entry,
             at=template.document.at("arguments"),
             by_name=template.declares.launches is None,
@@ -149,6 +150,12 @@ def argument_mistake(
         if mistake is not None:
             return mistake
     return None
+
+
+def _passed(name: str, kind: str, declared: Mapping[str, Argument]) -> Argument | PassedStructure:
+    if not is_structure(kind):
+        return declared[name]
+    return PassedStructure(name, tuple(declared[member] for member, _ in members_of(kind)))
 
 
 def constant_mistake(

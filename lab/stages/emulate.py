@@ -14,9 +14,10 @@ import numpy as np
 
 from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
+from lab.base.structures import is_structure, members_of
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, TensorMapArgument
+from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, StructureArgument, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
@@ -312,6 +313,8 @@ class _Memory:
             return self._tensor_map(name)
         if kind == NULL:
             return np.uint64(0)
+        if is_structure(kind):
+            return StructureArgument(tuple(self.argument(*member) for member in members_of(kind)))
         known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
         if name not in known:
             raise UserError(

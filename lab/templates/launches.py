@@ -30,7 +30,8 @@ class Launch:
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         arguments: Names of the operator's scalars and arrays, of workspace buffers and of tensor maps, with their
-            types: ``("A", "float32*")``; once the kernel is built, also what has the type `NULL`.
+            types: ``("A", "float32*")``; structures (`lab.base.structures`), whose members have such names; once the
+            kernel is built, also what has the type `NULL`.
         bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
             does not.
         main: Of a sequence, the launch that does all of the problem's operations.

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeVar
 from lab.base.elements import element_named
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
+from lab.base.structures import is_structure, members_of, structure_of
 from lab.base.yamlfile import Key, dotted
 from lab.templates.front_matter import FrontMatter
 from lab.templates.launches import Launch, Launches, Workspace
@@ -224,6 +225,8 @@ class Scope:
 
     def typed(self, kind: str) -> str:
         """Return a type: `T` is the problem's, and of a name in braces, the type that its value names."""
+        if is_structure(kind):
+            return structure_of((name, self.typed(member)) for name, member in members_of(kind))
         if not BRACES.match(kind):
             return kind.replace("T", self.dtype)
         word, star, _ = self.filled(kind, ("arguments",)).partition("*")

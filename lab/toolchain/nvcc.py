@@ -39,6 +39,9 @@ INSTALL = "python -m pip install nvidia-cuda-nvcc nvidia-cuda-cccl"
 """CCCL is needed because cuda_fp16.h includes its `nv/target` under nvcc (not under NVRTC)."""
 INSTALL_HOST = "sudo apt-get install g++   (or use the toolchain nvrtc, which needs no host compiler)"
 
+_LANGUAGE = ("--extended-lambda",)
+"""What users' kernels need of nvcc's language: it refuses a lambda with `__device__` otherwise. Not for PTX."""
+
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads these by itself
 _NO_HOST_COMPILER = re.compile(
     r"Failed to preprocess host compiler properties|Cannot find compiler '"
@@ -178,7 +181,7 @@ def _front_end(nvcc: Path, request: CompileRequest, options: tuple[str, ...], fo
     output = folder / "front.ptx"
     search = ["-I."] if request.included else []  # included files name each other from this folder
     log = _run(
-        [str(nvcc), "-ptx", f"-arch={request.arch}", *options, *search, "-o", output.name, request.name],
+        [str(nvcc), "-ptx", f"-arch={request.arch}", *_LANGUAGE, *options, *search, "-o", output.name, request.name],
         _shown(request, options),
         folder,
     )
@@ -212,7 +215,9 @@ def _shown(request: CompileRequest, options: tuple[str, ...]) -> str:
     """Return the two commands, which can be repeated where nvcc is on PATH."""
     flags = _environment_flags(os.environ)
     stem = Path(request.name).stem
-    front = shlex.join(["nvcc", "-ptx", f"-arch={request.arch}", *options, "-o", f"{stem}.ptx", request.name])
+    front = shlex.join(
+        ["nvcc", "-ptx", f"-arch={request.arch}", *_LANGUAGE, *options, "-o", f"{stem}.ptx", request.name]
+    )
     back = shlex.join(
         ["nvcc", "-cubin", f"-arch={request.arch}", *options, "-Xptxas", "-v", "-o", f"{stem}.cubin", f"{stem}.ptx"]
     )

@@ -47,6 +47,11 @@ def test_a_template_with_macros_takes_arguments_by_name(tmp_path):
     assert done.clean
     assert (y == 3 * X).all()
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how).clean
+    once = y.copy()
+    assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, schedule=5).clean
+    assert (y == once).all()
+    ordered = lab.emulate(SOURCE, [y, X, "i32=50"], **how, schedule=5, engine="compiled")
+    assert (ordered.engine, ordered.not_compiled) == ("interpreted", "another order of execution was asked for")
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, engine="compiled").engine == "compiled"
 
 
@@ -78,6 +83,8 @@ def test_an_experiment_is_executed_and_compared(tmp_path):
         lab.emulate(EXPERIMENT, parameters={"F": 4})
     with pytest.raises(UserError, match="its own arguments"):
         lab.emulate(EXPERIMENT, [X])
+    with pytest.raises(UserError, match="in the order of its program"):
+        lab.emulate(EXPERIMENT, schedule=1)
 
 
 def test_text_and_mappings_are_inspected():

@@ -80,6 +80,16 @@ def test_an_array_shrinks_with_the_problem(tmp_path):
     assert (held.arrays["b"] == -a[:10]).all()
 
 
+def test_arrays_may_be_members_of_a_structure(tmp_path):
+    source = "struct P { float *y; const float *x; int n; };\n__global__ void k(P p) { p.y[threadIdx.x] = p.x[p.n]; }"
+    x = np.arange(100, dtype=np.float32)
+    members = {"y": "out float32[n]", "x": x, "n": "int32"}
+    whole = given(source=source, arguments={"p": members}, grid=1, reference={"y": "x"}, emulate={"n": 10})
+    operator, _, small = operator_and_cases(written({**whole, "problem": {"n": 100}}, tmp_path))
+    assert [one.structure for one in operator.declaration.passed] == ["p", "p", "p"]
+    assert (operator.inputs(operator.problem(dict(small)), 0).arrays["x"] == x[:10]).all()
+
+
 def test_a_matrix_gives_its_leading_block(tmp_path):
     source = "__global__ void t(float* y, const float* x, int m, int n) { y[threadIdx.x] = x[m + n]; }"
     x = np.arange(600, dtype=np.float32).reshape(20, 30)

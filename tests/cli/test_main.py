@@ -145,6 +145,8 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     assert (not value["findings"]) == (code == 0)
     assert "f32[40]: " in done.stdout
     assert len(value["outputs"]) == 1
+    again = here("emulate", "k.ptx", "--block", "64", "--schedule", "3", *words_of, "--json", cwd=folder)
+    assert json.loads(again.stdout)["outputs"] == value["outputs"]
     wrong = here("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
     assert wrong.returncode == 2
     assert "--block" in wrong.stderr

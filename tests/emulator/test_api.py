@@ -1,5 +1,6 @@
 """Arguments, buffers and module variables of a launch."""
 
+import compiling
 import numpy as np
 import pytest
 from small_ptx import HEADER, kernel
@@ -7,7 +8,7 @@ from small_ptx import HEADER, kernel
 from lab.base.errors import UserError
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.results import Buffer
+from lab.emulator.results import Buffer, StructureArgument
 
 COPY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mad.wide.u32 %rd0, %r0, 4, %rd0;
 @%p0 st.global.u32 [%rd0], %r0;"""
@@ -117,3 +118,34 @@ def test_launches_that_a_driver_refuses(grid, block, key):
 def test_shared_memory_beyond_what_a_gpu_has():
     with pytest.raises(UserError, match="too much shared memory"):
         launch(kernel(""), "k", 1, 32, [], dynamic_shared_bytes=300_000)
+
+
+VIEW = """struct View { const float *from; char step; double scale; float *to; int n; };
+extern "C" __global__ void k(int before, View view, int apart) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < view.n) view.to[i / apart] = view.scale * view.from[i] + view.step + before;
+}
+"""
+
+
+def test_a_structure_holds_pointers_and_values():
+    ptx = compiling.ptx_of(VIEW)
+    given, out = np.arange(40, dtype=np.float32), np.zeros(40, np.float32)
+    members = (given, np.int8(-3), np.float64(0.5), Buffer(out, output=True), np.int32(40))
+    done = launch(ptx, "k", 2, 32, [np.int32(7), StructureArgument(members), np.int32(1)])
+    assert not done.findings
+    assert (out == given / 2 + 4).all()
+
+
+def test_races_through_a_structure_are_found():
+    given, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    members = (given, np.int8(0), np.float64(1), out, np.int32(64))
+    done = launch(compiling.ptx_of(VIEW), "k", 2, 32, [np.int32(0), StructureArgument(members), np.int32(2)])
+    assert {finding.kind for finding in done.findings} == {"global-race"}
+
+
+def test_a_structure_has_the_size_of_its_parameter():
+    members = (np.zeros(4, np.float32), np.int8(0))
+    with pytest.raises(UserError, match="does not have the size") as caught:
+        launch(compiling.ptx_of(VIEW), "k", 1, 32, [np.int32(0), StructureArgument(members), np.int32(1)])
+    assert (caught.value.found, caught.value.accepted) == ("16 bytes", "40 bytes (.b8 k_param_1)")

@@ -22,6 +22,7 @@ def test_a_fault_is_told_once_a_line_with_its_first_threads():
     first, other = findings.all()
     assert (first.kind, first.detail, first.count, first.address) == ("out-of-bounds", "first", 5, 64)
     assert (first.block, first.thread) == ((2, 0, 0), (1, 1, 0))
+    assert first.warp == 0
     assert first.text == "add.u32 %r0, %r0, 1"
     assert first.line == PROGRAM.code[1][1].line
     assert other.kind == "misaligned"

@@ -80,3 +80,9 @@ def test_warp_of_keeps_the_dtype_and_knows_nobody():
     found = warp_of(np.array([-1, 0, 31, 32], np.int32))
     assert found.tolist() == [-1, 0, 0, 1]
     assert found.dtype == np.int32
+
+
+def test_threads_are_left_out():
+    assert SOME.without(Lanes(64, np.array([31, 63]))).indices().tolist() == [1, 32]
+    assert SOME.without(Lanes(64, np.zeros(0, np.int64))) is SOME
+    assert ALL.without(SOME).count == 60

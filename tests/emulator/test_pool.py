@@ -4,7 +4,7 @@ import numpy as np
 
 from lab.emulator.batch import make_batch
 from lab.emulator.lanes import Lanes
-from lab.emulator.pool import Pool, living
+from lab.emulator.pool import Caller, Pool, living
 
 BATCH = make_batch((2, 1, 1), (40, 1, 1), 0, 2)
 
@@ -29,9 +29,9 @@ def test_the_group_of_the_lowest_rank_runs_first():
 def test_threads_of_a_callee_run_before_the_return_and_after_what_precedes_it():
     found = pool()
     found.arrive(((), 3), lanes(0))
-    found.arrive(((3,), 1), lanes(1))  # called from before block 3
+    found.arrive(((Caller(3, 0, 1),), 1), lanes(1))  # called from before block 3
     found.arrive(((), 0), lanes(2))
-    assert [found.take()[0] for _ in range(3)] == [((), 0), ((3,), 1), ((), 3)]
+    assert [found.take()[0] for _ in range(3)] == [((), 0), ((Caller(3, 0, 1),), 1), ((), 3)]
 
 
 def test_threads_join_those_that_are_ready_or_parked():
@@ -53,11 +53,11 @@ def test_a_parked_group_runs_when_it_is_unparked():
 
 
 def test_the_end_of_a_function_is_left_at_once():
-    left: list[tuple[tuple[int, ...], list[int]]] = []
+    left: list[tuple[tuple[Caller, ...], list[int]]] = []
     found = pool(left)
-    found.arrive(((4,), -1), lanes(3, 5))
+    found.arrive(((Caller(4, 0, 1),), -1), lanes(3, 5))
     found.arrive(((), -1), lanes())
-    assert left == [((4,), [3, 5])]
+    assert left == [((Caller(4, 0, 1),), [3, 5])]
     assert not found
 
 

@@ -4,8 +4,7 @@ import pytest
 from small_ptx import HEADER, kernel
 
 from lab.base.errors import UserError
-from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.program import Program, align_of, callee, program_of, size_of, text_of
+from lab.emulator.program import STACK_BYTES, Place, Program, align_of, program_of, size_of
 from lab.isa.ptx.module import read_ptx
 
 CALLS = (
@@ -42,14 +41,30 @@ def test_memory_is_aligned():
     assert places["r"].space == places["x"].space == "frame"
 
 
-def test_recursion_and_indirect_calls_are_refused():
-    text = HEADER + ".func f() { call.uni f; ret; }\n.visible .entry k() { call.uni f; ret; }\n"
-    with pytest.raises(UnsupportedInstruction, match="recursive"):
-        program(text)
-    with pytest.raises(UnsupportedInstruction, match="indirect"):
-        program(kernel("call.uni %rd0, ();"))
-    with pytest.raises(UnsupportedInstruction, match="not defined"):
-        program(kernel("call.uni nowhere, ();"))
+def test_local_variables_of_functions_that_call_themselves_lie_on_the_stack():
+    text = (
+        HEADER
+        + """.func f() { .local .align 8 .b8 a[20]; .local .b64 b; .reg .b64 %r<3>; call f; ret; }
+    .func g() { .local .b32 c[3]; ret; }
+    .visible .entry k() { call f; call g; ret; }
+    """
+    )
+    found = Program(read_ptx(text), "k")
+    number = {function.name: i for i, function in enumerate(found.functions)}
+    f, g = number["f"], number["g"]
+    assert found.places[f, "a"] == Place("stack", 0, 20)
+    assert found.places[f, "b"] == Place("stack", 24, 8)
+    assert found.places[g, "c"] == Place("local", 0, 12)
+    assert found.frames == {f: 64}  # 32 of variables and 24 of registers
+    assert (found.stack_start, found.local_bytes) == (16, 16 + STACK_BYTES)
+    assert not Program(read_ptx(text.replace("call f; ret", "ret")), "k").has_stack
+
+
+def test_variables_of_functions_in_global_memory_have_names_of_their_own():
+    text = HEADER + ".global .b32 x; .visible .entry k() { .global .b32 x; .const .b32 y[2]; ret; }"
+    found = Program(read_ptx(text), "k")
+    assert [(name, number) for name, number, _ in found.memory_variables()] == [("x", -1), ("k::x", 0), ("k::y", 0)]
+    assert [found.symbol(0, name) for name in ("x", "y", "z")] == ["k::x", "k::y", "z"]
 
 
 def test_an_unknown_kernel_is_named_with_the_known_ones():
@@ -78,12 +93,6 @@ def test_loops_come_before_what_follows_them():
     }
     assert found.priority[-1] == max(ranks.values())
     assert found.successors(found.blocks[0]) == [found.blocks[-1].index, 1]
-
-
-def test_instructions_as_text():
-    found = program(kernel("@!%p3 add.u32 %r0, %r1, 2;\n@%p0 bra L;\nL:\n"))
-    assert text_of(found.code[0][1]) == "@!%p3 add.u32 %r0, %r1, 2"
-    assert callee(found.code[0][1]) is None
 
 
 def test_sizes_and_alignment_of_variables():

@@ -132,3 +132,48 @@ def test_rows_are_consistent(row):
     assert row.shared_per_block + row.reserved_shared == row.shared_per_sm
     assert row.l1_bytes is None or row.l1_bytes >= row.shared_per_sm
     assert row.source
+
+
+def test_a_peak_and_the_derived_limits_to_the_last_digit():
+    h200 = gpu_for("H200")
+    assert h200.peak_tflops("float32") == pytest.approx(132 * 128 * 2 * 1.98e-3, rel=1e-13)
+    sm = h200.architecture
+    assert (sm.threads_per_sm, sm.shared_per_sm, sm.shared_per_block) == (2048, 228 * 1024, 227 * 1024)
+    assert (sm.l1_bytes, h200.l2_bytes, sm.lsu_lanes, sm.shared_bytes_per_cycle) == (256 * 1024, 60 * 2**20, 32, 128)
+    assert (sm.threads_per_block, sm.registers_per_sm, sm.registers_per_thread) == (1024, 65536, 255)
+    assert (sm.register_unit, sm.sub_partitions, sm.reserved_shared, sm.shared_unit) == (256, 4, 1024, 128)
+    assert ARCHITECTURES["sm_70"].shared_per_block == 96 * 1024
+
+
+@pytest.mark.parametrize("name", ["9.0", "90", "90a", "compute_90", " SM_90A ", "sm_90f"])
+def test_spellings_of_an_architecture(name):
+    assert architecture_for(name) is ARCHITECTURES["sm_90"]
+    assert gpu_for(name).name == "H200"
+
+
+@pytest.mark.parametrize("name", ["sm_9", "9", "sm_90b", "sm_990", "x90", "sm_90 a"])
+def test_what_is_no_architecture(name):
+    with pytest.raises(UserError, match="unknown GPU architecture"):
+        architecture_for(name)
+
+
+def test_every_name_and_alias_leads_to_its_product():
+    for gpu in PRODUCTS:
+        for name in (gpu.name, *gpu.aliases, f"NVIDIA {gpu.name}", f"Tesla-{gpu.name.lower()}"):
+            assert gpu_for(name) is gpu
+    firsts = {}
+    for gpu in PRODUCTS:
+        firsts.setdefault(gpu.architecture.arch, gpu)
+    assert all(gpu_for(arch) is gpu for arch, gpu in firsts.items())
+
+
+def test_what_a_refusal_offers():
+    with pytest.raises(UserError) as caught:
+        gpu_for("GeForce RTX 4091")
+    assert "RTX 4090" in str(caught.value)
+    with pytest.raises(UserError, match="the table has no product of sm_103"):
+        gpu_for("sm_103")
+    with pytest.raises(UserError, match="the float16 rate of sm_100 is not documented") as caught:
+        ARCHITECTURES["sm_100"].lanes("float16")
+    assert "float32, float64" in str(caught.value)
+    assert "float16" not in str(caught.value).partition("accepted")[2]

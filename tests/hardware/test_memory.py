@@ -135,3 +135,100 @@ def test_updates_that_wait_for_each_other_are_those_of_a_slow_count(shared, data
         sectors = {address // 32 for address in taken}
         expected = sum(max(Counter(a for a in taken if a // 32 == sector).values()) for sector in sectors)
     assert traffic.atomic_updates(addresses, active, shared=shared).tolist() == [expected]
+
+
+def slow_passes(addresses, width, on, lanes):
+    """The busiest bank's words, phase by phase."""
+    total = 0
+    for begin in range(0, 32, lanes):
+        words = {
+            (addresses[lane] // 4 + part)
+            for lane in range(begin, begin + lanes)
+            if on[lane]
+            for part in range(max(1, width // 4))
+        }
+        total += max(Counter(word % 32 for word in words).values(), default=0)
+    return total
+
+
+def slow_wavefronts(addresses, width, on, *, loads):
+    lanes = {8: 16, 16: 8}.get(width, 32)
+    pairs = [all(addresses[i] == addresses[i ^ d] or not (on[i] and on[i ^ d]) for i in range(32)) for d in (1, 2)]
+    if loads and width > 4 and any(pairs):
+        lanes *= 2
+    return slow_passes(addresses, width, on, lanes), sum(any(on[i : i + lanes]) for i in range(0, 32, lanes))
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("loads", [True, False])
+def test_wavefronts_and_sectors_are_those_of_a_slow_count(width, loads):
+    rng = np.random.default_rng(11)
+    spread = rng.choice([1, 2, 4, 40, 700], (120, 1))
+    addresses = rng.integers(0, 10**6, (120, 32)) % spread * width
+    addresses[::3] = addresses[::3][:, LANES & ~1]
+    addresses[1::3] = addresses[1::3][:, LANES & ~2]
+    active = rng.random((120, 32)) < rng.choice([0.1, 0.6, 1.0], (120, 1))
+    found = traffic.shared_wavefronts(addresses, width, active, loads=loads).tolist()
+    ideal = traffic.ideal_wavefronts(addresses, width, active, loads=loads).tolist()
+    slow = [
+        slow_wavefronts(a, width, on, loads=loads) for a, on in zip(addresses.tolist(), active.tolist(), strict=True)
+    ]
+    assert list(zip(found, ideal, strict=True)) == slow
+    moved = addresses + 1  # not aligned: an access may touch two sectors
+    touched = [
+        len({byte // 32 for x, taken in zip(row_, on, strict=True) if taken for byte in (x, x + width - 1)})
+        for row_, on in zip(moved.tolist(), active.tolist(), strict=True)
+    ]
+    assert traffic.global_sectors(moved, width, active).tolist() == touched
+
+
+def slow_units(copy, warp, on):
+    """Source, target and wholeness of what moves each lane's 16 bytes."""
+    to, of = copy.targets[warp].tolist(), copy.sources[warp].tolist()
+    units = {}
+    for lane in range(32):
+        other = lane ^ 1
+        joint = on[other] and to[lane] // 32 == to[other] // 32 and of[lane] // 32 == of[other] // 32
+        joint = joint and to[lane] != to[other] and of[lane] != of[other]
+        whole = joint or to[lane] % 32 == of[lane] % 32
+        units[lane] = (of[lane] // 32 * 32, to[lane] // 32 * 32, True) if whole else (of[lane], to[lane], False)
+    return units
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_copies_are_those_of_a_slow_count(width):
+    rng = np.random.default_rng(12)
+    targets, sources = (rng.integers(0, 10**6, (90, 32)) % rng.choice([8, 60, 900], (90, 1)) * width for _ in range(2))
+    targets[::3] = sources[::3] = LANES * width
+    sources[1::3] = sources[1::3][:, :1] + (LANES ^ 1) * width
+    targets[1::3] = LANES * width
+    active = rng.random((90, 32)) < rng.choice([0.3, 1.0], (90, 1))
+    fetched = active & (rng.random((90, 32)) < 0.8)
+    copy = traffic.Copy(targets, sources, width, active, fetched)
+    waves_, sectors = [], []
+    for warp in range(90):
+        on, read = active[warp].tolist(), fetched[warp].tolist()
+        if width == 16:
+            units = slow_units(copy, warp, on)
+            waves_.append(
+                len({(s // 128, t // 128, (s ^ t) // 16 % 8) for lane, (s, t, _) in units.items() if on[lane]})
+            )
+            units = slow_units(copy, warp, read)
+            sectors.append(len({unit for lane, unit in units.items() if read[lane]}))
+            continue
+        total, lanes = 0, 32 if width == 4 else 16
+        for begin in range(0, 32, lanes):
+            most = []
+            for addresses, taken in ((targets[warp], on), (sources[warp], read)):
+                banks = Counter(
+                    (int(addresses[lane]) // 4 + part) % 32
+                    for lane in range(begin, begin + lanes)
+                    if taken[lane]
+                    for part in range(width // 4)
+                )
+                most.append(max(banks.values(), default=0))
+            total += sum(most) - all(most)
+        waves_.append(total)
+        sectors.append(len({int(a) // 32 for a, taken in zip(sources[warp], read, strict=True) if taken}))
+    assert traffic.copy_wavefronts(copy).tolist() == waves_
+    assert traffic.copy_sectors(copy).tolist() == sectors

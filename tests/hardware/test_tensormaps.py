@@ -49,3 +49,27 @@ def test_maps_are_found_by_name() -> None:
     assert find((MAP, other), "b_map") is other
     assert find((MAP, other), "A") is None
     assert find((), "a_map") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "bytes_", "accepted"),
+    [
+        ({"extents": (0, 5)}, 4, "1 to 4294967296"),
+        ({"leading": 101}, 4, "a multiple of 4: columns begin at multiples of 16 bytes"),
+        ({"leading": 4, "box": (0, 1)}, 4, "1 to 256"),
+        ({"leading": 4, "box": (6, 1)}, 4, "a multiple of 4 along the contiguous direction"),
+        ({"leading": 8, "box": (12, 1)}, 2, "a multiple of 8 along the contiguous direction"),
+    ],
+)
+def test_what_is_accepted(changes: dict[str, object], bytes_: int, accepted: str) -> None:
+    refused = replace(MAP, **changes).refused(bytes_)  # type: ignore[arg-type]  # the fields by name
+    assert refused is not None
+    assert refused[2] == accepted
+
+
+def test_the_least_and_the_most_that_the_driver_takes() -> None:
+    assert replace(MAP, extents=(1, 1), leading=4, box=(4, 1)).refused(4) is None
+    assert replace(MAP, extents=(2**32, 2**32), leading=2**40 - 16, box=(256, 256)).refused(1) is None
+    assert replace(MAP, leading=2**40).refused(1) is not None
+    assert replace(MAP, leading=-16).refused(1) is not None
+    assert replace(MAP, box=(16, 1)).refused(4) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.isa.classes import TABLES, classify, load_bytes
+from lab.isa.classes import TABLES, bytes_per_lane, classify, load_bytes
 from lab.isa.model import InstructionClass, Isa
 
 PTX = {
@@ -114,6 +114,9 @@ def test_every_class_has_a_family(table: dict[str, str]) -> None:
         (("R5", "-RZ", "RZ", "0", "0"), "move"),
         (("R5", "-RZ", "RZ", "1.875", "0"), "move"),
         (("R5", "R2", "RZ", "0", "0"), "fma"),
+        (("R5", "RZ", "R2", "0"), "fma"),
+        (("R5", "RZ", "RZ", "R4"), "move"),
+        (("R5", "RZ", "RZ"), "fma"),
         (("R2", "R2", "R11", "R10"), "fma"),
         (("R5",), "fma"),
     ],
@@ -152,6 +155,25 @@ def test_golden_listings_hold_no_unknown_opcode() -> None:
         ("ptx", "cp.async.commit_group", (), 0),
         ("ptx", "st.shared.f32", (), 0),
         ("ptx", "add.f32", (), 0),
+        ("ptx", "ld.global", (), 0),
+        ("ptx", "ld.global.bf16x2", (), 4),
+        ("ptx", "ldu.global.v2.u8", (), 2),
+        ("ptx", "multimem.ld_reduce.relaxed.sys.global.add.v4.f32", (), 16),
+        ("ptx", "multimem.red.relaxed.sys.global.add.f32", (), 0),
+        ("ptx", "ldmatrix.sync.aligned.m8n8.shared.b16", (), 4),
+        ("ptx", "ldmatrix.sync.aligned.m8n8.x2.shared.b16", (), 8),
+        ("ptx", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8", (), 8),
+        ("ptx", "ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.b6x16_p32", (), 16),
+        ("ptx", "wmma.load.a.sync.aligned.row.m32n8k16.shared.f16", (), 32),
+        ("ptx", "wmma.load.b.sync.aligned.row.m32n8k16.shared.f16", (), 8),
+        ("ptx", "wmma.load.c.sync.aligned.row.m32n8k16.shared.f32", (), 32),
+        ("ptx", "wmma.load.d.sync.aligned.row.m32n8k16.shared.f32", (), 0),
+        ("ptx", "wmma.load.a.sync.aligned.row.m8n8k32.shared.s4", (), 4),
+        ("ptx", "wmma.load.a.sync.aligned.row.m8n8k128.shared.b1", (), 4),
+        ("ptx", "wmma.load", (), 0),
+        ("ptx", "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32", (), 0),
+        ("sass", "LDSM.16.M88.2", (), 8),
+        ("sass", "LDSM", (), 4),
         ("sass", "LDS", (), 4),
         ("sass", "LDS.64", (), 8),
         ("sass", "LDS.128", (), 16),
@@ -169,3 +191,33 @@ def test_golden_listings_hold_no_unknown_opcode() -> None:
 )
 def test_load_bytes(isa: Isa, opcode: str, operands: tuple[str, ...], expected: int) -> None:
     assert load_bytes(isa, opcode, operands) == expected
+
+
+@pytest.mark.parametrize(
+    ("opcode", "cls"),
+    [("wmma", "other"), ("wgmma", "barrier"), ("multimem", "atomic"), ("st", "st.global"), ("cp", "other")],
+)
+def test_a_root_alone(opcode: str, cls: str) -> None:
+    assert classify("ptx", opcode) == cls
+
+
+def test_an_operation_may_carry_a_qualifier() -> None:
+    assert classify("ptx", "tcgen05.mma::x") == "mma"
+    assert classify("ptx", "multimem.st::x.global.f32") == "st.global"
+
+
+def test_a_constant_move_is_of_sass_alone() -> None:
+    assert classify("ptx", "HFMA2", ("R5", "RZ", "RZ", "0", "0")) == "other"
+    assert classify("sass", "FFMA", ("R5", "RZ", "RZ", "0", "0")) == "fma"
+    assert classify("sass", "IMAD") == "integer"
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        *(("STG.E", 4), ("STG", 4), ("LDS.U8", 4), ("LDS.64", 8), ("STG.E.128", 16), ("LDG.E.64.CONSTANT", 8)),
+        *(("LDSM.16.M88.2", 8), ("LDSM.16.M88.4", 16), ("LDSM.16.M88", 4)),
+    ],
+)
+def test_bytes_of_a_lane(opcode: str, expected: int) -> None:
+    assert bytes_per_lane(opcode) == expected

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from pydantic import TypeAdapter
 
-from lab.isa.mix import Counts, KernelMix, module_mix, to_json
+from lab.isa.mix import BODY, Counts, KernelMix, LoopMix, kernel_mix, module_mix, to_json
 from lab.isa.model import Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
@@ -103,3 +103,146 @@ def test_json_has_the_keys_that_inspect_promises() -> None:
             "label", "depth", "parent", "hot", "instructions", "by_class", "by_opcode",
             "fma_per_ld_shared", "fma_share", "fma_over_fma_plus_ld_shared",
         } <= set(loop)  # fmt: skip
+
+
+HEAD = ".version 8.0\n.target sm_80\n.entry k() { .reg .pred p; .reg .b32 r; .reg .f32 f; "
+
+
+def ptx(body: str) -> KernelMix:
+    return kernel_mix("ptx", read_ptx(f"{HEAD}{body} }}").functions[0])
+
+
+def sass(*lines: str) -> KernelMix:
+    code = "\n".join(f"/*{16 * number:04x}*/ {line} ;" for number, line in enumerate(lines))
+    return kernel_mix("sass", read_sass(f"\t.target\tsm_90\n\t.section\t.text.k\n{code}").functions[0])
+
+
+def counts(**by_class: int) -> Counts:
+    named = {name.replace("_", "."): n for name, n in by_class.items()}
+    return Counts(sum(named.values()), named, {}, 12, 20)
+
+
+def a_loop(label: str, depth: int = 1, parent: str | None = None, **by_class: int) -> LoopMix:
+    return LoopMix(label, depth, parent, False, counts(**by_class), 1, 2, ((1, 2),), None)
+
+
+def a_mix(*loops: LoopMix) -> KernelMix:
+    return KernelMix("sass", "k", counts(fma=1), loops, None)
+
+
+def test_ratios_of_counts() -> None:
+    found = counts(fma=5, ld_shared=2, integer=3)
+    assert (found.fma, found.ld_shared, found.kept, found.instructions) == (5, 2, 7, 10)
+    assert (found.fma_per_ld_shared, found.fma_share, found.fma_over_fma_plus_ld_shared) == (2.5, 0.5, 5 / 7)
+    assert (found.bytes_per_fma_shared, found.bytes_per_fma_global) == (2.4, 4.0)
+
+
+def test_classes_that_ptxas_does_not_keep() -> None:
+    found = counts(integer=1, compare=2, move=3, ld_const=4, branch=5, other=6)
+    assert (found.kept, found.fma, found.ld_shared) == (0, 0, 0)
+
+
+def test_of_several_labels_the_one_that_a_branch_back_names() -> None:
+    assert ptx("A: B: C: add.s32 r, r, 1; @p bra B; ret;").loops[0].label == "B"
+    assert ptx("A: B: add.s32 r, r, 1; @p bra B; ret;").hot_name == "B"
+    jumps = "T: .branchtargets L, M; L: add.s32 r, r, 1; brx.idx r, T; M: ret;"
+    assert ptx(jumps).loops[0].label == "L"
+    both = "T: .branchtargets L, M; K: L: add.s32 r, r, 1; brx.idx r, T; M: ret;"
+    assert ptx(both).loops[0].label == "K"  # the table names it, not the branch
+
+
+def test_a_loop_without_a_label_has_its_address() -> None:
+    assert sass("NOP", "IADD3 R1, R1, R2, RZ", "@P0 BRA 0x10", "EXIT").loops[0].label == "0x10"
+    assert sass("IADD3 R1, R1, R2, RZ", "@P0 BRA 0x0", "EXIT").loops[0].label == "0x0"
+
+
+def test_a_kernel_without_loops_is_its_own_hot_region() -> None:
+    found = ptx("ret;")
+    assert (found.hot_loop, found.hot_name, found.hot_counts) == (None, BODY, found.counts)
+    assert found.lines == (3, 3)
+    assert ptx("").lines is None
+    nested = ptx("\nA: add.s32 r, r, 1;\nfma.rn.f32 f, f, f, f; @p bra A;\nret;")
+    assert nested.lines == (4, 6)
+    assert nested.hot_counts == nested.loops[0].counts != nested.counts
+
+
+def test_another_loop_may_be_marked_hot() -> None:
+    mix = a_mix(a_loop("A"), a_loop("B"))
+    assert [loop.hot for loop in mix.with_hot("B").loops] == [False, True]
+    assert mix.with_hot("B").with_hot("A").hot_name == "A"
+    assert mix.with_hot("C") is mix
+
+
+def test_the_loop_most_like_another_has_its_kept_classes_in_the_same_shares() -> None:
+    mix = a_mix(a_loop("A", fma=10, ld_shared=1), a_loop("B", fma=1, ld_shared=2, integer=90), a_loop("C", integer=9))
+    assert mix.like(a_loop("X", fma=100, ld_shared=30)) == "A"
+    assert mix.like(a_loop("X", fma=2, ld_shared=3)) == "B"
+    deeper = a_mix(a_loop("A", fma=1), a_loop("B", 2, "A", fma=3), a_loop("C", fma=2))
+    assert deeper.like(a_loop("X", fma=7)) == "B"
+    assert a_mix().like(a_loop("X", fma=7)) == ""
+    # 0.8 against 0.6 of the direction
+    close = a_mix(a_loop("A", fma=6, special=8), a_loop("B", fma=8, special=6))
+    assert close.like(a_loop("X", fma=1)) == "B"
+    assert close.like(a_loop("X", special=1)) == "A"
+
+
+def test_loops_around_and_lines_of_their_own() -> None:
+    outer = LoopMix("A", 1, None, True, counts(ld_global=1), 2, 9, ((2, 5), (8, 9)), None)
+    inner = LoopMix("B", 2, "A", False, counts(fma=1), 3, 4, ((3, 4),), None)
+    mix = a_mix(outer, inner)
+    assert (mix.around(inner), mix.around(outer)) == (outer, None)
+    assert outer.numbers == {2, 3, 4, 5, 8, 9}
+    assert mix.own_lines(outer) == {2, 5, 8, 9}
+    assert mix.own_lines(inner) == {3, 4}
+    assert (outer.fetches, inner.fetches, inner.aside) == (True, False, 0)
+    assert a_loop("A", cp_async=1).fetches
+
+
+def test_bytes_that_a_text_loads() -> None:
+    found = ptx(
+        "ld.shared.v2.f32 {f, f}, [r]; ld.global.v4.f32 {f, f, f, f}, [r]; ld.global.f32 f, [r];"
+        " cp.async.cg.shared.global [r], [r], 16; st.shared.f32 [r], f; ld.local.f32 f, [r]; ret;"
+    ).counts
+    assert (found.load_bytes_shared, found.load_bytes_global) == (8, 36)
+    assert found.by_opcode["ret"] == 1
+    repeated = ptx("ret; add.s32 r, r, 1; add.s32 r, r, 1; add.u32 r, r, 1; add.u32 r, r, 1; ret; ret;").counts
+    assert list(repeated.by_opcode.items()) == [("ret", 3), ("add.s32", 2), ("add.u32", 2)]
+
+
+def test_a_body_in_two_places_has_two_ranges_of_lines() -> None:
+    found = ptx("\nA: add.s32 r, r, 1;\n@p bra B;\nret;\nB: add.s32 r, r, 1;\nbra A;").loops[0]
+    assert found.lines == ((4, 5), (7, 8))
+    assert (found.first_line, found.last_line) == (4, 8)
+    behind = ptx("\nbra A; B: add.s32 r, r, 1;\nret;\nA: add.s32 r, r, 1;\n@p bra A; ret;").loops[0]
+    assert (behind.first_line, behind.last_line, behind.depth, behind.parent) == (6, 7, 1, None)
+
+
+def test_live_registers_of_a_loop_are_those_of_its_body() -> None:
+    text = (GOLDEN / "sm_90_tile.lst").read_text()
+    function = read_sass(text).functions[0]
+    for loop in kernel_mix("sass", function).loops:
+        inside = [one.live_registers for one in function.instructions if one.line in loop.numbers]
+        assert loop.live_registers == max(one for one in inside if one is not None)
+
+
+def test_json_of_one_loop_in_full() -> None:
+    found = ptx("\nA: ld.shared.f32 f, [r];\nfma.rn.f32 f, f, f, f; fma.rn.f32 f, f, f, f; @p bra A;\nret;")
+    body = {
+        "by_class": {"fma": 2, "ld.shared": 1, "branch": 1},
+        "by_opcode": {"fma.rn.f32": 2, "bra": 1, "ld.shared.f32": 1},
+        "instructions": 4,
+        "load_bytes_shared": 4,
+        "load_bytes_global": 0,
+    }
+    loop = {
+        "label": "A", "depth": 1, "parent": None, "hot": True, **body, "fma_per_ld_shared": 2.0, "fma_share": 0.5,
+        "fma_over_fma_plus_ld_shared": 2 / 3, "bytes_per_fma_shared": 2.0, "bytes_per_fma_global": 0.0,
+        "live_registers": None, "lines": [[4, 5]],
+    }  # fmt: skip
+    whole = body | {
+        "by_class": {"fma": 2, "ld.shared": 1, "branch": 2},
+        "by_opcode": {"fma.rn.f32": 2, "bra": 1, "ld.shared.f32": 1, "ret": 1},
+        "instructions": 5,
+    }
+    kernel = {"name": "k", **whole, "live_registers": None, "loops": [loop]}
+    assert to_json("k.ptx", "ptx", [found]) == {"file": "k.ptx", "isa": "ptx", "kernels": [kernel]}

@@ -53,6 +53,56 @@ def test_one_stray_fma_and_load_are_no_gemm():
     assert ratio_that_matters([counts(FFMA=1, LDS=1, LDG_E_128=20, IADD3=78)]).name == "bytes : instruction"
 
 
+@pytest.mark.parametrize(
+    ("profile", "name"),
+    [
+        pytest.param(counts(HMMA_16816_F32=1, IADD3=99), "mma share", id="1 % mma"),
+        pytest.param(counts(HMMA_16816_F32=1, IADD3=100), "integer share", id="less mma"),
+        pytest.param(counts(HMMA_16816_F32=50, LDS=1, IADD3=49), "mma : shared bytes", id="1 % shared"),
+        pytest.param(counts(HMMA_16816_F32=50, LDS=1, IADD3=50), "mma share", id="less shared"),
+        pytest.param(counts(FFMA=10, LDS=1, IADD3=89), "fma : ld.shared", id="10 % fma and 1 % shared"),
+        pytest.param(counts(FFMA=10, LDS=1, IADD3=90), "integer share", id="less of both"),
+        pytest.param(counts(FFMA=11, LDS=1, IADD3=90), "integer share", id="less shared beside fma"),
+        pytest.param(counts(FFMA=10, LDS=2, IADD3=90), "integer share", id="less fma beside shared"),
+        pytest.param(counts(ATOMS_ADD=1, IADD3=99), "atomic share", id="1 % atomics"),
+        pytest.param(counts(ATOMS_ADD=1, IADD3=100), "integer share", id="fewer atomics"),
+        # cycles of an SM: fma and other floats 1/4, integers and comparisons 1/2, special 2, bytes 32/18
+        pytest.param(counts(FFMA=30, FADD=30, IADD3=28, BRA=12), "FMA share", id="0.15 > 0.14"),
+        pytest.param(counts(FFMA=28, FADD=26, IADD3=28, BRA=18), "integer share", id="0.135 < 0.14"),
+        pytest.param(counts(FFMA=55, IADD3=14, ISETP=15, BRA=16), "integer share", id="0.1375 < 0.145"),
+        pytest.param(counts(FFMA=60, IADD3=14, ISETP=15, BRA=11), "FMA share", id="0.15 > 0.145"),
+        pytest.param(counts(MUFU_EX2=5, IADD3=22, BRA=73), "integer share", id="0.10 < 0.11"),
+        pytest.param(counts(MUFU_EX2=6, IADD3=22, BRA=72), "special-function share", id="0.12 > 0.11"),
+        pytest.param(counts(LDG_E=1, IADD3=15, BRA=84), "integer share", id="0.071 < 0.075"),
+        pytest.param(counts(LDG_E=1, IADD3=14, BRA=85), "bytes : instruction", id="0.071 > 0.070"),
+    ],
+)
+def test_where_one_ratio_ends_and_the_next_begins(profile, name):
+    assert ratio_that_matters([profile]).name == name
+
+
+def test_the_reason_names_the_shares():
+    assert ratio_that_matters([GEMM]).why == "because 88% of the hot region are fma and 5% load shared memory"
+    assert ratio_that_matters([TENSOR]).why == "because 40% of the hot region are mma and 20% load shared memory"
+    profile = counts(ATOMS_ADD=2, IADD3=8)
+    assert ratio_that_matters([profile]).why == "because 20% of the hot region are atomics"
+
+
+def test_shares_are_shares_and_ratios_are_not():
+    shares = {"mma share", "atomic share", "integer share", "special-function share", "FMA share"}
+    profiles = [GEMM, TENSOR, counts(HMMA=1), counts(ATOMS=1), counts(IADD3=1), counts(MUFU=1), counts(FFMA=1)]
+    for found in map(ratio_that_matters, [[one] for one in [*profiles, counts(LDG=1)]]):
+        assert found.share == (found.name in shares)
+
+
+def test_a_variant_without_instructions_neither_chooses_nor_has_a_value():
+    nothing = Counts(0, {}, {}, 0, 0)
+    for profile in (TENSOR, counts(HMMA=1), counts(LDG=1), counts(FFMA=1)):
+        found = ratio_that_matters([nothing, profile])
+        assert found.name == ratio_that_matters([profile]).name
+        assert found.of(nothing) is None
+
+
 def test_bytes_are_of_loads_and_stores_alike():
     assert global_bytes(counts(LDG_E_128=1, STG_E_64=2, LDS_128=5)) == 32
 

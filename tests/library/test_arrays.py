@@ -53,3 +53,18 @@ def test_blocks_are_those_of_the_largest_launch_that_takes_place() -> None:
 def test_a_kernel_that_launches_nothing_counts_one_block() -> None:
     kernel = LibraryKernel("k", "k.cubin", "t", {}, (launch("m", when="m < 0"),))
     assert blocks(kernel, np.array([[5, 5, 5]])).tolist() == [1]
+
+
+def test_every_axis_of_a_grid_and_every_name_counts() -> None:
+    sizes = np.array([[3, 5, 7]])
+    made = [
+        ("m", "n", "k"),
+        ("lda", "1", "2"),
+        ("ldb", "1", "3"),
+        ("ldc", "1", "4"),
+        ("alpha", "1", "9"),
+        ("beta", "8", "1"),
+    ]
+    found = [blocks(LibraryKernel("k", "k.cubin", "t", {}, (launch(*grid),)), sizes).tolist() for grid in made]
+    assert found == [[105], [6], [15], [12], [9], [8]]
+    assert blocks(LibraryKernel("k", "k.cubin", "t", {}, ()), sizes).tolist() == [1]

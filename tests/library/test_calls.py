@@ -115,3 +115,49 @@ def test_an_illegal_grid_is_named_with_its_kernel(grid):
     with pytest.raises(UserError, match="not a legal size") as error:
         plan(library(launch(grid), workspace=SCRATCH), POINT)
     assert str(error.value.at) == "only"
+
+
+def test_values_have_the_kinds_of_their_arguments():
+    kinds = (("m", "int32"), ("alpha", "float32"), ("beta", "float64"), ("n", "int64"), ("A", "float32*"))
+    point = {**POINT, "m": 100.0, "alpha": 2, "beta": 0.5}
+    (step,) = plan(library(launch("1", arguments=kinds)), point).steps
+    assert step.values == (100, 2.0, 0.5, 30, "A")
+    assert [type(value) for value in step.values] == [int, float, float, int, str]
+    assert step.codes == f"ifd{np.dtype('int64').char}P"
+
+
+def test_the_largest_matrix_and_the_smallest():
+    huge = OnGpu(fortran(1, 1))
+    columns, leading = 2**15, 2**16 - 1
+    huge.__cuda_array_interface__ |= {"shape": (1 << 15, columns), "strides": (4, 4 * leading)}
+    found = matrix("A", huge, "float32")
+    assert (found.rows, found.columns, found.leading) == (2**15, columns, leading)
+    huge.__cuda_array_interface__ |= {"shape": (2**31 - 1, 1), "strides": (4, 0)}
+    assert matrix("A", huge, "float32").leading == 2**31 - 1
+    one = matrix("A", OnGpu(fortran(1, 1)), "float32")
+    assert (one.rows, one.columns, one.leading) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("strides", "shape"), [((4, 22), (5, 7)), ((4, 16), (5, 7)), ((8, 40), (5, 7)), ((4, 0), (1, 7)), ((4, 2), (1, 7))]
+)
+def test_strides_that_do_not_fit_are_refused_in_numbers(strides, shape):
+    value = OnGpu(fortran(*shape))
+    value.__cuda_array_interface__ |= {"strides": strides}
+    with pytest.raises(UserError, match="not column-major") as caught:
+        matrix("A", value, "float32")
+    text = str(caught.value)
+    assert f"{shape[0]} x {shape[1]}, strides ({strides[0]}, {strides[1]}) in bytes" in text
+    assert f"strides (4, at least {shape[0] * 4})" in text
+
+
+def test_shapes_that_do_not_fit_are_told_one_by_one():
+    def of(rows, columns):
+        return matrix("A", OnGpu(fortran(rows, columns)), "float32")
+
+    for a, b, c in (((3, 5), (6, 4), (3, 4)), ((3, 5), (5, 4), (2, 4)), ((3, 5), (5, 4), (3, 2))):
+        with pytest.raises(UserError, match="do not fit together") as caught:
+            sizes(of(*a), of(*b), of(*c), "nn")
+        assert f"A {a[0]} x {a[1]}, B {b[0]} x {b[1]}, C {c[0]} x {c[1]}" in str(caught.value)
+    with pytest.raises(UserError, match="k x m, n x k, m x n"):
+        sizes(of(1, 2), of(3, 4), of(5, 6), "tt")

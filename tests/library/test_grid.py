@@ -77,3 +77,35 @@ def test_a_wrong_size_is_refused(size: tuple[int, int, int]) -> None:
 
 def test_a_whole_number_of_another_type_is_a_size() -> None:
     assert check_size(np.int64(3), 4.0, 2**31 - 1) == (3, 4, 2**31 - 1)  # type: ignore[arg-type]
+
+
+def test_the_worst_size_and_the_mean_of_those_that_are_known() -> None:
+    grid = Grid.of({(1, 1, 1): {"a": 1.0, "b": 4.0}, (2, 1, 1): {"b": 1.0}, (3, 1, 1): {"a": 3.0, "b": 2.0}})
+    loss = loss_of(grid, ["b", "a", "a"])
+    assert (loss.mean, loss.max, loss.worst, loss.sizes, loss.unmeasured) == (1.75, 3.0, (1, 1, 1), 2, 1)
+    assert loss_of(grid, ["a", "b", "b"]).unmeasured == 0
+    assert loss_of(grid, ["a", "x", "b"]).unmeasured == 1
+    name, best = best_single(grid)
+    assert (name, best.mean, best.worst) == ("b", 1.0, (1, 1, 1))
+
+
+def test_the_kernel_of_the_most_sizes_wins_even_where_it_loses_more() -> None:
+    grid = Grid.of({(m, 1, 1): {"b": 2.0, **({"a": 1.0} if m < 3 else {})} for m in (1, 2, 3)})
+    assert best_single(grid)[0] == "b"
+    even = Grid.of({(m, 1, 1): {"b": 2.0, "a": 1.0} for m in (1, 2, 3)})
+    assert best_single(even) == ("a", loss_of(even, ["a"] * 3))
+
+
+def test_a_kernel_twice_and_times_of_the_wrong_length_are_refused() -> None:
+    with pytest.raises(UserError, match="sizes or kernels"):
+        Grid(((1, 1, 1),), ("a", "a"), ((1.0, 2.0),))
+    with pytest.raises(UserError, match="do not fit"):
+        Grid(((1, 1, 1), (2, 1, 1)), ("a",), ((1.0,),))
+    with pytest.raises(UserError, match="no kernel was measured"):
+        Grid(((1, 1, 1),), ("a",), ((math.nan,),))
+    assert Grid(((1, 1, 1),), ("a", "b"), ((math.nan, 1e-9),)).fastest() == ("b",)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (2**31 - 1, 1, 2**31 - 1)])
+def test_the_smallest_and_the_largest_size(size: tuple[int, int, int]) -> None:
+    assert check_size(*size) == size

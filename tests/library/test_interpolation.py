@@ -204,3 +204,142 @@ def test_waves_hold_every_block(at_once, counts):
     for count, row in zip(counts, ran, strict=True):
         assert row.sum() == -(-count // SMS) if count % (SMS * at_once) else row.sum() == count / SMS
         assert all(a >= b for a, b in itertools.pairwise(row))
+
+
+def points(*sizes, cold=()):
+    return interpolation._Points(np.array(sizes, dtype=np.int64), np.array([s in cold for s in sizes], dtype=np.bool_))
+
+
+def test_features_of_a_size():
+    """A constant and three matrices, the same where caches are cold, then waves and waves times k."""
+    known = points((1024, 512, 256), (1024, 512, 256), cold=())
+    known = interpolation._Points(known.sizes, np.array([False, True]))
+    warm, cold = interpolation._features(known, np.array([265, 265]), 2, SMS).tolist()
+    shapes = [1.0, 0.5, 0.25, 0.125]
+    assert warm == [*shapes, 0, 0, 0, 0, 2, 1, 0.5, 0.25]
+    assert cold == [*shapes, *shapes, 2, 1, 0.5, 0.25]
+
+
+def test_classes_are_which_dimensions_4_divides():
+    sizes = np.array([(1, 1, 1), (4, 1, 1), (1, 4, 1), (4, 4, 1), (1, 1, 4), (4, 1, 4), (1, 4, 4), (8, 12, 16)])
+    assert interpolation._classes(sizes).tolist() == list(range(8))
+
+
+def test_the_usual_factor_is_a_high_one_of_those_that_are_known():
+    rows = [np.array([np.nan, 0.0, 1.0]), np.array([np.nan, 1.0, np.nan]), np.array([np.nan, 0.5, 3.0])]
+    padded = [np.concatenate([row, np.full(5, np.nan)]) for row in rows]
+    assert interpolation._usual(padded) == pytest.approx([0, 0.84, 2.68, 0, 0, 0, 0, 0])
+
+
+def test_steps_and_cells():
+    assert interpolation._steps(16, 1) == (16,)
+    assert interpolation._steps(17, 1) == (16, 32)
+    assert interpolation._steps(512, 1) == (*range(16, 513, 16),)
+    assert interpolation._steps(513, 1) == interpolation._steps(576, 1) == (*range(16, 513, 16), 576)
+    assert interpolation._steps(577, 1) == (*range(16, 513, 16), 576, 640)
+    assert interpolation._steps(600, 2) == (*range(32, 609, 32),)
+    assert interpolation._halves(np.array([8, 32, 8, 128])) == (8, 16, 32, 64, 128)
+    assert interpolation._halves(np.array([5])) == (5,)
+    m, n, k = interpolation._edges(np.array([(40, 16, 7), (16, 100, 28)]))
+    assert (m, n, k) == ((16, 32, 48), (*range(16, 113, 16),), (7, 14, 28))
+
+
+def test_cells_are_coarser_where_there_would_be_too_many(monkeypatch):
+    sizes = np.array([(160, 160, 8)])
+    usual = interpolation._edges(sizes)
+    monkeypatch.setattr(interpolation, "_MOST_CELLS", len(usual[0]) * len(usual[1]))
+    assert interpolation._edges(sizes) == usual
+    monkeypatch.setattr(interpolation, "_MOST_CELLS", len(usual[0]) * len(usual[1]) - 1)
+    assert interpolation._edges(sizes)[0] == interpolation._steps(160, 2)
+
+
+def test_sizes_between_are_the_ends_of_cells_and_one_less():
+    edges = ((16, 32), (16,), (8,))
+    known = np.array([(16, 16, 8), (4, 5, 8)])
+    assert interpolation._between(edges, known).tolist() == [[16, 15, 8], [32, 15, 8], [32, 16, 8]]
+    assert interpolation._between(edges, np.array([(3, 5, 8)])).tolist() == [[15, 15, 8], [31, 15, 8]]
+    assert interpolation._between(((4,), (4,), (4,)), np.array([(4, 4, 4)])).shape == (0, 3)
+
+
+def test_most_measured_sizes_around_decide_whether_a_time_is_cold():
+    known = points(*((16 * i, 16, 16) for i in range(1, 7)), cold=((16, 16, 16), (32, 16, 16), (48, 16, 16)))
+    asked = np.array([(16, 16, 16), (96, 16, 16)])
+    assert interpolation._alike(known, asked).cold.tolist() == [True, False]
+    assert len(interpolation._alike(known, asked[:0])) == 0
+
+
+def test_a_fit_is_its_features_its_factor_and_the_rest_of_its_neighbours():
+    """The same by a loop over all measured sizes, which sorts them by distance."""
+    rng = np.random.default_rng(21)
+    sizes = [(int(m), int(n), int(k)) for m, n, k in 4 * rng.integers(4, 300, (40, 3))]
+    sizes += [(m + 1, n, k) for m, n, k in sizes[:9]]
+    known = points(*sizes, cold=set(sizes[::3]))
+    stair_ = STAIRS["tile_64x32"]
+    ran = stair_.blocks(known.sizes)
+    times = (1e-3 + 1e-4 * -(-ran // SMS)) * np.exp(rng.normal(0, 0.1, len(sizes)))
+    times[5] = np.nan
+    fit = interpolation._fit(known, times, stair_, SMS)
+    assert fit.factors[7] == 0
+    assert np.isnan(fit.factors[:6]).all()
+    assert fit.factors[6] != 0  # nine sizes whose m 4 does not divide
+    assert len(fit.rest) == len(sizes) - 1
+    asked, usual = points((500, 333, 128), (77, 64, 1024), cold={(77, 64, 1024)}), np.arange(8) / 10
+
+    def place(size, blocks, cold):
+        return [*np.log2(size), *(1.0 * (x % 4 == 0) for x in size), 4 * np.log2(blocks),
+                4 * np.log2(-(-blocks // SMS)), 2.0 * cold]  # fmt: skip
+
+    there = [place(*one) for one in zip(fit.known.sizes.tolist(), fit.blocks.tolist(), fit.known.cold, strict=True)]
+    expected = []
+    for size, cold in zip(asked.sizes.tolist(), asked.cold.tolist(), strict=True):
+        one = points(tuple(size), cold={tuple(size)} if cold else ())
+        blocks_ = int(stair_.blocks(one.sizes)[0])
+        own = fit.factors[interpolation._classes(one.sizes)[0]]
+        log = np.log(interpolation._features(one, np.array([blocks_]), 1, SMS)[0] @ fit.weights)
+        log += usual[interpolation._classes(one.sizes)[0]] if np.isnan(own) else own
+        far = sorted(
+            (float(np.linalg.norm(np.subtract(place(size, blocks_, cold), p))), i) for i, p in enumerate(there)
+        )
+        near = far[:10]
+        weights = [1 / (d + 0.05) for d, _ in near]
+        log += sum(w * fit.rest[i] for w, (_, i) in zip(weights, near, strict=True)) / sum(weights)
+        log += 0.5 * float(np.std(fit.rest)) * near[0][0] / (near[0][0] + 1)
+        expected.append(np.exp(log))
+    assert fit.at(asked, usual) == pytest.approx(expected, rel=1e-9)
+    assert fit.at(asked.some(np.array([False, False])), usual).shape == (0,)
+
+
+def test_three_times_make_a_factor_and_two_do_not():
+    sizes = [(4 * m, 4, 4) for m in range(1, 15)]
+    for extra, known in ((3, True), (2, False)):
+        odd = [(4 * m + 1, 4, 4) for m in range(1, 1 + extra)]
+        times = np.array([1.0] * len(sizes) + [2.0] * extra)
+        fit = interpolation._fit(points(*sizes, *odd), times, Stair(lambda s: np.ones(len(s), np.int64), 1), SMS)
+        assert fit.factors[6] == pytest.approx(np.log(2), abs=1e-6) if known else np.isnan(fit.factors[6])
+
+
+def test_a_kernel_with_few_times_where_4_divides_is_fitted_to_all():
+    odd = [(4 * m + 1, 5, 3) for m in range(1, 15)]
+    even = [(4 * m, 4, 4) for m in range(1, LEAST_TIMES)]
+    fit = interpolation._fit(
+        points(*odd, *even), np.array([2.0] * 14 + [1.0] * 11), Stair(lambda s: np.ones(len(s), np.int64), 1), SMS
+    )
+    assert np.isnan(fit.factors[:7]).all()
+    enough = [*even, (400, 4, 4)]
+    again = interpolation._fit(
+        points(*odd, *enough), np.array([2.0] * 14 + [1.0] * 12), Stair(lambda s: np.ones(len(s), np.int64), 1), SMS
+    )
+    assert again.factors[0] == pytest.approx(np.log(2), abs=1e-6)
+
+
+def test_clusters_are_tried_on_fewer_sms():
+    held = []
+
+    def blocks_of(sizes):
+        return sizes[:, 0]
+
+    sizes = [(m, 4, 4) for m in range(4, 900, 16)]
+    for cluster, filled in ((6, 108), (1, 132)):
+        times = np.array([1e-3 + -(-m // filled) * 1e-2 for m, _, _ in sizes])
+        held.append(interpolation._fit(points(*sizes), times, Stair(blocks_of, 1, cluster), SMS).sms)
+    assert held == [108, 132]

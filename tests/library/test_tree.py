@@ -151,3 +151,52 @@ def test_only_exact_sizes_still_say_something_of_those_between():
 def test_a_broken_tree_is_refused(root, splits, exact):
     with pytest.raises(UserError):
         Logic(("a",), root, splits, exact)
+
+
+def test_a_threshold_half_way_is_rounded_up_and_between_the_nearest_sizes():
+    for low, high, expected in ((1, 2, 2), (10, 13, 12), (10, 14, 12), (10, 15, 13)):
+        grid = Grid.of({(m, 1, 1): {"a": 1.0 + (m > low), "b": 2.0 - (m > low)} for m in (low, high, high + 50)})
+        [split] = build(grid).splits
+        assert (split.axis, split.threshold) == (0, expected)
+
+
+def test_of_equal_cuts_the_most_even_one_is_taken():
+    grid = Grid.of({(m, n, 1): {"a": 1.0 + (n > 1), "b": 2.0 - (n > 1)} for m in (1, 2) for n in (1, 2)})
+    assert build(grid).splits == (Split(1, 2, ~0, ~1),)
+    line = Grid.of({(m, 1, 1): {"a": 1.0 + (m == 2), "b": 2.0 - (m == 2)} for m in (1, 2, 3)})
+    assert len(build(line).splits) == 2
+
+
+def test_a_rest_by_4_separates_sizes_of_one_cell():
+    grid = Grid.of({(m, 1, 1): {"a": 1.0 + (m % 4 > 0), "b": 2.0 - (m % 4 > 0)} for m in (8, 9, 12, 15)})
+    logic = build(grid, edges=((100,), (1,), (1,)))
+    assert logic.splits == (Split(3, 1, ~0, ~1),)
+    assert [logic.kernels[logic.select(m, 1, 1)] for m in (4, 5, 6, 7, 8)] == ["a", "b", "b", "b", "a"]
+
+
+def test_a_size_beyond_the_last_edge_lies_in_the_last_cell():
+    grid = Grid.of({(m, 1, 1): {"a": 1.0 + (m > 10), "b": 2.0 - (m > 10)} for m in (4, 8, 40)})
+    [split] = build(grid, edges=((10, 20), (1,), (1,))).splits
+    assert (split.axis, split.threshold) == (0, 11)
+
+
+def test_select_goes_to_the_exact_size_first_and_then_down_the_tree():
+    logic = Logic(("a", "b", "c"), 0, (Split(1, 5, 1, ~2), Split(5, 3, ~0, ~1)), (Exact(9, 9, 9, 0),))
+    assert [logic.select(*size) for size in ((9, 9, 9), (9, 9, 8), (1, 4, 2), (1, 4, 3), (1, 5, 4))] == [0, 2, 0, 1, 2]
+    with pytest.raises(UserError, match="not a size"):
+        logic.select(0, 1, 1)
+
+
+def test_a_tree_that_may_be():
+    Logic(("a",), ~0)
+    Logic(("a", "b"), 0, (Split(0, 5, ~0, 1), Split(5, 5, ~1, ~0)))
+    Logic(("a",), ~0, (), (Exact(1, 1, 1, 0), Exact(1, 1, 2, 0)))
+    for splits in (
+        (Split(0, 5, 1, ~0), Split(0, 5, 0, ~0)),
+        (Split(0, 5, ~0, 2), Split(0, 5, ~0, ~0)),
+        (Split(-1, 5, ~0, ~0),),
+    ):
+        with pytest.raises(UserError, match="the selection tree is broken"):
+            Logic(("a",), 0, splits)
+    with pytest.raises(UserError, match="exact sizes are not in order"):
+        Logic(("a",), ~0, (), (Exact(1, 1, 1, 0), Exact(1, 1, 1, 0)))

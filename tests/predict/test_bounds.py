@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from lab.base.errors import UserError
 from lab.hardware.gpus import PRODUCTS, gpu_for
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.measured.timing import Merit
-from lab.predict.bounds import LaunchFacts, predict, predict_sequence
+from lab.predict.bounds import LaunchFacts, delayed, predict, predict_sequence
 
 CLASSES = {
     "FFMA": "fma", "FFMA2": "fma", "DFMA": "fma", "HFMA2": "fma", "FADD": "float", "LDS": "ld.shared",
@@ -253,3 +254,88 @@ def test_a_sequence_reaches_the_share_of_the_bandwidth_that_its_needed_bytes_hav
     assert together(4000).gb_s == pytest.approx(gpu.dram_gb_s / 4)
     assert together(4000).tflops == pytest.approx(together(1000).tflops / 4)
     assert together(0) is None
+
+
+def exactly(value):
+    return pytest.approx(value, rel=1e-13)
+
+
+def test_every_ceiling_to_the_last_digit():
+    gpu, loop = gpu_for("H200"), {"FFMA": 60, "FADD": 3, "LDS.128": 4, "LDG.E": 2, "IADD3": 11}
+    found = _bounds(_predict(loop, launch=LaunchFacts(256, blocks=1000)))
+    cycle = gpu.sms * gpu.clock_mhz * 1e6 / 1e12  # of every SM, in tera
+    peak = 128 * 2 * cycle
+    assert found["issue slots"].tflops == exactly(peak * (123 / 126) * (63 / 80))
+    assert found["shared memory"].tflops == exactly(123 * 32 / 4 * cycle)
+    assert found["memory pipe"].tflops == exactly(123 * 32 / (6 * 32 / gpu.architecture.lsu_lanes) * cycle)
+    assert found["DRAM"].tflops == exactly(2 * 4096**3 / (12 * 4096**2) * gpu.dram_gb_s / 1e3)
+    assert found["roofline"].tflops == exactly(peak)
+    assert found["waves"].tflops == exactly(peak * 1000 / (8 * 132))
+    assert [bound.gb_s for bound in found.values()] == [None] * 6
+
+
+def test_what_the_ceilings_say():
+    found = _bounds(_predict({"FFMA": 60, "FFMA2": 2, "LDS.64": 3, "STG.E": 1}, launch=LaunchFacts(256, blocks=133)))
+    assert {name: bound.explanation for name, bound in found.items()} == {
+        "issue slots": "62 FFMA+FFMA2 of 66 issued: 93.9 %; 66 issue cycles and 64 float32 pipe cycles per warp",
+        "shared memory": "62 FFMA+FFMA2 per 3 shared-memory wavefronts (3 accesses), one a cycle and SM",
+        "memory pipe": "62 FFMA+FFMA2 per 4 loads and stores, 32 lanes a cycle and SM",
+        "DRAM": "682.7 FLOP per byte x 4800 GB/s",
+        "roofline": "least of peak 66.91 TFLOP/s and DRAM 3277 TFLOP/s",
+        "waves": "133 blocks on 132 SMs, 2 on the fullest: 50.4 % of the peak, for blocks of equal work",
+    }
+    streaming = _predict({"FFMA": 1}, flops=3, bytes_moved=2_500_000, merit=Merit.BANDWIDTH)
+    assert streaming.ceiling.explanation == "2.5 MB at 4800 GB/s"
+    assert streaming.ceiling.tflops == exactly(3 / 2_500_000 * 4.8)
+
+
+def test_without_known_traffic_the_peak_alone_bounds():
+    bounds = _bounds(_predict({"FADD": 1}, bytes_moved=0))
+    assert set(bounds) == {"roofline"}
+    assert bounds["roofline"].explanation == "least of peak 66.91 TFLOP/s and DRAM, which has no known limit here"
+    assert _predict({"FADD": 1}, bytes_moved=0, merit=Merit.BANDWIDTH).bounds == ()
+    assert _predict({"FADD": 1}, bytes_moved=1, flops=1).bounds[0].name == "DRAM"
+
+
+def test_no_bandwidth_without_a_resident_block():
+    assert _predict(GEMM_STEP, launch=LaunchFacts(1024), merit=Merit.BANDWIDTH).bounds == ()
+
+
+def test_a_sequence_that_counts_operations_has_the_bounds_of_the_problem():
+    part, gpu = _predict(GEMM_STEP), gpu_for("H200")
+    small = replace(part, occupancy=0.125, limited_by="threads")
+    facts: dict[str, Any] = {"bytes_needed": 100, "bytes_moved": 300, "merit": Merit.TFLOPS}
+    found = predict_sequence(gpu, [part, small], flops=600, **facts)
+    assert (found.occupancy, found.limited_by) == (0.125, "threads")
+    assert {name: bound.tflops for name, bound in _bounds(found).items()} == {
+        "DRAM": exactly(2 * 4.8),
+        "roofline": exactly(2 * 4.8),
+    }
+    assert predict_sequence(gpu, [part, small], flops=1, **facts).bounds
+    assert predict_sequence(gpu, [part, small], flops=0, **facts).bounds == ()
+    none = replace(small, blocks_per_sm=0)
+    assert predict_sequence(gpu, [part, none], flops=600, **facts).bounds == part.bounds[:0]
+    streams = facts | {"merit": Merit.BANDWIDTH}
+    assert predict_sequence(gpu, [part, replace(none, occupancy=0.0)], flops=600, **streams).bounds == ()
+
+
+def test_a_sequence_says_how_much_more_it_moves():
+    part, gpu = _predict(GEMM_STEP, flops=0, merit=Merit.BANDWIDTH), gpu_for("H200")
+    found = predict_sequence(
+        gpu, [part] * 3, flops=100, bytes_needed=1000, bytes_moved=2500, merit=Merit.BANDWIDTH
+    ).ceiling
+    assert found.explanation == "0.0025 MB at 4800 GB/s in 3 launches, 2.5 bytes a byte needed"
+    nothing = predict_sequence(gpu, [part], flops=100, bytes_needed=0, bytes_moved=40, merit=Merit.BANDWIDTH).ceiling
+    assert nothing.gb_s == 0
+    assert nothing.explanation.endswith("in 1 launches, 40 bytes a byte needed")
+
+
+def test_launches_before_a_kernel_take_their_time():
+    prediction, flops = _predict(GEMM_STEP), 2 * 4096**3
+    later = delayed(prediction, flops, 1e-3)
+    assert [bound.name for bound in later.bounds] == [bound.name for bound in prediction.bounds]
+    for before, after in zip(prediction.bounds, later.bounds, strict=True):
+        assert after.tflops == exactly(flops / (flops / (before.tflops * 1e12) + 1e-3) / 1e12)
+    idle = replace(prediction, bounds=(replace(prediction.bounds[0], tflops=0.0),))
+    assert delayed(idle, flops, 1e-3) == idle
+    assert not math.isinf(later.ceiling.tflops)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,16 @@ import pytest
 
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import latencies_of
-from lab.predict.score import ORDER, SHUFFLE_CYCLES, LaunchWork, busy_slices, score
+from lab.predict.score import (
+    DEPENDENT_CYCLES,
+    LARGE_BLOCK_LOSS,
+    ORDER,
+    SHUFFLE_CYCLES,
+    KernelScore,
+    LaunchWork,
+    busy_slices,
+    score,
+)
 
 H200 = gpu_for("H200")
 CLOCK = H200.clock_mhz * 1e6
@@ -123,3 +133,102 @@ def test_blocks_are_started_one_after_another():
     small, large = (replace(WORK, blocks=n, warps_per_block=1) for n in (1_000_000, 2_000_000))
     assert score(H200, [small], 0).resources["starts of blocks"] == pytest.approx(0.601e-3)
     assert score(H200, [small, large], 0).resources["starts of blocks"] == pytest.approx(1.803e-3)
+
+
+def test_every_resource_to_the_last_digit():
+    """133 blocks: two of them on the fullest SM."""
+    machine, sm = latencies_of("sm_90"), H200.architecture
+    assert machine is not None
+    classes = ["fma", "float", "integer", "compare", "special", "convert", "shuffle", "barrier", "move"]
+    memory = ["ld.global", "st.global", "ld.shared", "st.shared", "ld.local", "st.local", "atomic", "cp.async"]
+    work = LaunchWork(
+        blocks=133,
+        warps_per_block=16,
+        blocks_per_sm=4,
+        instructions=5e6,
+        by_class={cls: 1e5 * number for number, cls in enumerate([*classes, *memory], start=1)},
+        load_requests=133 * 16 * 7.0,
+        load_sectors=3e6,
+        store_sectors=2e6,
+        partial_bytes=500.0,
+        wavefronts=7e5,
+        updates=1e5,
+        chunks=3,
+        loads_together=2.0,
+        double=0.25,
+    )
+    found, share, warp = score(H200, [work], 10**6), 2 / 133, 1 / (133 * 16)
+    chain = 4 * machine.global_latency + 8e5 * warp * machine.block_barrier + 7e5 * warp * SHUFFLE_CYCLES
+    chain += 5e6 * warp * DEPENDENT_CYCLES + machine.block_latency
+    cycles = {
+        "issue slots": 5e6 * share / 4,
+        "floating point": 3e5 * share * 32 * (0.75 / 128 + 0.25 / sm.fp64_lanes),
+        "integer": 7e5 * share * 32 / 64,
+        "special functions": 5e5 * share * 32 / 16,
+        "conversions": 6e5 * share * 32 / 64,
+        "shuffles": 7e5 * share * 32 / 32,
+        "load/store units": 1e5 * sum(range(10, 18)) * share * 32 / sm.lsu_lanes,
+        "shared memory": 7e5 * share,
+        "L1 and L2": share * 32 * (3e6 / machine.l2_bytes + 2e6 / machine.store_bytes),
+        "latency": chain * (1 + LARGE_BLOCK_LOSS) * 2 / 2,
+    }
+    seconds = {name: number / CLOCK for name, number in cycles.items()}
+    seconds["atomics"] = 1e5 * machine.atomic_update_s / busy_slices(3, machine.l2_slices)
+    seconds["starts of blocks"] = 133 * machine.block_start_s
+    seconds["DRAM"] = (1e6 + 500) / (H200.dram_gb_s * 1e9 * machine.dram_share)
+    assert found.resources == pytest.approx(seconds, rel=1e-13, abs=0)
+    norm = sum(one**ORDER for one in seconds.values()) ** (1 / ORDER)
+    assert found.seconds == pytest.approx(norm + machine.launch_s, rel=1e-13)
+    assert found.launches_s == machine.launch_s
+
+
+def test_a_launch_that_does_nothing_counted_only_starts():
+    machine = latencies_of("sm_90")
+    assert machine is not None
+    found = score(H200, [replace(WORK, instructions=0.0, by_class={}, warps_per_block=1)], 0).resources
+    assert found == pytest.approx(
+        {
+            "latency": machine.block_latency * 64 / 8 / CLOCK,
+            "starts of blocks": WORK.blocks * machine.block_start_s,
+        },
+        rel=1e-13,
+        abs=0,
+    )
+
+
+@pytest.mark.parametrize(("warps", "factor"), [(1, 1.0), (8, 1.0), (12, 1 + 0.22 * math.log2(1.5)), (32, 1.44)])
+def test_large_blocks_hold_their_place_until_their_last_warp_ends(warps, factor):
+    usual, found = (
+        resources(instructions=0.0, by_class={}, warps_per_block=number)["latency"] for number in (8, warps)
+    )
+    assert found == pytest.approx(usual * factor, rel=1e-13)
+
+
+def test_no_more_blocks_hide_latency_than_there_are():
+    one, two, most = (resources(blocks=132 * 2, blocks_per_sm=held, by_class={})["latency"] for held in (1, 2, 8))
+    assert one == pytest.approx(2 * two, rel=1e-13)
+    assert most == two
+    assert resources(blocks=132 * 2, blocks_per_sm=0, by_class={})["latency"] == one
+
+
+def test_adding_floats_in_one_sector_takes_its_own_time():
+    machine = latencies_of("sm_90")
+    assert machine is not None
+    plain, floats = (resources(updates=1e6, one_float=one)["atomics"] for one in (False, True))
+    assert plain == pytest.approx(1e6 * machine.atomic_update_s, rel=1e-13)
+    assert floats == pytest.approx(1e6 * machine.float_update_s, rel=1e-13)
+
+
+def test_a_score_without_resources_is_of_its_launches():
+    unknown = replace(H200, dram_gb_s=None)
+    assert "DRAM" not in score(unknown, [WORK], 10**9).resources
+    assert KernelScore(1.0).launches_s == 0
+    assert busy_slices(3, 2) == pytest.approx(2 * (1 - 1 / 8), rel=1e-13)
+    assert busy_slices(2, 4) == pytest.approx(4 * (1 - 9 / 16), rel=1e-13)
+
+
+def test_a_card_without_float64_lanes_of_its_own_uses_the_others():
+    gpu = replace(H200, architecture=replace(H200.architecture, fp64_lanes=0))
+    work = replace(WORK, by_class={"fma": 1e9}, double=0.5)
+    found = score(gpu, [work], 0).resources["floating point"]
+    assert found == pytest.approx(1e9 / 132 * 32 / 128 / CLOCK, rel=1e-13)

@@ -116,3 +116,22 @@ def test_declared_metrics_come_back_and_older_records_have_none(make):
     del old["declared_rate"], old["declared_figures"]
     assert VARIANT.validate_json(json.dumps(old)) == plain
     assert (plain.unit, plain.declared_rate, plain.declared_figures) == ("TFLOP/s", None, ())
+
+
+def test_names_of_files_that_are_no_text_are_spelled_everywhere_in_a_record(make) -> None:
+    odd, plain = "a\udcff", make("sweep").records()[0]
+    record = replace(plain, reason=odd, options=(odd, "b"), problem={odd: odd, "m": 4}, round=3)
+    back = VARIANT.validate_json(record_to_text(record))
+    spelled = "a\N{REPLACEMENT CHARACTER}"
+    assert (back.reason, back.options, back.problem) == (spelled, (spelled, "b"), {spelled: spelled, "m": 4})
+    assert replace(back, reason=plain.reason, options=plain.options, problem=plain.problem, round=plain.round) == plain
+    run = replace(RUN_RECORD, command=odd, notes=[odd])
+    assert RUN.validate_json(record_to_text(run)) == replace(RUN_RECORD, command=spelled, notes=(spelled,))
+
+
+def test_a_baseline_of_two_labels_is_taken_apart_at_least_once() -> None:
+    assert RUN.validate_json(old("k=1: a", ("k",))).baselines == {"k=1": "a"}
+    assert RUN.validate_json(old("x k=1: a", ("k",))).baselines == {"": "x k=1: a"}
+    assert RUN.validate_python({**record_to_json(RUN_RECORD)}) == RUN_RECORD
+    with pytest.raises(ValidationError):
+        RUN.validate_json("[]")

@@ -16,7 +16,7 @@ from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.predict.bounds import Bound, Prediction
 from lab.store.codec import SCHEMA, record_to_json
 from lab.store.database import Store
-from lab.store.model import BuildRecord, LaunchRecord, RunRecord, Status, VariantRecord
+from lab.store.model import BuildRecord, LaunchRecord, RepeatRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
 COUNTS = Counts(10, {"fma": 4, "ld.shared": 2}, {"FFMA": 4}, 32, 0)
@@ -162,3 +162,102 @@ def test_a_record_whose_files_are_not_all_there_is_not_whole(tmp_path):
         store.write_files("cut", {"kernel.ptx": "ab", "provenance.json": sizes})
         assert set(store.whole_records()) == {"whole"}
         assert store.count() == 3
+
+
+def named(*names):
+    return [dataclasses.replace(RECORD, variant=name) for name in names]
+
+
+def order(store):
+    return [record.variant for record in store.records()]
+
+
+def test_a_comparison_with_a_second_run_comes_back(tmp_path):
+    found = RepeatRecord("2026", "", 3, 0, 3, 3, (), {"a": 0.5}, 1, 2, 2, None)
+    with Store(tmp_path, create=True) as store:
+        assert store.repeat() is None
+        store.write_repeat(found)
+        assert store.repeat() == found
+        store._commit(("UPDATE run SET json='{}' WHERE key='repeat'", [()]))
+        with pytest.raises(StoreError, match="the comparison with the second run cannot be read"):
+            store.repeat()
+
+
+def test_a_run_that_is_not_there_or_cannot_be_read(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        with pytest.raises(StoreError, match="holds no run: the database is empty"):
+            store.run()
+        store.write_run(RUN)
+        store._commit(("UPDATE run SET json='{}'", [()]))
+        with pytest.raises(StoreError, match="the run's facts cannot be read"):
+            store.run()
+
+
+def test_one_record_by_its_name(tmp_path):
+    first, second = named("a", "b")
+    with Store(tmp_path, create=True) as store:
+        store.write(first, 0)
+        store.write(second, 1)
+        assert (store.record("a"), store.record("b")) == (first, second)
+        with pytest.raises(StoreError, match="holds no variant c"):
+            store.record("c")
+        store._commit(("UPDATE records SET json='{}' WHERE variant='a'", [()]))
+        with pytest.raises(StoreError, match="a record cannot be read"):
+            store.record("a")
+        assert store.record("b") == second
+
+
+def test_records_of_other_variants_are_dropped_and_places_change(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        for position, record in enumerate(named("a", "b", "c", "d")):
+            store.write(record, position)
+        store.place("a", 9)
+        assert order(store) == ["b", "c", "d", "a"]
+        store.drop_others(["a", "c", "x"])
+        assert order(store) == ["c", "a"]
+        store.place("c", 9)
+        assert order(store) == ["a", "c"]  # equal places: by name
+        store.drop_others([])
+        assert order(store) == []
+
+
+def test_a_new_run_forgets_all_but_the_runs_own_facts(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        store.write_run(RUN)
+        store.note("other", 3)
+        store.write(RECORD, 0)
+        store.clear()
+        assert (store.run(), store.noted("other"), store.count()) == (RUN, None, 0)
+
+
+def test_records_are_texts_in_utf_8(tmp_path):
+    record = dataclasses.replace(RECORD, reason="µ")
+    with Store(tmp_path, create=True) as store:
+        store.write(record, 0)
+        [text] = store.texts()
+    assert isinstance(text, bytes)
+    assert json.loads(text) == record_to_json(record)
+
+
+def test_a_variants_file_is_read_as_it_was_written(tmp_path):
+    with Store(tmp_path, create=True) as store:
+        store.write_files("v", {"a": "b"})
+        store.write_files("v", {"a": "c", "d": "e"})  # once more
+        assert (store.read_file("v", "a"), store.read_file("v", "d")) == (b"c", b"e")
+        assert store.variant_folder("v") == tmp_path / "variants" / "v"
+        with pytest.raises(StoreError, match="x cannot be read: No such file"):
+            store.read_file("v", "x")
+        (tmp_path / "variants" / "w").write_text("")
+        with pytest.raises(StoreError, match="w cannot be written: "):
+            store.write_files("w", {"a": "b"})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sizes": 3}', '{"sizes": {"kernel.ptx": 3}}', "null"])
+def test_a_variant_whose_sizes_cannot_be_read_is_not_whole(tmp_path, text):
+    with Store(tmp_path, create=True) as store:
+        store.write(RECORD, 0)
+        store.write_files(RECORD.variant, {"provenance.json": text})
+        assert store._files_are_whole(RECORD.variant) is False
+        assert store.whole_records() == {}
+        store.write_files(RECORD.variant, {"provenance.json": '{"sizes": {}}'})
+        assert store.whole_records() == {RECORD.variant: RECORD}

@@ -234,3 +234,107 @@ def test_a_column_has_its_unit_in_its_name(unit: str, column: str) -> None:
 @pytest.mark.parametrize("changed", [{"flops": 0}, {"measurement": timed(0.0)}])
 def test_no_work_and_no_time_are_no_throughput(changed: dict[str, Any]) -> None:
     assert figures.measured(replace(record(measurement=timed(1.0)), **changed)) is None
+
+
+def test_two_variants_are_tied_within_what_their_figures_err_or_scatter() -> None:
+    response = Response(Basis.MEASURED, "c", "t")
+    one, near, far = (record(str(ms), measurement=timed(ms)) for ms in (1.0, 1.004, 1.01))
+    assert response.tied(one, near)
+    assert response.tied(near, one)
+    assert not response.tied(one, far)
+    assert not response.tied(one, record("none"))
+    assert not response.tied(record("none"), one)
+    scattered = replace(timed(1.01), samples=Samples((1.0, 1.0, 1.01, 1.03, 1.03)))
+    assert response.tied(one, record("scattered", measurement=scattered))
+    edge = Response(Basis.SCORE, "c", "t", scored={"a": 100.0, "b": 100.0 * (1 - 0.02), "c": 1.0})
+    assert edge.tolerance > 0.02
+    assert edge.tied(record("a"), record("b"))
+    assert not edge.tied(record("a"), record("c"))
+    exact = Response(Basis.ESTIMATE, "c", "t")
+    first, second = (record(name, estimate=Estimate(tflops, 1.0, {})) for name, tflops in (("a", 50.0), ("b", 49.0)))
+    assert exact.tied(first, second)  # 2 % of the larger, exactly
+    assert not exact.tied(first, record("c", estimate=Estimate(48.99, 1.0, {})))
+
+
+def test_the_best_and_those_that_cannot_be_told_apart_from_it() -> None:
+    made = tuple(
+        record(name, measurement=timed(ms)) for name, ms in (("c", 1.004), ("a", 1.0), ("d", 2.0), ("b", 1.001))
+    )
+    response = response_of(made)
+    assert [one.variant for one in figures.tied_with_best(made, response)] == ["a", "b", "c"]
+    alone = (record("a", measurement=timed(1.0)),)
+    assert figures.tied_with_best(alone, response) == alone
+    assert figures.tied_with_best((), response) == ()
+
+
+def test_pruned_variants_choose_no_response_by_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def scored(records):
+        asked.append([one.variant for one in records])
+        return {one.variant: 1.0 for one in records}
+
+    monkeypatch.setattr(figures, "scored", scored)
+    made = (record("a"), record("b", status=Status.PRUNED), record("c"))
+    found = response_of(made)
+    assert asked == [["a", "c"]]
+    assert (found.basis, found.column, found.title, found.scored) == (
+        Basis.SCORE, "scored_tflops", "predicted throughput", {"a": 1.0, "c": 1.0},
+    )  # fmt: skip
+    assert [found.of(one) for one in made] == [1.0, None, 1.0]
+
+
+def test_scores_that_are_no_throughput_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "scores", lambda records: {"a": "s", "b": "t"})
+    monkeypatch.setattr(figures, "rate", lambda record, found: {"s": 2.0, "t": None}[found])
+    assert figures.scored([record("a"), record("b")]) == {"a": 2.0}
+
+
+def test_time_of_a_prediction_and_of_a_measurement() -> None:
+    predicted_one = record(prediction=predicted(4.0))
+    ceiling = response_of((predicted_one,))
+    assert figures.time_ms(predicted_one, ceiling) == 0.5  # 2e9 operations at 4 TFLOP/s
+    measured_one = Response(Basis.MEASURED, "c", "t")
+    assert figures.time_ms(record(measurement=timed(3.0)), measured_one) == 3.0
+    assert figures.time_ms(record(measurement=timed(3.0), status=Status.LAUNCH_FAILED), measured_one) is None
+    assert figures.time_ms(record(), measured_one) is None
+
+
+def test_figures_without_bytes_that_are_used() -> None:
+    load = MemoryCount(requests=10, sectors=40)
+    assert figures.emulated_excess(record(emulation=emulated(global_load=load))) is None
+    assert figures.emulated_sectors(record(emulation=emulated(global_load=load))) == 4
+    assert figures.emulated_conflicts(record(emulation=emulated(global_load=load))) is None
+    assert figures.peak(record(prediction=replace(predicted(1.0), peak_tflops=0.0))) is None
+
+
+def test_shared_memory_of_steps_whose_resources_are_not_known() -> None:
+    used = Resources(32, 0, 0, 0, 100, 0, 1)
+    build = BuildRecord("nvrtc", "13", "", used, "", 0.1, cached=False, disassembler="13")
+    steps = (StepRecord("a", LaunchRecord((1, 1, 1), (32, 1, 1), 0)),)
+    assert figures.shared_bytes(record(build=build, steps=steps)) == 0
+    assert figures.shared_bytes(record(build=build)) == 100
+
+
+def test_how_figures_are_written() -> None:
+    assert (figures.format_of(Merit.TFLOPS), figures.format_of("keys/s")) == (".2f", ".4g")
+    assert (figures.amount(1.2345, Merit.BANDWIDTH), figures.amount(12345.6, "keys/s")) == ("1.23", "1.235e+04")
+    assert figures.text(True) == "true"
+    assert (figures.text(1.5), figures.text("A")) == ("1.5", "A")
+    assert Response(Basis.SCORE, "c", "t").kind is Kind.PREDICTED
+    assert Response(Basis.MEASURED, "c", "title").axis == "title (TFLOP/s, measured)"
+
+
+def test_what_a_setting_is_compared_with_has_the_same_problem_and_options() -> None:
+    kept: dict[str, Any] = {"measurement": timed(2.0)}
+    base = record("base", parameters={"u": 1, "v": 1}, **kept)
+    half = record("half", parameters={"u": 2, "v": 1}, measurement=timed(4.0))
+    other = record("other", parameters={"u": 2, "v": 2}, **kept)
+    others = [record(name, parameters={"u": 2, "v": 1}, **kept, **changed) for name, changed in (
+        ("problem", {"problem": {"m": 2}}), ("arch", {"arch": "sm_80"}), ("compiler", {"compiler": "x"}),
+        ("options", {"options": ("-x",)}), ("kernel", {"kernel": "z"}), ("failed", {"status": Status.LAUNCH_FAILED}),
+    )]  # fmt: skip
+    run_of_one = replace(run(), setting={"u": 1})
+    records = [base, half, other, *others]
+    found = figures.over_setting(run_of_one, records, Response(Basis.MEASURED, "c", "t"))
+    assert found == {"base": 1.0, "half": 0.5}

@@ -6,7 +6,9 @@ import pytest
 
 from lab.emulator.results import Finding, FindingKind
 from lab.isa.mix import Counts, KernelMix
+from lab.measured.metrics import DeclaredRate
 from lab.measured.timing import CardState, Measurement, Merit, Samples, Verification
+from lab.predict.bounds import Bound, Prediction
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
 
 COUNTS = Counts(10, {"fma": 4}, {"FFMA": 4}, 32, 0)
@@ -73,3 +75,42 @@ def test_the_rule_of_a_pruned_variant_is_in_its_reason_where_a_schema_had_no_fie
     assert record(reason="spills: not pruned").prune_rule is None
     both = record(status=Status.PRUNED, reason="spills: 8 bytes", pruned_by=PruneRule.OCCUPANCY)
     assert both.prune_rule is PruneRule.OCCUPANCY
+
+
+def ceilings(*tflops: float) -> Prediction:
+    return Prediction("H200", 1.0, 1, "", 66.9, tuple(Bound("x", one, "", one * 1000) for one in tflops), 4800.0)
+
+
+def test_the_ceiling_is_the_lowest_bound_in_the_unit_of_the_throughput() -> None:
+    assert record().ceiling is None
+    assert record(prediction=ceilings()).ceiling is None
+    assert record(prediction=ceilings(3.0, 2.0)).ceiling == 2000.0
+    declared = DeclaredRate("Gkeys/s", 0.5)
+    assert record(declared_rate=declared).ceiling is None
+    # 2e9 operations in a millisecond are 2 TFLOP/s, 0.5 of a second's unit 500
+    assert record(prediction=ceilings(3.0), declared_rate=declared).ceiling == pytest.approx(3000 * 500 / 2, rel=1e-13)
+    assert record(prediction=ceilings(3.0), declared_rate=declared, flops=0).ceiling is None
+
+
+def test_units_and_rates() -> None:
+    declared = record(declared_rate=DeclaredRate("Gkeys/s", 0.5), measurement=timed(2.0))
+    assert (declared.unit, declared.rate(4.0), declared.throughput) == ("Gkeys/s", 125.0, 250.0)
+    assert (record().unit, record().rate(4.0)) == (Merit.TFLOPS, 0.5)
+    none = record(measurement=timed(0.0))
+    assert none.throughput is none.tflops is None
+    assert record(measurement=timed(2.0)).tflops == 1.0
+
+
+def test_an_execution_that_did_not_take_place_says_why() -> None:
+    assert EmulationRecord({}, (), failure="no room").fault == "not executed: no room"
+    found = EmulationRecord({}, ())
+    assert (found.steps, found.bytes_needed, found.flops, found.entry) == (0, 0, 0, "")
+    assert [status.failed for status in Status] == [False, False, True, True, True, True, False]
+
+
+def test_two_findings_are_one_and_one_more() -> None:
+    found = Finding("shared-race", 4, "st.shared", None, None, None, None, "why")
+    assert (
+        EmulationRecord({}, (), findings=(found, found)).fault
+        == "emulator: shared-race at PTX line 4: why (and 1 more)"
+    )

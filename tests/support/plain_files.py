@@ -103,6 +103,17 @@ __global__ void __cluster_dims__(2, 1, 1) exchange_halves(float *out, const floa
   cluster.sync();
 }
 """
+STRUCTURES = """
+struct Particles { float *x; const float *v; int n; };
+struct Step { double dt; char on; };
+__global__ void move(int first, Particles p, float2 bounds, const Step step, float *y) {
+  int i = first + blockIdx.x * BLOCK + threadIdx.x;
+  if (i < p.n && step.on) {
+    p.x[i] = fminf(p.x[i] + step.dt * p.v[i], bounds.y);
+    y[i] = bounds.x;
+  }
+}
+"""
 ONE = "parameters: {BLOCK: [32, 64]}\nblock: BLOCK\ngrid: ceil_div(n, BLOCK)\nproblem: {n: 4096}\nemulate: {n: 200}\n"
 FILES = {
     "constant": (
@@ -163,6 +174,18 @@ FILES = {
         ONE + 'arguments: {out: "out float32[n]", in: "float32[n + 2]", n: int32}\n'
         'constants: {taps: "float32[3] uniform 0 1", scale: float32 = 0.5}\n'
         "reference: {out: \"scale * correlate(in, taps, 'valid')\"}\n",
+    ),
+    "structures": (
+        STRUCTURES,
+        "move<<<1, 1>>>(0, Particles{p, p, 1}, float2{0, 1}, Step{0.5, 1}, p);",
+        (
+            f"{ONE}arguments:\n  first: int32 = 0\n"
+            '  p: {x: "inout float32[n]", v: "float32[n]", n: int32}\n'
+            "  bounds: {low: float32 = -1, high: float32 = 0.5}\n"
+            "  step: {dt: float64 = 0.25, on: int8 = 1, padding: float32 = 0}\n"
+            '  y: "out float32[n]"\n'
+            'reference: {x: "minimum(x + dt * v, high)", y: low + 0 * v}\n'
+        ),
     ),
     "buffers exchanged": (
         STEP,

@@ -119,7 +119,10 @@ def test_nvcc_finds_the_users_files_in_its_folder(tmp_path):
     request = CompileRequest('#include "sub/own.h"\n', "k.cu", "sm_90", (), (("sub/own.h", "int own;\n"),))
     with pytest.raises(CompileError) as caught:
         Nvcc(nvcc, "13.0", (), with_pycuda=False).compile(request)
-    assert '#include "sub/own.h"\nint own;\n-ptx -arch=sm_90 -lineinfo -I. -o front.ptx k.cu' in caught.value.log
+    assert (
+        '#include "sub/own.h"\nint own;\n-ptx -arch=sm_90 --extended-lambda -lineinfo -I. -o front.ptx k.cu'
+        in caught.value.log
+    )
 
 
 def test_what_users_write_is_accepted():

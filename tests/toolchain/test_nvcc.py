@@ -56,11 +56,21 @@ def test_a_kernel(with_cccl):
     assert build.resources["axpy"].registers > 0
     assert build.resources["axpy"].constant_bytes >= 24
     assert build.command == (
-        "nvcc -ptx -arch=sm_80 -lineinfo --maxrregcount=32 -o axpy.ptx axpy.cu && "
+        "nvcc -ptx -arch=sm_80 --extended-lambda -lineinfo --maxrregcount=32 -o axpy.ptx axpy.cu && "
         "nvcc -cubin -arch=sm_80 -lineinfo --maxrregcount=32 -Xptxas -v -o axpy.cubin axpy.ptx"
     )
     assert (build.toolchain, build.version) == ("nvcc", compiler.version)
     assert ".text.axpy" in disassemble(build.cubin).text
+
+
+def test_a_lambda_may_be_annotated(compiler):
+    source = """extern "C" __global__ void k(float *x) {
+    auto next = [=] __host__ __device__(float value) { return value + 1; };
+    *x = next(*x);
+}
+"""
+    assert ".entry k(" in compiler.compile(CompileRequest(source, "k.cu", "sm_80", ("--extended-lambda",))).ptx
+    assert ".entry k(" in compiler.compile(CompileRequest(source, "k.cu", "sm_80")).ptx
 
 
 def test_the_same_request_gives_the_same_build(compiler):

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 
 import pytest
 
 from lab.report.render import render
 from lab.store.database import Store
-
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
-BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
-pytestmark = pytest.mark.skipif(
-    not BROWSER, reason="there is no Chromium on the PATH (Debian: apt-get install chromium)"
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

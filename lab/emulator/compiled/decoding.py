@@ -11,15 +11,16 @@ import numpy as np
 from lab.emulator import operands
 from lab.emulator.batch import make_batch
 from lab.emulator.binding import CARRY, SINK, OperandBinder, Storage
+from lab.emulator.callgraph import call_of
 from lab.emulator.compiled import conversion_forms, float_forms, integer_forms
 from lab.emulator.compiled.forms import FORMS, Form, one
 from lab.emulator.compiled.ir import splat, words
 from lab.emulator.control import CodeBlock
-from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.errors import UnsupportedInstruction, text_of
 from lab.emulator.memory.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
-from lab.emulator.program import Program, text_of
+from lab.emulator.program import Program
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock, special_registers
 from lab.isa.model import Instruction
@@ -168,8 +169,10 @@ class Decoder:
         self.special = special_registers(batch, 0, 0)
         self._storage = Storage(program, batch, self._registers, self.special, symbols, StepClock())
         self._symbols = symbols
-        if len(program.functions) != 1:
-            raise NotCompiled("calls of device functions")
+        if len(program.functions) != 1 or any(call_of(instruction) for _, instruction in program.code):
+            raise NotCompiled("calls of functions")
+        if any(variable.space in ("global", "const") for variable in program.kernel.variables):
+            raise NotCompiled("variables of the kernel in global or constant memory")
         self.blocks = [block for block in program.blocks if program.priority[block.index] < len(program.blocks)]
         self.ordered = False
         self._read: set[str] = set()

@@ -311,23 +311,21 @@ def add_sub(op: Opcode) -> Form:
 
 
 def _with_carry(t: str, *, subtract: bool, carry_in: bool, carry_out: bool) -> Form:
-    """Build arithmetic on the carry flag, which the decoder adds to the operands."""
+    """Build arithmetic on the carry flag, which the decoder adds to the operands; a difference adds the complement."""
     u = "u" + t[1:]
-    how = "sub" if subtract else "add"
+    ones, one_each = splat(2 ** bits_of(t) - 1, bits_of(t)), splat(1, bits_of(t))
 
     def emit(code: Code, ins: Sequence[str]) -> Sequence[str]:
-        a, b = ins[0], ins[1]
-        part = code.op(f"{how} {vector(u)} {a}, {b}")
-        extra = code.op(f"zext {BITS_VECTOR} {ins[2]} to {vector(u)}") if carry_in else "zeroinitializer"
-        total = code.op(f"{how} {vector(u)} {part}, {extra}")
+        a, b = ins[0], code.op(f"xor {vector(u)} {ins[1]}, {ones}") if subtract else ins[1]
+        part = code.op(f"add {vector(u)} {a}, {b}")
+        extra = one_each if subtract else "zeroinitializer"
+        if carry_in:
+            extra = code.op(f"zext {BITS_VECTOR} {ins[2]} to {vector(u)}")
+        total = code.op(f"add {vector(u)} {part}, {extra}")
         if not carry_out:
             return (total,)
-        if subtract:
-            first = code.op(f"icmp ult {vector(u)} {a}, {b}")
-            second = code.op(f"icmp ult {vector(u)} {part}, {extra}")
-        else:
-            first = code.op(f"icmp ult {vector(u)} {part}, {a}")
-            second = code.op(f"icmp ult {vector(u)} {total}, {part}")
+        first = code.op(f"icmp ult {vector(u)} {part}, {a}")
+        second = code.op(f"icmp ult {vector(u)} {total}, {part}")
         return total, code.op(f"or {BITS_VECTOR} {first}, {second}")
 
     return Form(emit, (u, "pred")[: 1 + carry_out], (u, u) + (("pred",) if carry_in else ()))

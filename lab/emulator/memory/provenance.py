@@ -38,6 +38,7 @@ class Provenance:
         self._program = program
         self._parameters = {parameter.name for parameter in program.kernel.parameters}
         self._variables = {variable.name for variable in program.module.variables}
+        self._own = any(number >= 0 for _, number, _ in program.memory_variables())
 
     def written_names(self) -> Sources | None:
         """Return the parameters and module variables through which a kernel can write; None where it may be any."""
@@ -71,6 +72,9 @@ class Provenance:
         """Return what an operand of an instruction of some function derives from."""
         found = _NONE
         for name in _NAME.findall(text):
+            if self._own:
+                own = self._program.symbol(number, name)
+                found |= {own} if own != name else _NONE
             if name in self._variables or (not name.startswith("%") and self._place(number, name) is not None):
                 found |= {name}
             found |= self._sources.get((number, name), _NONE)
@@ -96,7 +100,7 @@ class Provenance:
     def _made(self, number: int, instruction: Instruction) -> Sources:
         """Return what the first operand of an instruction derives from."""
         family, *parts = instruction.opcode.split(".")
-        if family in _SILENT:
+        if family in _SILENT or not instruction.operands:
             return _NONE
         if family in ("ld", "ldu", "atom", "call"):
             return self._loaded(number, instruction, parts)

@@ -108,6 +108,10 @@ class SharedShadow:
         """Check that some thread wrote what accesses of `width` bytes at (count,) offsets read."""
         return self._unwritten(self.cells.covered(offsets, width))
 
+    def forget(self, offsets: Addresses, width: int) -> None:
+        """Count `width` bytes at (count,) offsets as unwritten: what was stored there is not defined."""
+        self._written[self.cells.covered(offsets, width)] = False
+
     def _unwritten(self, cells: Indices) -> list[Conflict]:
         written = self._written[cells]
         if written.all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from lab.emulator.memory.races import CheckedAccess, Conflict, Races
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
 
+if TYPE_CHECKING:
+    from lab.emulator.undefined import UndefinedValues
+
 _FEW = 64
 """Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
 
@@ -29,6 +33,7 @@ class AccessWatch:
     Attributes:
         shadow: Races and initialisation of shared memory; None where nothing is checked, or there is none.
         clocks: What orders accesses; None where nothing is checked.
+        undefined: What nothing has written, in registers and in local memory; None where there can be nothing.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class AccessWatch:
         """
         self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
         self.shadow, self.clocks = shadow, clocks
+        self.undefined: UndefinedValues | None = None
         self._races: dict[Region, Races] = {}
         self._strong: dict[int, Reach] = {}
 
@@ -83,9 +89,16 @@ class AccessWatch:
         region = reach.region
         if order.strong:
             self._strong[position] = reach
+        if region.space == "local":
+            if self.undefined is not None:
+                each = element or width
+                self.undefined.load_local(position, reach, each, width // each)
+            return
         if region is self._shared:
             if self.shadow is not None:
                 found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
+                if found and self.undefined is not None and self.undefined.follows(position):
+                    found = self._follow(position, reach, found, width=width, element=element or width)
                 self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         else:
             if region.shadow is not None:
@@ -97,6 +110,20 @@ class AccessWatch:
                 self._report(position, region, reach.lanes, reach.offsets, races.read(side), width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
+
+    def _follow(
+        self, position: int, reach: Reach, found: list[Conflict], *, width: int, element: int
+    ) -> list[Conflict]:
+        """Hand what a load of shared memory read unwritten to what follows values; return the other conflicts."""
+        others = [conflict for conflict in found if conflict.kind != "uninitialised-read"]
+        if self.shadow is None or self.undefined is None or len(others) == len(found):
+            return others
+        for i in range(width // element):
+            fresh = np.zeros(len(reach.places), np.bool_)
+            for conflict in self.shadow.unwritten(reach.places + i * element, element):
+                fresh[conflict.which] = True
+            self.undefined.load(position, reach, fresh, i, element)
+        return others
 
     def store(
         self,
@@ -118,6 +145,7 @@ class AccessWatch:
         """
         width, whole, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
         mine = region is self._shared
+        undefined = [] if self.undefined is None else self.undefined.store(position, reach, values)
         if not mine and region.shadow is not None:
             region.shadow.write(reach.places, whole)
         shadow, races = self.shadow, self._races_in(region)
@@ -137,6 +165,9 @@ class AccessWatch:
             found, alike = shadow.write(
                 reach.places, whole, threads, position, same, order=order, group=group, values=contiguous
             )
+            for i, bad in enumerate(undefined):
+                if bad is not None and bad.any():
+                    shadow.forget(reach.places[bad] + i * width, width)
         elif races is not None:
             side = CheckedAccess(races.cells.covered(reach.places, whole), threads, order, position)
             found, alike = races.write(side, same)

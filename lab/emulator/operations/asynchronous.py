@@ -16,6 +16,7 @@ from lab.emulator.operations.system import Run, Site, system
 from lab.hardware.memory import Copy
 from lab.isa.ptx.constants import integer
 
+_SIZES = (4, 8, 16)
 _WIDEST_ELEMENT = 8  # bytes of the widest integer
 
 
@@ -70,6 +71,8 @@ def _copy(site: Site) -> Run:
     if len(texts) not in (3, 4) or (sized and texts[3].lstrip("!").startswith("%p")):
         raise UnknownForm("operands")
     size = integer(texts[2])
+    if size not in _SIZES:
+        raise UnknownForm(f"{size} bytes; a copy has 4, 8 or 16")
     to, of = site.operands.address(texts[0], "shared"), site.operands.address(texts[1], "global")
     read_size = site.operands.source(texts[3], "u32") if sized else None
     memory, position = site.memory, site.position

@@ -41,21 +41,20 @@ def add_sub(op: Opcode) -> Alu:
 
 
 def _with_carry(t: str, *, subtract: bool, carry_in: bool, carry_out: bool) -> Alu:
-    """Build arithmetic on the carry flag, which the binder adds to the operands."""
+    """Build arithmetic on the carry flag, which the binder adds to the operands.
+
+    The hardware subtracts by adding the complement and one. So the flag behind `sub.cc` says that nothing was borrowed,
+    and `subc` expects that; a chain that mixes additions and subtractions sees it.
+    """
     unsigned = "u" + t[1:]
 
     def compute(*arrays: Integers) -> None:
         outs, ins = arrays[: 1 + carry_out], arrays[1 + carry_out :]
-        a, b = ins[0], ins[1]
-        extra = ins[2].astype(a.dtype) if carry_in else a.dtype.type(0)
-        if subtract:
-            part = a - b
-            borrowed = (a < b) | (part < extra)
-            total, carry = part - extra, borrowed
-        else:
-            part = a + b
-            total = part + extra
-            carry = (part < a) | (total < part)
+        a, b = ins[0], ~ins[1] if subtract else ins[1]
+        extra = ins[2].astype(a.dtype) if carry_in else a.dtype.type(subtract)
+        part = a + b
+        total = part + extra
+        carry = (part < a) | (total < part)
         outs[0][...] = total
         if carry_out:
             outs[1][...] = carry
@@ -106,7 +105,9 @@ def mad(op: Opcode) -> Alu:
     t = integer_type(op)
     op.finish()
     if saturating:
-        raise UnknownForm(".sat")
+        if (part, t) != ("hi", "s32") or carry_in or carry_out:
+            raise UnknownForm(".sat needs .hi.s32")
+        return Alu(assign(_saturated_high_sum), (t,), (t, t, t))
     if carry_in or carry_out:
         return _mad_with_carry(t, part, carry_in=carry_in, carry_out=carry_out)
     if part == "wide":
@@ -122,6 +123,12 @@ def mad(op: Opcode) -> Alu:
         np.add(multiply(a, b), c, out=out)
 
     return Alu(compute, (t,), (t, t, t))
+
+
+def _saturated_high_sum(a: Integers, b: Integers, c: Integers) -> Integers:
+    """Return the upper half of a * b, plus c, clamped to 32 bits with a sign."""
+    total = (np.multiply(a, b, dtype=np.int64) >> 32) + c
+    return np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
 
 
 def _mad_with_carry(t: str, part: str, *, carry_in: bool, carry_out: bool) -> Alu:

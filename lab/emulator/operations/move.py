@@ -19,6 +19,16 @@ def mov(op: Opcode, _n: int) -> Alu:
     return Alu(compute, (t,), (t,))
 
 
+def elementwise(t: str, count: int) -> Alu:
+    """Build ``mov.v2.t {a, b}, {c, d}``."""
+
+    def compute(*arrays: Values) -> None:
+        for out, value in zip(arrays[:count], arrays[count:], strict=True):
+            out[...] = value
+
+    return Alu(compute, (t,) * count, (t,) * count)
+
+
 def packing(t: str, count: int) -> Alu:
     """Build ``mov.b64 d, {a, b}``: the first element in the low bits."""
     element = _element(t, count)

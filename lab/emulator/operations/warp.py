@@ -15,6 +15,7 @@ from lab.emulator.operations.system import Run, Site, system
 _LANES = np.arange(WARP_SIZE, dtype=np.uint32)
 _LAST_LANE = WARP_SIZE - 1
 _EVERY_LANE = 0xFFFFFFFF
+SHUFFLES = ("up", "down", "bfly", "idx")
 _READS_OUTSIDER = "these lanes read a lane that is not in their mask, which is undefined"
 
 
@@ -55,11 +56,33 @@ def _result_and_flag(site: Site) -> tuple[Write, Write | None]:
     return site.operands.target(names[0], "b32"), flag
 
 
+def source_lanes(mode: str, mine: NDArray[np.int32], b: Words, c: Words) -> tuple[NDArray[np.int32], Mask]:
+    """Return the lane that each lane of a shuffle reads, and whether that is the one that it asked for.
+
+    Args:
+        mode: One of `SHUFFLES`.
+        mine: (count,) the lanes.
+        b: (count,) or (1,) the shuffle's operand: a lane, a distance or a mask.
+        c: (count,) or (1,) the clamp in bits 0 to 4, and the mask of segments in bits 8 to 12.
+    """
+    chosen, limits = b.astype(np.int32), c.astype(np.int32)
+    shift, clamp, segment = chosen & _LAST_LANE, limits & _LAST_LANE, (limits >> 8) & _LAST_LANE
+    last = (mine & segment) | (clamp & ~segment)
+    if mode == "up":
+        other = mine - shift
+    elif mode == "down":
+        other = mine + shift
+    else:
+        other = mine ^ shift if mode == "bfly" else (mine & segment) | (shift & ~segment)
+    hit = other >= last if mode == "up" else other <= last
+    return np.where(hit, other, mine), hit
+
+
 @system("shfl")
 def shuffle(site: Site, op: Opcode) -> Run:
     """Build shfl: each lane reads a register of another lane."""
     op.flag("sync")
-    mode = op.one_of(("up", "down", "bfly", "idx"))
+    mode = op.one_of(SHUFFLES)
     op.one_of(("b32",))
     op.finish()
     read_a, read_b, read_c = (site.operands.source(text, "u32") for text in site.texts[1:4])
@@ -71,19 +94,8 @@ def shuffle(site: Site, op: Opcode) -> Run:
 
     def run(lanes: Lanes) -> None:
         mine = lanes.select(lane)
-        b, c = read_b(lanes).astype(np.int32), read_c(lanes).astype(np.int32)
-        shift, clamp, segment = b & _LAST_LANE, c & _LAST_LANE, (c >> 8) & _LAST_LANE
-        last = (mine & segment) | (clamp & ~segment)
-        if mode == "up":
-            other = mine - shift
-            hit = other >= last
-        else:
-            if mode == "idx":
-                other = (mine & segment) | (shift & ~segment)
-            else:
-                other = mine + shift if mode == "down" else mine ^ shift
-            hit = other <= last
-        values, source = everyone.fill(read_a(everyone)), np.where(hit, other, mine)
+        source, hit = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
+        values = everyone.fill(read_a(everyone))
         _find_outsiders(site, lanes, lanes.fill(read_mask(lanes)), mine, source)
         write(lanes, values[lanes.select(base) + source])
         if write_hit is not None:

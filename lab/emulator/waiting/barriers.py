@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lab.emulator.arrays import Indices
-from lab.emulator.binding import Storage, unsupported
+from lab.emulator.binding import Storage
+from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.watch import AccessWatch

@@ -10,7 +10,7 @@ import numpy as np
 from lab.base.errors import UserError
 from lab.emulator.arrays import Indices
 from lab.emulator.batch import Batch, Index3
-from lab.emulator.binding import unsupported
+from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.watch import AccessWatch

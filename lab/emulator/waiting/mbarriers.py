@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lab.emulator.arrays import Addresses, Indices, Integers, Mask
-from lab.emulator.binding import OperandBinder, Storage, unsupported
+from lab.emulator.binding import OperandBinder, Storage
+from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import Region

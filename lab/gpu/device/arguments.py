@@ -9,7 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from lab.base import structures
 from lab.base.expressions import Scalar
+from lab.base.structures import bytes_of, is_structure, members_of
 from lab.gpu.device.backend import RefusedError
 from lab.operators.base import STORED_AS, Inputs
 from lab.templates.front_matter import TENSOR_MAP
@@ -62,7 +64,8 @@ def marshal(
         pointers: Device address of every array and workspace buffer.
         workspace: Element type of every workspace buffer.
         tensor_maps: The encoded tensor maps, as 64-bit words.
-        offsets: Byte offset of every parameter; needed with tensor maps, whose alignment `struct` cannot express.
+        offsets: Byte offset of every parameter; needed with tensor maps and structures, whose alignment `struct` cannot
+            express.
 
     Returns:
         A format in the notation of `struct` with native alignment, which all other kernel parameters have, and one
@@ -89,13 +92,17 @@ def marshal(
             codes += "Q" * len(tensor_maps[name])
             values += tensor_maps[name]
             continue
-        code, value = (
-            _pointer(name, c_type, elements, pointers)
-            if c_type.endswith("*")
-            else _scalar(name, c_type, inputs.scalars)
-        )
-        codes += code
-        values.append(value)
+        members = members_of(c_type) if is_structure(c_type) else ((name, c_type),)
+        for member, kind in members:
+            code, value = (
+                _pointer(member, kind, elements, pointers)
+                if kind.endswith("*")
+                else _scalar(member, kind, inputs.scalars)
+            )
+            codes += code
+            values.append(value)
+        if is_structure(c_type):  # it begins at its parameter's offset
+            codes += "x" * (-struct.calcsize(codes) % structures.offsets([bytes_of(kind) for _, kind in members])[2])
     return codes, tuple(values)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pycuda.driver as cuda
 
+from lab.base.structures import is_structure
 from lab.gpu.device.arguments import marshal
 from lab.gpu.device.backend import Enqueue, RefusedError, in_turn
 from lab.gpu.device.tensormaps import tensor_map_words
@@ -81,7 +82,8 @@ class Launcher:
         types = {buffer.name: buffer.dtype for buffer in launches.workspace}
         named = {name for name, kind in step.arguments if kind == TENSOR_MAP}
         maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
-        offsets = parameter_offsets(cubin, step.entry) if maps else None
+        is_placed = maps or any(is_structure(kind) for _, kind in step.arguments)
+        offsets = parameter_offsets(cubin, step.entry) if is_placed else None
         codes, values = marshal(step.arguments, inputs, pointers, types, maps, offsets=offsets)
         self._check_geometry(step)
         function = module.get_function(step.entry)

@@ -279,7 +279,7 @@ def read_kernels(text: str, macros: Mapping[str, str] | None = None) -> tuple[So
         macros: Values of macros, which may stand for types: `{"real": "float"}`.
     """
     stream = live_tokens(text)
-    return tuple(_Scanner(stream, {**_aliases(stream), **(macros or {})}).scan())
+    return tuple(_Scanner(stream, {**type_aliases(stream), **(macros or {})}).scan())
 
 
 def live_tokens(text: str) -> list[Token]:
@@ -304,7 +304,7 @@ def live_tokens(text: str) -> list[Token]:
     return live
 
 
-def _aliases(stream: Sequence[Token]) -> dict[str, str]:
+def type_aliases(stream: Sequence[Token]) -> dict[str, str]:
     """Return the names that the source gives to types, by `typedef`, `using` and `#define`."""
     found: dict[str, str] = {}
     for at, token in enumerate(stream):
@@ -339,7 +339,9 @@ def behind(stream: Sequence[Token], opening: int) -> int:
             word = match[1] if match else ""
             if word.startswith("if"):
                 later.append(False)
-            elif word.startswith("el") and later:
+            elif word.startswith("el"):
+                if not later:  # of a condition that the bracket stands in
+                    later.append(False)
                 skipping += not later[-1]
                 later[-1] = True
             elif word == "endif" and later:
@@ -371,14 +373,15 @@ def _parameters(stream: Sequence[Token], aliases: Mapping[str, str]) -> list[Sou
     parts = [_undirected(part) for part in split_at_commas(stream)]
     if len(parts) == 1 and [token.text for token in parts[0]] in ([], ["void"]):
         return []
-    return [_parameter(part, aliases) for part in parts]
+    return [read_parameter(part, aliases) for part in parts]
 
 
 def _undirected(stream: Sequence[Token]) -> list[Token]:
     return [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
 
 
-def _parameter(stream: Sequence[Token], aliases: Mapping[str, str]) -> SourceParameter:
+def read_parameter(stream: Sequence[Token], aliases: Mapping[str, str]) -> SourceParameter:
+    """Read the declaration of a parameter, or of a member of a structure, from its tokens."""
     declared = _without_attributes(_before_default(stream))
     name = _name_position(declared)
     extents = [token for token in declared if token.text == "["]
@@ -462,7 +465,7 @@ def _spelled(texts: Sequence[str]) -> str:
     """Join a type's tokens as a person writes them: `const vec<float> *`."""
     joined = " ".join(texts)
     joined = re.sub(r" ?(::|<|>|\(|\)) ?", r"\1", joined)
-    return re.sub(r">(?=\w|\*|&)", "> ", joined).replace(" ,", ",").strip()
+    return re.sub(r">(?=\w|\*|&)", "> ", joined).replace(" ,", ",").replace(" ...", "...").strip()
 
 
 def _written(stream: Sequence[Token]) -> str:
@@ -473,20 +476,28 @@ def _written(stream: Sequence[Token]) -> str:
 
 def _template(head: Sequence[Token]) -> tuple[TemplateParameter, ...] | None:
     """Return the parameters of the last `template <…>` of a head; None where there is none."""
-    at = next((i for i in reversed(range(len(head))) if head[i].text == "template"), None)
-    if at is None or at + 1 >= len(head) or head[at + 1].text != "<":
-        return None
-    angles, end = 0, at + 1
-    while end < len(head):
-        if head[end].text == "(":  # (4 > 2)
-            end = behind(head, end)
+    found, at = None, 0
+    while at + 1 < len(head):
+        if head[at].text == "template" and head[at + 1].text == "<":
+            end = _behind_angles(head, at + 1)
+            found, at = head[at + 2 : end - 1], end
+        else:
+            at += 1
+    return None if found is None else tuple(_template_parameter(part) for part in split_at_commas(found) if part)
+
+
+def _behind_angles(stream: Sequence[Token], opening: int) -> int:
+    """Return the position behind the angle bracket that closes the one at `opening`, at most the end."""
+    angles, at = 0, opening
+    while at < len(stream):
+        if stream[at].text == "(":  # (4 > 2)
+            at = behind(stream, at)
             continue
-        angles += (head[end].text == "<") - (head[end].text == ">")
-        end += 1
+        angles += (stream[at].text == "<") - (stream[at].text == ">")
+        at += 1
         if angles == 0:
             break
-    inner = head[at + 2 : end - 1]
-    return tuple(_template_parameter(part) for part in split_at_commas(inner) if part)
+    return at
 
 
 def _template_parameter(stream: Sequence[Token]) -> TemplateParameter:

@@ -6,6 +6,7 @@ preprocessor lines. It accepts any text; what it cannot read becomes tokens of o
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def tokens(text: str) -> tuple[Token, ...]:
     joined, splices = _join(text)
     line_ends = [match.start() for match in re.finditer("\n", text)]
     return tuple(
-        Token(kind, found, bisect_right(line_ends, (at := _origin(start, splices)) - 1) + 1, at, _origin(end, splices))
+        Token(kind, found, bisect_right(line_ends, at := _origin(start, splices)) + 1, at, _origin(end, splices))
         for kind, found, start, end in _scan(joined)
     )
 
@@ -102,5 +103,5 @@ def _join(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 def _origin(offset: int, joins: list[tuple[int, int]]) -> int:
     """Return the offset in the source of an offset in the joined text."""
-    place = bisect_right(joins, (offset, 1 << 62))
+    place = bisect_right(joins, (offset, math.inf))
     return offset + (joins[place - 1][1] if place else 0)

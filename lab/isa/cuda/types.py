@@ -80,7 +80,7 @@ def _plain(c_type: str) -> str:
     """Return a type without qualifiers and namespaces, and integer types in one spelling."""
     words = re.findall(r"::|\w+|\S", c_type)
     words = [word for word in words if word not in ("const", "volatile", "struct", "enum", "typename")]
-    if words and set(words) <= _INTEGER_WORDS:
+    if words and _INTEGER_WORDS.issuperset(words):
         return _integer(words)
     return _NAMESPACES.sub("", "".join(words))
 

@@ -23,11 +23,12 @@ _STATEMENT = re.compile(
 _BRACE, _LABEL, _DIRECTIVE, _INSTRUCTION = 1, 2, 3, 7
 
 _LOC = re.compile(
-    r"\s*+(\d{1,9})\s++(\d{1,9})(?:\s++\d++)?+"
+    r"\s*+(\d{1,9})\s++(\d{1,9})(?:\s++(\d++))?+"
     rf"(?:\s*+,\s*+function_name\s++{IDENTIFIER}(?:\s*+\+\s*+\d++)?+"
-    r"\s*+,\s*+inlined_at\s++\d++\s++\d++\s++\d++)?+",
+    r"\s*+,\s*+inlined_at\s++(\d{1,9})\s++(\d{1,9})\s++(\d++))?+",
     re.ASCII,
 )
+_MOST_CALLERS = 100  # a chain of calls that names itself must end
 _PRAGMA = re.compile(r'\s*+"[^"]*+"(?:\s*+,\s*+"[^"]*+")*+\s*+;', re.ASCII)
 _NAME_LIST = re.compile(rf"\s*+({IDENTIFIER}(?:\s*+,\s*+{IDENTIFIER})*+)\s*+;", re.ASCII)
 _PROTOTYPE = re.compile(r"[^;{}]*+;", re.ASCII)
@@ -93,6 +94,8 @@ class BodyReader:
         self._tables: dict[str, tuple[_Scope, tuple[str, ...], bool, int]] = {}
         self._source: SourceLocation | None = None
         self._sources: dict[tuple[str, str], SourceLocation | None] = {}
+        self._callers: tuple[SourceLocation, ...] = ()
+        self._frames: dict[tuple[str, ...], tuple[SourceLocation, ...]] = {}  # file, line, column of calls
         self._label: str | None = None  # the label directly before the cursor
 
     def read(self) -> Function:
@@ -164,6 +167,7 @@ class BodyReader:
                 negated=negation == "!",
                 cls=cls,
                 source=self._source,
+                callers=self._callers,
             )
         )
 
@@ -217,12 +221,22 @@ class BodyReader:
 
     def _read_location(self) -> None:
         match = self._cursor.need(_LOC, "file, line and column")
-        key = (match[1], match[2])
+        self._source = self._location(match[1], match[2])
+        self._callers = ()
+        if match[4]:  # the call may have been inlined itself, as its own `.loc` said before
+            call = self._location(match[4], match[5])
+            further = self._frames.get(match.group(4, 5, 6), ())
+            self._callers = (call, *further) if call else further
+        if len(self._callers) < _MOST_CALLERS:
+            self._frames[match[1], match[2], match[3] or "0"] = self._callers
+
+    def _location(self, file: str, line: str) -> SourceLocation | None:
+        key = (file, line)
         if key not in self._sources:
-            file, line = int(match[1]), int(match[2])
             # Compilers give line 0 to code that belongs to no line.
-            self._sources[key] = SourceLocation(self._files.get(file, f"file {file}"), line) if line else None
-        self._source = self._sources[key]
+            name = self._files.get(int(file), f"file {int(file)}")
+            self._sources[key] = SourceLocation(name, int(line)) if int(line) else None
+        return self._sources[key]
 
     def _declare(self, variable: Variable) -> None:
         scope = self._scope

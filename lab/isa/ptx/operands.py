@@ -123,6 +123,19 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterSum:
+    """A register and a constant as a value: ``%r1+4``.
+
+    Attributes:
+        register: The register.
+        offset: What is added to it.
+    """
+
+    register: Register
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Element:
     """An array element: ``a[3]``."""
 
@@ -153,6 +166,7 @@ Operand = (
     | Negated
     | Dual
     | Address
+    | RegisterSum
     | Element
     | VectorOperand
     | ParameterList
@@ -296,6 +310,9 @@ def _plain(text: str) -> Operand:
             return Symbol(
                 base.name, -offset if match["sign"] == "-" else offset, base.component, base.generic, base.mask
             )
+        if isinstance(base, Register):
+            offset = _integer(match["offset"])
+            return RegisterSum(base, -offset if match["sign"] == "-" else offset)
     return _number(text)
 
 

@@ -12,6 +12,14 @@ from lab.isa.ptx.text import IDENTIFIER, Cursor
 SPACES = frozenset({"reg", "param", "shared", "local", "global", "const", "tex"})
 LINKAGE = frozenset({"extern", "visible", "weak", "common", "attribute"})
 
+TYPES = frozenset(
+    {
+        *(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "b128", "pred",
+        "f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "tf32", "texref", "samplerref", "surfref",
+    }
+)  # fmt: skip
+"""The types of registers and variables."""
+
 _WORD = re.compile(r"\s*+\.([A-Za-z_][\w:]*+)", re.ASCII)
 _ATTRIBUTES = re.compile(r"\s*+\((?:[^();]|\([^();]*+\))*+\)", re.ASCII)
 _BANK = re.compile(r"\s*+\[\s*+\d{1,3}\s*+\]", re.ASCII)
@@ -27,6 +35,8 @@ _BRACE_OR_END = re.compile(r"[{};]")
 _VALUE = re.compile(r"[-+~!]*+[\w$%.]++(?:\s*+[-+*/&|^<>%()]++\s*+[\w$%.]*+)*+", re.ASCII)
 _TYPE_BYTES = re.compile(r"(?:[usbf]|bf|tf)(\d+)(?:x(\d))?\Z", re.ASCII)
 _MOST_ELEMENTS = 1 << 24
+_MOST_ALIGNMENT = 1 << 20
+_ELEMENT_LIMIT = 1 << 48
 _DEPTH = 8
 
 
@@ -102,7 +112,11 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
                 cursor.fail(f"'.{word}' is not a state space")
             cursor.take(_BANK)
         elif word == "align":
+            start = cursor.position
             number = cursor.integer(cursor.need(_NUMBER, "an alignment")[1])
+            if number <= 0 or number & (number - 1) or number > _MOST_ALIGNMENT:
+                cursor.position = start
+                cursor.fail(f"an alignment is a power of two, at most {_MOST_ALIGNMENT}")
             align = align if pointer else number  # behind `.ptr`, it is that of the pointer's target
         elif word == "ptr":
             pointer = True
@@ -115,11 +129,14 @@ def _read_prefix(cursor: Cursor, *, external: bool) -> Prefix:
         # words after the type describe a pointer's target: `.ptr .global`
     if not space or not kind:
         cursor.fail("a declaration needs a state space and a type")
+    if kind not in TYPES:
+        cursor.fail(f".{kind} is not a type of a variable")
     return Prefix(space, kind, align, vector, external, pointer)
 
 
 def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
     match = cursor.need(_NAME, "a name")
+    line = cursor.source.line(match.start(1))
     name, parameterised, extents = match[1], match[2] is not None, match[3]
     shape: list[int | None] = [
         cursor.integer(extent[1]) if extent[1].strip() else None for extent in _EXTENT.finditer(extents)
@@ -129,6 +146,8 @@ def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
     if any(extent is not None and extent < 0 for extent in shape):
         cursor.fail(f"{name} has a negative extent")
     count = None if None in shape else prod(extent or 0 for extent in shape)
+    if count is not None and count >= _ELEMENT_LIMIT:
+        cursor.fail(f"{name} has {count} elements; a variable has less than {_ELEMENT_LIMIT}")
     variable = Variable(
         name=name,
         space=prefix.space,
@@ -139,6 +158,7 @@ def _read_variable(cursor: Cursor, prefix: Prefix) -> Variable:
         parameterised=parameterised,
         external=prefix.external,
         pointer=prefix.pointer,
+        line=line,
     )
     return _with_initial(cursor, variable, shape) if cursor.take(_EQUALS) else variable
 

@@ -22,7 +22,7 @@ from lab.operators.declared.files import files_of, is_file, names_in_path
 from lab.operators.declared.functions import CONSTANTS
 from lab.operators.declared.metrics import TIME, Metric
 from lab.operators.declared.signatures import signature_in
-from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all
+from lab.operators.declared.specification import Argument, Direction, FillKind, parse, parse_all, places
 from lab.operators.declared.tolerance import Tolerance
 
 PREFIX: Final = "declared:"
@@ -40,7 +40,8 @@ class Declaration:
 
     Attributes:
         name: What reports call the operator; the kernel's name.
-        arguments: The kernel's arguments, in its order; behind them what constant memory holds.
+        arguments: The kernel's arguments, in its order, the members of structures in place of these; behind them what
+            constant memory holds.
         references: From each output to its expression or file; empty where there is a function or nothing.
         function: A user's function that computes the outputs, ``ref.py:function``; empty where there is none.
         tolerances: From outputs to the user's own tolerances.
@@ -67,7 +68,7 @@ class Declaration:
         """Return the operator reference: `PREFIX` and canonical JSON."""
         plain = {
             "name": self.name,
-            "arguments": [[one.name, str(one)] for one in self.arguments],
+            "arguments": [[one.name, str(one), *filter(None, [one.structure])] for one in self.arguments],
             "references": self.references,
             "function": self.function,
             "tolerances": [[name, one.relative, one.absolute] for name, one in self.tolerances],
@@ -90,7 +91,7 @@ class Declaration:
             plain = json.loads(reference.removeprefix(PREFIX))
             return cls(
                 name=plain["name"],
-                arguments=tuple(parse(name, text) for name, text in plain["arguments"]),
+                arguments=tuple(parse(*parts) for parts in plain["arguments"]),
                 references=tuple((name, text) for name, text in plain["references"]),
                 function=plain["function"],
                 tolerances=tuple((name, Tolerance(*parts)) for name, *parts in plain["tolerances"]),
@@ -133,7 +134,7 @@ class Declaration:
 
     @cached_property
     def passed(self) -> tuple[Argument, ...]:
-        """Return the arguments that launches pass, in the kernel's order."""
+        """Return the arguments that launches pass, in the kernel's order, the members of structures in their place."""
         return tuple(one for one in self.arguments if one.name not in self.constants)
 
     @cached_property
@@ -202,12 +203,11 @@ class _Checking:
     def declaration(
         self, name: str, arguments: object, constants: object, *, reference: object, tolerance: object, metrics: object
     ) -> Declaration:
-        read, mistakes = parse_all(arguments, lambda key: self._at("arguments", key) if key else self._at("arguments"))
+        read, mistakes = parse_all(arguments, lambda *keys: self._at("arguments", *keys))
         self.mistakes += mistakes
         # of an argument that could not be read, only the name is known
-        unread = (
-            frozenset(map(str, arguments)) - {one.name for one in read} if isinstance(arguments, dict) else frozenset()
-        )
+        named = {place[-1] for place, _ in places(arguments)} if isinstance(arguments, dict) else set()
+        unread = frozenset(named - {one.name for one in read})
         kept = self._constants(constants, {one.name for one in read} | unread)
         read = (*read, *kept)
         for one in read:
@@ -255,7 +255,8 @@ class _Checking:
         return tuple(made)
 
     def _argument(self, one: Argument, scalars: Collection[str]) -> None:
-        key = ("constants" if one.name in self._kept else "arguments", one.name)
+        place = ("constants",) if one.name in self._kept else ("arguments", *filter(None, [one.structure]))
+        key = (*place, one.name)
         known = self._problem | self._parameters
         if one.type_parameter and one.type_parameter not in known:
             self._unknown(one.type_parameter, one.dtype, known, *key)

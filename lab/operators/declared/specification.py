@@ -2,15 +2,15 @@
 
 The form is ``[in|out|inout] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a scalar. A shape lists
 expressions, slowest dimension first, as NumPy and C do. A fill is one of `FILLS`, the name of an .npy file, or
-``= EXPRESSION``.
+``= EXPRESSION``. A structure that is passed by value is a mapping from its members to such texts.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NoReturn
 
@@ -24,6 +24,7 @@ FORM: Final = "[in|out|inout] TYPE[SHAPE] [FILL] for an array, TYPE [= EXPRESSIO
 _MOST_DIMENSIONS = 8
 _MOST_CHARACTERS = 2000
 _DIRECTED = re.compile(r"\s*(in|out|inout)\s+(?=[\w{])")
+_NAME = re.compile(r"[^\W\d]\w*")
 _TYPE = re.compile(r"\s*(\w+)\s*")
 _PARAMETER = re.compile(r"\s*\{\s*([^\W\d]\w*)\s*\}\s*")
 _VALUE = re.compile(r"\s*=(?!=)\s*")
@@ -106,6 +107,7 @@ class Argument:
         shape: Expressions of the dimensions, slowest first; None for a scalar.
         fill: What an array holds before the launch; None for scalars and for arrays that are only written.
         value: Expression of a scalar's value; None where it is the problem's or parameter's of that name.
+        structure: The kernel's argument that it is a member of; empty where it is one by itself.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Argument:
     shape: tuple[str, ...] | None = None
     fill: Fill | None = None
     value: str | None = None
+    structure: str = ""
 
     @property
     def element(self) -> ElementType:
@@ -131,7 +134,7 @@ class Argument:
         Raises:
             UserError: Its contents do not suit that type.
         """
-        return parse(self.name, str(self).replace(self.dtype, dtype, 1))
+        return parse(self.name, str(self).replace(self.dtype, dtype, 1), self.structure)
 
     @property
     def is_array(self) -> bool:
@@ -160,50 +163,70 @@ class Argument:
 
 
 def parse_all(
-    given: object, at: Callable[[str], Location | None] = lambda _: None
+    given: object, at: Callable[..., Location | None] = lambda *_: None
 ) -> tuple[tuple[Argument, ...], tuple[UserError, ...]]:
     """Read all arguments of a kernel, in its order.
 
     Args:
-        given: A mapping from names to texts, as YAML gives it.
-        at: Where an argument stands, for errors.
+        given: A mapping from names to texts, as YAML gives it; to mappings of that form for structures.
+        at: Where an argument stands, or a member of one, for errors.
 
     Returns:
         The arguments that could be read, and every mistake.
     """
     if not isinstance(given, dict) or not given:
         accepted = 'a mapping in the order of the kernel\'s parameters, such as {c: "out float32[n]", n: int32}'
-        found = UserError("wrong value", at=at(""), key="arguments", found=given, accepted=accepted)
+        found = UserError("wrong value", at=at(), key="arguments", found=given, accepted=accepted)
         return (), (found,)
-    made, mistakes = [], []
-    for name, text in given.items():
+    made, mistakes = dict[str, Argument](), list[UserError]()
+    for place, text in places(given):
+        structure, name = "" if len(place) == 1 else place[0], place[-1]
+        if name in made or (structure and name in given):
+            key = f"arguments.{'.'.join(place)}"
+            accepted = f"another name, such as {name}_: those of members need not be the source's"
+            mistakes.append(UserError(f"two arguments are called {name}", at=at(*place), key=key, accepted=accepted))
+            continue
         try:
-            made.append(parse(str(name), text))
+            made[name] = parse(name, text, structure)
         except UserError as error:
-            mistakes.append(error.placed(at(str(name)), error.key))
-    if not mistakes and not any(argument.is_written for argument in made):
+            mistakes.append(error.placed(at(*place), error.key))
+    if not mistakes and not any(argument.is_written for argument in made.values()):
         accepted = "out or inout in front of the type of at least one array"
-        mistakes.append(UserError("the kernel writes no argument", at=at(""), key="arguments", accepted=accepted))
-    return tuple(made), tuple(mistakes)
+        mistakes.append(UserError("the kernel writes no argument", at=at(), key="arguments", accepted=accepted))
+    return tuple(made.values()), tuple(mistakes)
 
 
-def parse(name: str, text: object) -> Argument:
-    """Read one argument.
+def places(given: Mapping[object, object]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Walk over what a file says of arguments and of members of structures, each with its keys below `arguments`."""
+    for name, value in given.items():
+        if isinstance(value, dict) and value:
+            yield from (((str(name), str(member)), text) for member, text in value.items())
+        else:
+            yield (str(name),), value
+
+
+def parse(name: str, text: object, structure: str = "") -> Argument:
+    """Read one argument, or a member of a structure.
 
     Raises:
-        UserError: The text is not of the form. The message names the column, the key is ``arguments.NAME``.
+        UserError: The text is not of the form. The message names the column, the key is ``arguments.NAME`` or
+            ``arguments.STRUCTURE.NAME``.
     """
+    path = f"{structure}.{name}" if structure else name
+    if structure and not _NAME.fullmatch(structure):
+        accepted = "letters, digits and _, a letter first"
+        raise UserError("not a name of an argument", key=f"arguments.{path}", found=structure, accepted=accepted)
     if not isinstance(text, str):
-        raise UserError("wrong type", key=f"arguments.{name}", found=text, accepted=f"text: {FORM}")
-    return _Reader(name, text).argument()
+        raise UserError("wrong type", key=f"arguments.{path}", found=text, accepted=f"text: {FORM}")
+    return replace(_Reader(name, text, path).argument(), structure=structure)
 
 
 class _Reader:
     """Reads one text from left to right."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self._name, self._text, self._at = name, text, 0
-        if not re.fullmatch(r"[^\W\d]\w*", name):
+    def __init__(self, name: str, text: str, path: str) -> None:
+        self._name, self._text, self._path, self._at = name, text, path, 0
+        if not _NAME.fullmatch(name):
             self.refuse("not a name of an argument", "letters, digits and _, a letter first")
         if len(text) > _MOST_CHARACTERS:
             self.refuse(f"the text has {len(text)} characters", f"at most {_MOST_CHARACTERS}")
@@ -213,7 +236,7 @@ class _Reader:
         place = f" (column {column})" if self._text.strip() else ""
         raise UserError(
             f"{message}{place}",
-            key=f"arguments.{self._name}",
+            key=f"arguments.{self._path}",
             found=self._text[:200],
             accepted=accepted,
             suggestion=suggestion,
@@ -277,7 +300,7 @@ class _Reader:
         if not text.strip():
             self.refuse(f"{what} is missing", "an expression over the problem and the parameters", at=place)
         try:
-            names_in(text.strip(), at=Location("arguments"), key=f"arguments.{self._name}")
+            names_in(text.strip(), at=Location("arguments"), key=f"arguments.{self._path}")
         except UserError as error:
             at = place + len(text) - len(text.lstrip())
             accepted = error.accepted if isinstance(error.accepted, str) else "an expression"

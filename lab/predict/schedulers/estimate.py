@@ -102,7 +102,9 @@ class Pace:
         """Return an SM's operations a cycle with so many blocks, interpolated linearly between simulated numbers."""
         above = min(known for known in self.rates if known >= blocks)
         below = max((known for known in self.rates if known <= blocks), default=above)
-        share = (blocks - below) / (above - below) if above > below else 0.0
+        if above == below:
+            return self.rates[above]
+        share = (blocks - below) / (above - below)
         return self.rates[below] * (1 - share) + self.rates[above] * share
 
 

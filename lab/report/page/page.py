@@ -121,6 +121,7 @@ def own_code(*scripts: str) -> dict[str, str]:
     return {"vega": vega(), "css": Markup(css), "script": Markup(text), "policy": Markup(allowed)}  # noqa: S704 - ours
 
 
+@lru_cache(maxsize=1)
 def environment() -> Environment:
     """The Jinja environment of the report's templates, which escapes all that they show."""
     made = Environment(

@@ -15,7 +15,7 @@ def findings_of(record: VariantRecord) -> list[dict[str, object]]:
 def _finding(found: Finding) -> dict[str, object]:
     facts = [
         ("block", _index(found.block)),
-        ("thread", _index(found.thread)),
+        ("thread", _thread(found.thread, found.warp)),
         ("variable", found.variable),
         ("address", "" if found.address is None else f"{found.address:#x}"),
         ("remedy", found.remedy),
@@ -36,7 +36,7 @@ def _other(side: Access) -> dict[str, object]:
     return {
         "kind": side.kind,
         "line": side.line,
-        "thread": _index(side.thread),
+        "thread": _thread(side.thread, side.warp),
         "block": _index(side.block),
         "source": _source(side.source),
     }
@@ -44,6 +44,10 @@ def _other(side: Access) -> dict[str, object]:
 
 def _index(index: tuple[int, int, int] | None) -> str:
     return "" if index is None else f"({', '.join(map(str, index))})"
+
+
+def _thread(index: tuple[int, int, int] | None, warp: int | None) -> str:
+    return _index(index) + ("" if index is None or warp is None else f" of warp {warp}")
 
 
 def _source(place: SourceLocation | None) -> tuple[str, int] | None:

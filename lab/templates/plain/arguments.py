@@ -9,12 +9,16 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.structures import offsets
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter
 from lab.isa.ptx.signature import EntryParameter
 
+_POINTER_BYTES = 8
+_HINT = "; a structure is a mapping of its members, {data: float32[n], rows: int32}"
 _KIND = re.compile(r"(bool|u?int|float|bfloat|complex)(\d*)")
 
 
@@ -45,10 +49,23 @@ class PassedArgument(Protocol):
         """See the class."""
 
 
+@dataclass(frozen=True, slots=True)
+class PassedStructure:
+    """A structure that an experiment declares by its members.
+
+    Attributes:
+        name: Its name.
+        members: In order.
+    """
+
+    name: str
+    members: tuple[PassedArgument, ...]
+
+
 def check_arguments(
     entry: Sequence[EntryParameter],
     kernel: SourceKernel | None,
-    declared: Sequence[PassedArgument],
+    declared: Sequence[PassedArgument | PassedStructure],
     *,
     by_name: bool = True,
 ) -> list[str]:
@@ -72,12 +89,18 @@ def check_arguments(
         written = source[place] if source else None
         head = f"argument {place + 1}, {argument.name},"
         misnamed = _name(written, argument, source) if by_name else None
-        if why := misnamed or _form(parameter, written, argument) or _type(written, argument):
+        if isinstance(argument, PassedStructure):
+            why = misnamed or _structure(parameter, written, argument)
+        else:
+            why = misnamed or _form(parameter, written, argument) or _type(written, argument)
+        if why:
             mistakes.append(f"{head} {why}")
     return mistakes
 
 
-def compared(entry: Sequence[EntryParameter], kernel: SourceKernel | None, declared: Sequence[PassedArgument]) -> str:
+def compared(
+    entry: Sequence[EntryParameter], kernel: SourceKernel | None, declared: Sequence[PassedArgument | PassedStructure]
+) -> str:
     """Return both lists side by side, one line a position."""
     source = _parameters(entry, kernel)
     left = [_shown(parameter, source[place] if source else None) for place, parameter in enumerate(entry)]
@@ -92,7 +115,7 @@ def compared(entry: Sequence[EntryParameter], kernel: SourceKernel | None, decla
 def arguments_error(
     entry: Sequence[EntryParameter],
     kernel: SourceKernel | None,
-    declared: Sequence[PassedArgument],
+    declared: Sequence[PassedArgument | PassedStructure],
     *,
     name: str,
     at: Location | None = None,
@@ -139,7 +162,7 @@ def _count(number: int) -> str:
     return "1 argument" if number == 1 else f"{number} arguments"
 
 
-def _order(source: Sequence[SourceParameter], declared: Sequence[PassedArgument]) -> list[str]:
+def _order(source: Sequence[SourceParameter], declared: Sequence[PassedArgument | PassedStructure]) -> list[str]:
     """Say that the order is wrong, where that is all that is wrong with the names."""
     theirs, ours = [one.name for one in source], [one.name for one in declared]
     if not source or theirs == ours or sorted(theirs) != sorted(ours):
@@ -147,7 +170,9 @@ def _order(source: Sequence[SourceParameter], declared: Sequence[PassedArgument]
     return [f"their order differs: the kernel takes {', '.join(theirs)}, and the experiment declares {', '.join(ours)}"]
 
 
-def _name(written: SourceParameter | None, argument: PassedArgument, source: Sequence[SourceParameter]) -> str | None:
+def _name(
+    written: SourceParameter | None, argument: PassedArgument | PassedStructure, source: Sequence[SourceParameter]
+) -> str | None:
     if written is None or not written.name or written.name == argument.name:
         return None
     names = [one.name for one in source if one.name]
@@ -165,7 +190,7 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
         if not parameter.may_be_pointer or (written and not is_pointer):
             what = "is an array here, but the kernel takes a value"
             is_structure = written is not None and (written.lanes > 1 or written.dtype is None)
-            hint = "; pass the members of a structure one by one" if is_structure else ""
+            hint = _HINT if is_structure else ""
             return f"{what} ({_shown(parameter, written)}){hint}"
         return None
     if known and is_pointer:
@@ -175,7 +200,7 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
     if size != parameter.bytes:
         return (
             f"has {size} bytes as {argument.dtype}, but the kernel takes {parameter.bytes} bytes"
-            f" ({_shown(parameter, written)})"
+            f" ({_shown(parameter, written)}){_HINT if parameter.is_array else ''}"
         )
     kind = _kind(argument.dtype)
     is_integer_type = not parameter.is_array and parameter.type[0] in "us"
@@ -183,6 +208,21 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
         is_integer_type and kind not in ("int", "bool") and written is None
     ):
         return f"is {argument.dtype} here, but the kernel takes {_shown(parameter, written)}"
+    return None
+
+
+def _structure(parameter: EntryParameter, written: SourceParameter | None, structure: PassedStructure) -> str | None:
+    """Compare the layout of a structure: its size and its alignment."""
+    if (written and written.is_pointer) or parameter.is_marked_pointer:
+        return f"is a structure here, but the kernel takes a pointer ({_shown(parameter, written)})"
+    sizes = [_POINTER_BYTES if one.is_array else _bytes(one.dtype) for one in structure.members]
+    _, size, alignment = offsets(sizes)
+    takes = f"but the kernel takes {parameter.bytes} bytes ({_shown(parameter, written)})"
+    if size != parameter.bytes:
+        parts = ", ".join(f"{one.name} {bytes_}" for one, bytes_ in zip(structure.members, sizes, strict=True))
+        return f"has {size} bytes by its members ({parts}), {takes}; what pads it is a member, too"
+    if alignment > parameter.align:
+        return f"is aligned to {alignment} bytes by its members, {takes} aligned to {parameter.align}"
     return None
 
 
@@ -222,6 +262,8 @@ def _shown(parameter: EntryParameter, written: SourceParameter | None) -> str:
     return f"{written.c_type} {written.name}".strip() if written else str(parameter)
 
 
-def _declared(argument: PassedArgument) -> str:
+def _declared(argument: PassedArgument | PassedStructure) -> str:
+    if isinstance(argument, PassedStructure):
+        return f"{argument.name}: {{{', '.join(map(_declared, argument.members))}}}"
     direction = "written " if argument.is_written else ""
     return f"{argument.name}: {direction}{argument.dtype}{'[…]' if argument.is_array else ''}"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros
+from lab.isa.cuda.structures import parts_of, read_structures
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
@@ -41,6 +43,7 @@ class _Facts:
     types: Mapping[str, str]  # template parameters that are types: what stands for them
     parameters: Mapping[str, str]  # the experiment's parameters: their values
     sizes: tuple[str, ...]  # names of the problem's fields
+    members: Mapping[str, tuple[SourceParameter, ...]]  # of parameters that are structures, with names of their own
 
 
 def draft(text: str, file: str, kernel: SourceKernel) -> str:
@@ -58,7 +61,7 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
         _kernel_line(facts),
         *_problem(facts),
         _Line("arguments:"),
-        *(_argument(one, place, facts) for place, one in enumerate(kernel.parameters)),
+        *(line for place, one in enumerate(kernel.parameters) for line in _arguments(one, place, facts)),
         *_parameters(facts),
         *_geometry(facts),
         *_reference(facts),
@@ -75,11 +78,27 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     for one in kernel.template or ():
         if one.name and one.name not in types and "..." not in one.kind:
             parameters[one.name] = _values(ExpectedMacro(one.name, one.default, 0), is_type=False, kind=one.kind)
-    integers = [one.name for one in kernel.parameters if not one.is_pointer and one.dtype in _INTEGERS and one.name]
+    members = _all_members(text, kernel)
+    values = [one for one in (*kernel.parameters, *chain(*members.values())) if not one.is_pointer]
+    integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
     sizes = [name for name in integers if not re.search(r"seed|iter|step|offset|stride|flag|mode", name, re.IGNORECASE)]
     if not _block_names(parameters, kernel) and "blockDim" in body:
         parameters["threads"] = _THREADS
-    return _Facts(kernel, body, macros, types, parameters, tuple(sizes) or ("n",))
+    return _Facts(kernel, body, macros, types, parameters, tuple(sizes) or ("n",), members)
+
+
+def _all_members(text: str, kernel: SourceKernel) -> dict[str, tuple[SourceParameter, ...]]:
+    """Return the members of each parameter that is a structure; a name that is taken gets the structure's in front."""
+    structures, taken = read_structures(text), {one.name for one in kernel.parameters}
+    found = {}
+    for parameter in kernel.parameters:
+        parts = parts_of(parameter, structures)
+        is_taken = parameter.lanes > 1 or any(one.name in taken for one in parts)
+        named = [f"{parameter.name}_{one.name}" if is_taken else one.name for one in parts]
+        taken |= set(named)
+        if parts:
+            found[parameter.name] = tuple(replace(one, name=name) for one, name in zip(parts, named, strict=True))
+    return found
 
 
 def _is_type(parameter: TemplateParameter) -> bool:
@@ -125,6 +144,15 @@ def _problem(facts: _Facts) -> list[_Line]:
             "small enough to execute on the CPU",
         ),
     ]
+
+
+def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_Line]:
+    """Return the line of an argument; of a structure, those of its members, too."""
+    members = facts.members.get(parameter.name, ())
+    if not members:
+        return [_argument(parameter, place, facts)]
+    lines = [_argument(one, place, facts) for one in members]
+    return [_Line(f"  {parameter.name}:"), *(replace(line, text=f"  {line.text}") for line in lines)]
 
 
 def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
@@ -181,7 +209,8 @@ def _direction(parameter: SourceParameter, facts: _Facts) -> str:
     name = re.escape(parameter.name)
     if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b|\b{name}\s*\[[^;]*?\]\s*(?:[-+*/|&^]|<<|>>)=[^=]", facts.body):
         return "inout "
-    others = [one.name for one in facts.kernel.parameters if one.is_pointer and not one.is_const]
+    given = (*facts.kernel.parameters, *chain(*facts.members.values()))
+    others = [one.name for one in given if one.is_pointer and not one.is_const]
     if not _is_assigned(parameter.name, facts.body) and any(_is_assigned(other, facts.body) for other in others):
         return ""  # a pointer that merely lacks `const`
     return "out "
@@ -243,7 +272,8 @@ def _geometry(facts: _Facts) -> list[_Line]:
 
 
 def _reference(facts: _Facts) -> list[_Line]:
-    outputs = [one.name for one in facts.kernel.parameters if one.is_pointer and _direction(one, facts)]
+    given = (*facts.kernel.parameters, *chain(*facts.members.values()))
+    outputs = [one.name for one in given if one.is_pointer and _direction(one, facts)]
     name = outputs[0] if outputs else "output"
     return [
         _Line(f"{_TODO}what is right: a NumPy expression over the arguments; without it, the first variant's result"),

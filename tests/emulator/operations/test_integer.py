@@ -45,8 +45,9 @@ def test_wide_products(a, b):
 def test_carry(a, b, carry):
     assert run("add.cc.u32", a, b) == [wrap(a + b), a + b >= 2**32]
     assert run("addc.cc.u32", a, b, carry) == [wrap(a + b + carry), a + b + carry >= 2**32]
-    assert run("sub.cc.u32", a, b) == [wrap(a - b), a < b]
-    assert run("subc.u32", a, b, carry) == wrap(a - b - carry)
+    assert run("sub.cc.u32", a, b) == [wrap(a - b), a >= b]  # the flag says that nothing was borrowed
+    assert run("subc.cc.u32", a, b, carry) == [wrap(a - b - (not carry)), a >= b + (not carry)]
+    assert run("subc.u32", a, b, carry) == wrap(a - b - (not carry))
 
 
 @QUICK
@@ -103,3 +104,52 @@ def test_mad_carry_forms():
 def test_unknown_forms(opcode):
     with pytest.raises((UnknownForm, KeyError)):
         run(opcode, 1, 1, 1)
+
+
+WORDS = np.array([[0, 1], [1, 0], [5, 5], [2**32 - 1, 1], [0, 2**32 - 1], [7, 3]], np.uint32)
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_chains_mix_sums_and_differences(engine):
+    a, b = (np.ascontiguousarray(column) for column in WORDS.T)
+    body = "sub.cc.u32 %o0, %i0, %i1; addc.u32 %o1, 0, 0; add.cc.u32 %r1, %i0, %i1; subc.u32 %o2, 10, 0;"
+    _, found = execute(body, a, b, outputs=3, engine=engine, check=False, block=6)
+    np.testing.assert_array_equal(found[1], a >= b)
+    carried = a.astype(np.uint64) + b >= 2**32
+    np.testing.assert_array_equal(found[2], np.where(carried, 10, 9))
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_128_bits_are_added_and_subtracted_word_by_word(engine):
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 2**63, (4, 32), np.uint64) * np.uint64(2)
+    words[2:, ::3] = words[:2, ::3]
+    for name, sign in (("add", 1), ("sub", -1)):
+        body = f"{name}.cc.u64 %o0, %i0, %i2; {name}c.cc.u64 %o1, %i1, %i3; {name}c.s64 %o2, 0, 0;"
+        _, found = execute(body, *words, out="u8", outputs=3, engine=engine, check=False)
+        for lane in range(32):
+            low, high, other_low, other_high = (int(word[lane]) for word in words)
+            total = (low | high << 64) + sign * (other_low | other_high << 64)
+            got = sum(int(found[i, lane]) << (64 * i) for i in range(3))
+            assert got == total % 2**192
+
+
+def test_a_product_of_128_bits_through_the_carry():
+    a, b = 0xFEDCBA9876543210, 0xF0E1D2C3B4A59687
+    halves = [np.full(32, x, np.uint32) for x in (a & 0xFFFFFFFF, a >> 32, b & 0xFFFFFFFF, b >> 32)]
+    body = """
+    mul.lo.u32 %o0, %i0, %i2; mul.hi.u32 %o1, %i0, %i2;
+    mad.lo.cc.u32 %o1, %i0, %i3, %o1; madc.hi.u32 %o2, %i0, %i3, 0;
+    mad.lo.cc.u32 %o1, %i1, %i2, %o1; madc.hi.cc.u32 %o2, %i1, %i2, %o2; madc.hi.u32 %o3, %i1, %i3, 0;
+    mad.lo.cc.u32 %o2, %i1, %i3, %o2; addc.u32 %o3, %o3, 0;
+    """
+    _, found = execute(body, *halves, outputs=4, check=False)
+    assert sum(int(found[i, 0]) << (32 * i) for i in range(4)) == a * b
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "wanted"),
+    [(2**30, 8, 5, 7), (2**31 - 1, 2**31 - 1, 2**31 - 1, 2**31 - 1), (-(2**31), 2**31 - 1, -(2**31), -(2**31))],
+)
+def test_a_product_is_saturated(a, b, c, wanted):
+    assert run("mad.hi.sat.s32", a, b, c) == wanted

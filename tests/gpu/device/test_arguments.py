@@ -112,3 +112,23 @@ def test_arguments_that_are_not_the_kernels_are_refused(offsets, words):
     with pytest.raises(RefusedError) as caught:
         pack_with_map((("m", "int32"), ("map", "tensor_map")), offsets)
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(("before", "kind"), [("int8", "int8"), ("int32", "int32"), ("double", "float64")])
+def test_a_structure_lies_as_in_c(before, kind):
+    class View(ctypes.Structure):
+        _fields_ = (("m", ctypes.c_int8), ("a", ctypes.c_void_p), ("flag", ctypes.c_bool))
+
+    class Parameters(ctypes.Structure):
+        _fields_ = (
+            ("before", getattr(ctypes, f"c_{before}")),
+            ("view", View),
+            ("after", ctypes.c_int8),
+        )
+
+    arguments = (("m", kind), ("view", "struct(int8 m, float32* A, bool flag)"), ("minus", "int8"))
+    offsets = (0, Parameters.view.offset, Parameters.after.offset)
+    codes, values = marshal(arguments, INPUTS, POINTERS, offsets=offsets)
+    packed = struct.pack(codes, *values)
+    assert packed == bytes(Parameters(7, View(7, POINTERS["A"], True), -1))[: len(packed)]
+    assert len(packed) == Parameters.after.offset + 1

@@ -145,3 +145,172 @@ def test_odd_text_never_fails(text):
     assert expected_macros(head + text) is not None
     assert definitions(text) is not None
     declared_line(head + text, "a")
+
+
+def macros(body: str, head: str = "") -> list[str]:
+    """What a kernel's body seems to expect, but for the name `q` that ends it."""
+    return [one.name for one in expected_macros(f"{head}\n__global__ void k(int n) {{ {body} }}")]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("A;", ["A"]),
+        ("n + A;", ["A"]),
+        ("f(A);", ["A"]),
+        ("A(3); a.B; a->C; D::e;", ["a"]),
+        ("x.y; n.z;", []),
+        ("int A; A;", []),
+        ("T A = 3; A;", ["T"]),
+        ("float *A = 0; A;", []),
+        ("float * const A = 0; A;", []),
+        ("n * A;", ["A"]),
+        ("n & A;", ["A"]),
+        ("my_t *A = 0; A;", []),
+        ("vec<int> A; A;", ["vec"]),
+        ("vec<int> *A; A;", ["vec"]),
+        ("if (n > A) return;", ["A"]),
+        ("return A;", ["A"]),
+        ("case A: ;", ["A"]),
+        ("sizeof A;", ["A"]),
+        ("int i = 0, A = 1; A;", []),
+        ("f(i, A);", ["i", "A"]),
+        ("n = 3; i, A;", ["i", "A"]),
+        ("int i = f(1, A);", ["A"]),
+        ("int i = (1), A[3]; A;", []),
+        ("auto [A, B] = f(); A;", []),
+        ("auto &[A, B] = f(); A;", []),
+        ("x[A];", ["A"]),
+        ("struct A; A;", []),
+        ("goto A; A: ;", []),
+        ("#pragma unroll A\n", ["A"]),
+        ("\n#pragma unroll A\n", ["A"]),
+        ("\n#ifdef A\n#endif\n", []),
+        ("\n#if A > B // C\n#elif D\n#endif\n", ["A", "B", "D"]),
+        ("__A; cudaA; CUDA_A; cu_a; nvA; a_t; FLT_MAX; pass_;", ["pass_"]),
+        ("and_eq; lambda; A;", ["A"]),
+        ("A; B; A;", ["A", "B"]),
+    ],
+)
+def test_words_of_a_body(body, expected):
+    if body.startswith("#"):
+        body = "\n" + body
+    assert macros(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("#define A 3", []),
+        ("#define A", []),
+        ("#define A(x) x", []),
+        ("#ifndef A\n#define A 3\n#endif", ["A"]),
+        ("#ifndef A\n#define A\n#endif", []),
+        ("#ifndef A\n#define A(x) 3\n#endif", []),
+        ("const int A = 3;", []),
+        ("template <int A>", []),
+        ("__device__ int f() { return B; }", ["A"]),
+        ("enum { A };", ["A"]),
+        ("enum A {};", []),
+        ("using A = int;", []),
+        ("namespace A { }", []),
+    ],
+)
+def test_words_that_the_source_gives_a_meaning(head, expected):
+    assert macros("n = A;", head) == expected
+
+
+def test_the_line_and_the_default_of_a_macro():
+    text = (
+        "#ifndef A\n#define A 3\n#endif\n__global__ void __launch_bounds__(B, A)\nk(C *x) { A; x[B]; }\n#if D\n#endif\n"
+    )
+    assert [(one.name, one.default, one.line) for one in expected_macros(text)] == [
+        *(("A", "3", 2), ("B", None, 5), ("C", None, 5), ("D", None, 6))
+    ]
+
+
+def test_what_stands_around_a_kernel_is_not_its_body():
+    assert [one.name for one in expected_macros("int a = A; __global__ void k() { B; } int c = C;")] == ["B"]
+    assert expected_macros("__global__ void k(){A;}")[0].name == "A"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#if X\n#ifndef A\n#endif\n#define A 1\n#endif", False),
+        ("#ifndef A\n#if X\n#define A 1\n#endif\n#endif", True),
+        ("#ifndef A\n#else\n#define A 1\n#endif", True),
+        ("#ifndef B\n#define A 1\n#endif", False),
+        ("#endif\n#ifndef A\n#define A 1\n#endif", True),
+        ("#if !defined A\n#define A 1\n#endif", True),
+        ("#if X\n#elif Y\n#endif\n#ifndef A\n#endif\n#define A 1", False),
+    ],
+)
+def test_a_guard_holds_between_its_ends(text, expected):
+    [found] = [one for one in definitions(text) if one.name == "A"]
+    assert found.guarded == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("int N;", 1),
+        ("int N", None),
+        ("N = 3;", None),
+        ("int a;\nint N[3];", 2),
+        ("void f(int N) {}\nint N = 3;", 2),
+        ("if (int N = 3) {}", 1),
+        ("while (int N = 3) {}", 1),
+        ("switch (int N = 3) {}", 1),
+        ("(int N = 3);", 1),
+        ("void f(int a) { if (a) { } int N = 2; }", 1),
+        ("void f() { g(); int N = 2; }", 1),
+        ("template <int M, class T> void f() { int N{2}; }", 1),
+        ("vec<int> a; int N = 1;", 1),
+        ("x = a < b; int N = 1;", 1),
+    ],
+)
+def test_where_a_constant_or_a_variable_is_declared(text, line):
+    assert declared_line(text, "N") == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("f(int N", None),
+        ("f(int N)", 1),
+        ("(int N)", None),
+        ("void f(int a,\nfloat *N, int N)", 2),
+        ("void f(int N[])", 1),
+        ("void f(int N;", None),
+        ("for (int N = 3;;)", None),
+        ("template <int N, int M>", 1),
+        ("<int N, int M>", None),
+        ("vec<int N, int M>", None),
+        ("void f(vec<a> b, (c), int N)", 1),
+        ("void f(); int g(int N)", 1),
+        ("void f() { int a, N, b; }", None),
+    ],
+)
+def test_where_a_function_has_a_parameter(text, line):
+    assert parameter_line(text, "N") == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("template <int N>;", 1),
+        ("template <N>;", None),
+        ("template <int N", None),
+        ("< int N > ;", None),
+        ("template <class T = vec<int>, int N> void f();", 1),
+        ("template <int a; int N> void f();", None),
+        ("template <int M> struct S { vec<int N> v; };", None),
+    ],
+)
+def test_where_a_template_has_a_parameter(text, line):
+    assert template_line(text, "N") == line
+
+
+def test_used_names_of_hidden_code_are_none():
+    assert used_names("#if 0\na\n#endif\nb /* c */ 'd' 1e") == {"if", "endif", "b"}

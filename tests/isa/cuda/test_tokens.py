@@ -57,3 +57,40 @@ def test_any_text_splits_into_ordered_tokens_that_stand_in_it(source):
         end = token.end
         if "\\" not in source[token.start : token.end]:
             assert source[token.start : token.end].rstrip() == token.text.rstrip()
+
+
+def test_every_field_of_every_kind():
+    source = '#if 1 // a\nx = u8"b" + \'c\' - 1e+3;\n"d" \\\n\\\ne\n'
+    assert [(str(one.kind), one.text, one.line, one.start, one.end) for one in tokens(source)] == [
+        ("directive", "#if 1", 1, 0, 6),
+        ("word", "x", 2, 11, 12),
+        ("punctuation", "=", 2, 13, 14),
+        ("string", 'u8"b"', 2, 15, 20),
+        ("punctuation", "+", 2, 21, 22),
+        ("char", "'c'", 2, 23, 26),
+        ("punctuation", "-", 2, 27, 28),
+        ("number", "1e+3", 2, 29, 33),
+        ("punctuation", ";", 2, 33, 34),
+        ("string", '"d"', 3, 35, 38),
+        ("word", "e", 5, 43, 44),
+    ]
+
+
+def test_a_word_that_goes_on_over_several_lines():
+    [word, other] = tokens("a\\\n\\ \t\r\nb\\\nc d")
+    assert (word.text, word.line, word.start, word.end) == ("abc", 1, 0, 12)
+    assert (other.text, other.line, other.start, other.end) == ("d", 4, 13, 14)
+
+
+def test_a_number_sign_begins_a_directive_only_where_a_line_begins():
+    found = tokens("/* a */ #b\nc #d \\\n#e\n\n  #f")
+    assert [(str(one.kind), one.text) for one in found] == [
+        ("directive", "#b"), ("word", "c"), ("punctuation", "#"), ("word", "d"), ("punctuation", "#"), ("word", "e"),
+        ("directive", "#f"),
+    ]  # fmt: skip
+    assert [one.start for one in found] == [8, 11, 13, 14, 18, 19, 24]
+
+
+def test_a_raw_string_is_a_string():
+    [raw, word] = tokens('LR"x(a)" )x"b')
+    assert (str(raw.kind), raw.text, word.text) == ("string", 'LR"x(a)" )x"', "b")

@@ -60,6 +60,24 @@ def test_source_locations() -> None:
     assert found == [("a.cu", 4), None, ("b.h", 9), ("file 3", 5)]
 
 
+def test_calls_that_were_inlined_are_followed_to_the_outermost() -> None:
+    text = (
+        f"{HEAD}.entry k() {{ .loc 1 4 2\n nop; .loc 2 9 1, function_name $L__info_string0, inlined_at 1 4 2\n nop;\n"
+        ".loc 2 30 5, function_name $L__info_string1, inlined_at 2 9 1\n nop; .loc 1 5 2\n"
+        ".loc 2 9 1, function_name $L__info_string0, inlined_at 1 5 2\n nop; ret; }\n"
+        '.file 1 "a.cu"\n.file 2 "b.h"\n'
+    )
+    (kernel,) = read_ptx(text).functions
+    found = [[(call.file, call.line) for call in one.callers] for one in kernel.instructions[:4]]
+    assert found == [[], [("a.cu", 4)], [("b.h", 9), ("a.cu", 4)], [("a.cu", 5)]]
+
+
+def test_calls_that_name_themselves_end() -> None:
+    line = ".loc 1 4 2, function_name $L__info_string0, inlined_at 1 4 2\n nop;\n"
+    (kernel,) = read_ptx(f'{HEAD}.entry k() {{ {line * 300} ret; }}\n.file 1 "a.cu"\n').functions
+    assert len(kernel.instructions[-1].callers) <= 100
+
+
 def test_nested_scopes_have_names_of_their_own() -> None:
     kernel = body(
         ".reg .pred p; .reg .b32 r;\n"
@@ -124,3 +142,91 @@ def test_errors(text: str, message: str) -> None:
     with pytest.raises(ReaderError) as caught:
         read_ptx(f"{HEAD}.entry k() {{\n{text}\n}}", "k.ptx")
     assert str(caught.value) == message
+
+
+def test_a_branch_takes_its_target_from_the_last_operand() -> None:
+    kernel = body("A: mov.b32 r, 1; B: bra A, B; @p brx.idx r, T; T: .branchtargets B, A;")
+    assert kernel.instructions[1].operands == ("A", "B")
+    assert kernel.instructions[1].targets == (1,)
+    assert (kernel.instructions[2].targets, kernel.instructions[2].falls_through) == ((1, 0), True)
+
+
+def test_a_table_may_name_labels_of_an_outer_scope() -> None:
+    kernel = body("A: ret; { T: .branchtargets A, B; brx.idx r, T; B: ret; }")
+    assert kernel.tables == {"T$1": ("A", "B$1")}
+    assert kernel.instructions[1].targets == (0, 2)
+    assert kernel.instructions[1].operands == ("r", "T$1")
+
+
+def test_a_table_without_a_label_of_its_own_scope() -> None:
+    kernel = body("T: .branchtargets A; { brx.idx r, T; A: ret; } A: ret;")
+    assert kernel.instructions[0].targets == (2,)
+    assert kernel.labels == {"A$1": 1, "A": 2}
+
+
+@pytest.mark.parametrize("word", ["branchtargets A;", "calltargets f;", "callprototype _ ();"])
+def test_a_table_needs_a_label_directly_before_it(word: str) -> None:
+    for before in ("", "A: ret;", "A: {} ", "A: { } "):
+        with pytest.raises(ReaderError, match="unknown directive"):
+            body(f"{before} .{word}")
+
+
+def test_a_pragma_or_a_location_may_stand_between_a_label_and_its_table() -> None:
+    assert body('T: .pragma "x", "y"; .loc 1 1 1 .branchtargets A; A: ret;').tables == {"T": ("A",)}
+
+
+def test_calls_know_names_and_labels() -> None:
+    kernel = body("{ P: .callprototype _ (); call f, P; @p call g; } exit; @p trap;")
+    assert [one.operands for one in kernel.instructions[:2]] == [("f", "P$1"), ("g",)]
+    assert [(one.falls_through, one.targets) for one in kernel.instructions] == [
+        *((True, ()), (True, ()), (False, ()), (True, ()))
+    ]
+
+
+def test_numbered_registers_at_the_end_of_their_range() -> None:
+    kernel = body("{ .reg .b32 %r<10>; add.s32 %r9, %r10, %r09; mov.b32 %r9999999999, %r; mov.b32 %r0, %rd1; }")
+    assert [one.operands for one in kernel.instructions] == [
+        ("%r$1$9", "%r10", "%r09"), ("%r9999999999", "%r"), ("%r$1$0", "%rd1"),
+    ]  # fmt: skip
+    many = body("{ .reg .b32 %r<1000000000>; mov.b32 %r999999999, %r0; }")
+    assert many.instructions[0].operands == ("%r$1$999999999", "%r$1$0")
+
+
+def test_scopes_within_scopes_find_the_nearest_name() -> None:
+    kernel = body("{ .reg .b32 %r<4>, a; { .reg .b32 %r<2>; mov.b32 %r1, %r3; mov.b32 a, %r0; } @a mov.b32 a, %r1; }")
+    assert [one.operands for one in kernel.instructions] == [
+        ("%r$2$1", "%r$1$3"), ("a$1", "%r$2$0"), ("a$1", "%r$1$1"),
+    ]  # fmt: skip
+    assert kernel.instructions[2].predicate == "a$1"
+    after = body("{ .reg .b32 a; } { mov.b32 a, 1; } { .reg .b32 a; mov.b32 a, 1; }")
+    assert [one.operands[0] for one in after.instructions] == ["a", "a$3"]
+
+
+def test_names_of_parameters_are_taken() -> None:
+    (function,) = read_ptx(f"{HEAD}.func (.reg .b32 b$1) f(.reg .b32 a$1) {{ {{ .reg .b32 a, b; }} }}").functions
+    assert [variable.name for variable in function.variables] == ["a$1$", "b$1$"]
+
+
+def test_blanks_within_an_opcode_and_lines_of_instructions() -> None:
+    kernel = body("add\n .s32\t.x a, b;\n\n  @p\n ret;")
+    assert [(one.index, one.opcode, one.line, one.operands) for one in kernel.instructions] == [
+        (0, "add.s32.x", 5, ("a", "b")),
+        (1, "ret", 9, ()),
+    ]
+
+
+def test_a_long_opcode_is_cut_in_a_message() -> None:
+    with pytest.raises(ReaderError, match=r"the operands of a{40} cannot be read"):
+        body(f"{'a' * 60} 1,,2;")
+
+
+def test_a_location_holds_until_the_next() -> None:
+    kernel = body(".loc 7 3 1\n ret; ret; .loc 7 0 1 ret; .loc 7 3 9 ret;")
+    assert [one.source and (one.source.file, one.source.line) for one in kernel.instructions] == [
+        *(("file 7", 3), ("file 7", 3), None, ("file 7", 3))
+    ]
+
+
+def test_a_function_knows_nothing_of_its_head_before_it_is_read() -> None:
+    kernel = body(".shared .b8 s[4]; ret;")
+    assert (kernel.name, kernel.entry, [one.name for one in kernel.variables]) == ("k", True, ["s"])

@@ -44,3 +44,43 @@ def test_division_is_towards_zero_as_in_c(a: int, b: int) -> None:
 def test_no_text_raises_anything_but_a_value_error(text: str) -> None:
     with contextlib.suppress(ValueError):
         assert isinstance(integer(text), int)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("00", 0), ("07U", 7), ("-0x10", -16), ("-010", -8), ("0B11", 3), ("0X1f", 31)),
+        ("18446744073709551615", 2**64 - 1),
+        *(("1<<63", 2**63), ("1<<64", 1), ("3<<63", 2**63), ("5>>1", 2), ("5>>64", 5), ("5>>65", 2), ("12&10", 8)),
+        *(("-1/1", -1), ("1/-1", -1), ("-1/-1", 1), ("10" + "+1" * 99, 109), ("-1%2", -1)),
+        *(("12|3", 15), ("8/-3", -2), ("-8/-3", 2), ("8%3", 2), ("-8%-3", -2), ("2*-3", -6), ("2--3", 5), ("+0x3", 3)),
+        *(("0777777777777777777777", 2**63 - 1), ("1" + "+1" * 99, 100)),
+    ],
+)  # fmt: skip
+def test_more_values(text: str, value: int) -> None:
+    assert integer(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["1" + "+1" * 100, "1//2", "1**2", "1 and 2", "1<2", "0b2", "0x1G", "1u", "-", "--x", "()"]
+)
+def test_more_that_is_no_integer(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the text is the message
+        integer(text)
+
+
+def test_a_refusal_quotes_at_most_80_characters() -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        integer("x" * 100)
+    assert str(caught.value) == "x" * 80
+    for text in (
+        "1;" + "1" * 100,
+        "1+" * 150 + "1",
+        "1+" + "x" * 100,
+        "1+" * 50,
+        "(" * 100,
+        "1/" + "0" * 1 + " " * 90 + "+1",
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            integer(text)
+        assert str(caught.value) == text.strip()[:80]

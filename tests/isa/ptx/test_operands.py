@@ -88,6 +88,55 @@ def test_integers(text: str, value: int) -> None:
     assert integer(text) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("generic(sym)-8", Symbol("sym", -8, generic=True)),
+        ("generic( sym )", Symbol("sym", generic=True)),
+        ("0x1(sym) + 4", Symbol("sym", 4, mask=1)),
+        ("v.y+4", Symbol("v", 4, "y")),
+        ("sym+-4", Symbol("sym", -4)),
+        ("sym--4", Symbol("sym", 4)),
+        ("%pm0", SpecialRegister("%pm0")),
+        ("%pm7_64", SpecialRegister("%pm7_64")),
+        ("%pm8", Register("%pm8")),
+        ("%reserved_smem_offset_1", SpecialRegister("%reserved_smem_offset_1")),
+        ("%ctaid.z", SpecialRegister("%ctaid", "z")),
+        ("%v.a", Register("%v", "a")),
+        ("! p", Negated(Symbol("p"))),
+        ("p|_", Dual(Symbol("p"), Sink())),
+        ("p | %q.x", Dual(Symbol("p"), Register("%q", "x"))),
+        ("1|2", Immediate("int", 3)),
+        ("[sym-4]", Address(Symbol("sym"), -4)),
+        ("[4*8]", Address(None, 32)),
+        ("[%rd1, 5, sym]", Address(RD1, 0, (Immediate("int", 5), Symbol("sym")))),
+        ("[sym+1, {%r1}]", Address(Symbol("sym"), 1, (VectorOperand((R1,)),))),
+        ("a[%r1]", Element(Symbol("a"), R1)),
+        ("{}", VectorOperand(())),
+        ("(%r1, 4)", ParameterList((R1, Immediate("int", 4)))),
+        ("(1+2)*(3)", Immediate("int", 9)),
+        ("-0f3F800000", Immediate("f32", 0xBF800000)),
+        ("-0d3FF0000000000000", Immediate("f64", 0xBFF0000000000000)),
+        ("-0fBF800000", Immediate("f32", 0x3F800000)),
+        ("  %r1 ", R1),
+    ],
+)
+def test_more_forms(text: str, expected: Operand) -> None:
+    assert parse_operand(text) == expected
+
+
+def test_values_of_immediates() -> None:
+    assert [number(text) for text in ("7", "0f40490FDB", "0d400921FB54442D18", "-0f3F800000", "2.", "1E2")] == [
+        7, struct.unpack("<f", bytes.fromhex("DB0F4940"))[0], math.pi, -1.0, 2.0, 100.0,
+    ]  # fmt: skip
+
+
+def test_a_refusal_quotes_at_most_80_characters() -> None:
+    with pytest.raises(ReaderError) as caught:
+        parse_operand("+" * 100)
+    assert str(caught.value) == f"{'+' * 80}: this operand cannot be read"
+
+
 def number(text: str) -> float:
     operand = parse_operand(text)
     assert isinstance(operand, Immediate)

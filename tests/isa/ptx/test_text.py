@@ -98,3 +98,44 @@ def test_a_refused_list_is_not_remembered() -> None:
     assert reader.split("%r1, %r2 %r3") is None
     assert reader.split("%r1") == ("%r1",)
     assert reader.split("%r2 %r3") is None
+
+
+def test_lines_of_positions() -> None:
+    text = PtxText("a\n\nb", "k.ptx")
+    assert [text.line(position) for position in range(4)] == [1, 1, 2, 3]
+
+
+def test_a_comment_within_a_line_leaves_a_blank() -> None:
+    assert PtxText("a/*b*/c//d\ne", "k.ptx").text == "a c \ne"
+    assert PtxText("a/*\n\n*/c", "k.ptx").text == "a\n\nc"
+    assert PtxText("a / b", "k.ptx").text == "a / b"
+    assert PtxText('a "b" /**/ c', "k.ptx").text == 'a "b"   c'
+
+
+def test_a_failure_at_the_end_names_the_last_line() -> None:
+    cursor = Cursor(PtxText("a\nb\n", "k.ptx"))
+    cursor.need(WORD, "a word")
+    assert cursor.skip_blanks()
+    cursor.need(WORD, "a word")
+    assert not cursor.skip_blanks()
+    with pytest.raises(ReaderError) as caught:
+        cursor.need(WORD, "a word")
+    assert str(caught.value) == "k.ptx:2: expected a word, found the end of the text"
+
+
+def test_a_failure_quotes_40_characters_of_its_line() -> None:
+    with pytest.raises(ReaderError) as caught:
+        Cursor(PtxText(f" ;{'x' * 60}\n;", "k.ptx")).fail("wrong")
+    assert str(caught.value) == f"k.ptx:1: wrong, found ';{'x' * 39}'"
+    with pytest.raises(ReaderError, match=f"'{'y' * 40}' is not an integer"):
+        Cursor(PtxText("x", "k.ptx")).integer(f" {'y' * 50} ")
+
+
+def test_what_is_remembered_of_operands_is_what_was_read() -> None:
+    reader = OperandReader()
+    assert reader.split("%r1,%r2 ,  [a + 4]") == ("%r1", "%r2", "[a + 4]")
+    assert reader.split("%r2 ,%r1") == ("%r2", "%r1")
+    assert reader.split(" %r1, %r2") == ("%r1", "%r2")
+    assert reader.split("%r1,") is None
+    assert reader.split("{%r1,  %r2},(a)") == ("{%r1, %r2}", "(a)")
+    assert reader.split("{%r1,  %r2},(a)") == ("{%r1, %r2}", "(a)")

@@ -134,3 +134,78 @@ def test_no_parameter_list_is_not_an_empty_one() -> None:
 def test_messages(text: str, message: str) -> None:
     with pytest.raises(ReaderError, match=message):
         read_declaration(cursor(text), [])
+
+
+def test_a_parameter_list_ends_at_its_parenthesis() -> None:
+    reader = cursor("(.param .u64 a, .param .align 8 .b8 b[16], .reg .f32 c) rest")
+    assert read_parameters(reader) == (
+        Variable("a", "param", "u64", 1, 8),
+        Variable("b", "param", "b8", 16, 8),
+        Variable("c", "reg", "f32", 1, 4),
+    )
+    assert reader.text[reader.position :] == " rest"
+    empty = cursor("f")
+    assert read_parameters(empty) is None
+    assert empty.position == 0
+    for text in ("(.param .u64 a;", "(.param .u64 a .param .u64 b)"):
+        with pytest.raises(ReaderError, match=r"expected ',' or '\)' in the parameter list"):
+            read_parameters(cursor(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (".global .u32 x[0];", Variable("x", "global", "u32", 0, 4)),
+        (".global .u32 x[][3];", Variable("x", "global", "u32", None, 4)),
+        (".global .v2 .u32 x[] = {{1, 2}, {3, 4}, {5, 6}};",
+         Variable("x", "global", "u32", 3, 8, 2, ("1", "2", "3", "4", "5", "6"))),
+        (".global .u32 x[] = {1};", Variable("x", "global", "u32", 1, 4, initial=("1",))),
+        (".global .u32 x[][2] = {1, 2, 3};", Variable("x", "global", "u32", 4, 4, initial=("1", "2", "3"))),
+        (".global .u32 x[2][2][2] = {{{1}, {2}}, {{3, 4}, {5}}};",
+         Variable("x", "global", "u32", 8, 4, initial=("1", "0", "2", "0", "3", "4", "5", "0"))),
+        (".global .u32 x[2][2] = {{1, 2}};", Variable("x", "global", "u32", 4, 4, initial=("1", "2"))),
+        (".global .u32 x[2] = {1, 2,};", Variable("x", "global", "u32", 2, 4, initial=("1", "2"))),
+        (".global .v4 .f16 x;", Variable("x", "global", "f16", 1, 8, 4)),
+        (".global .v8 .f32 x;", Variable("x", "global", "f32", 1, 32, 8)),
+        (".global .f16x2 x;", Variable("x", "global", "f16x2", 1, 4)),
+        (".global .b1 x;", Variable("x", "global", "b1", 1, 1)),
+        (".global .b128 x;", Variable("x", "global", "b128", 1, 16)),
+        (".const[3] .u32 x;", Variable("x", "const", "u32", 1, 4)),
+        (".global .align 0x10 .u8 x;", Variable("x", "global", "u8", 1, 16)),
+    ],
+)  # fmt: skip
+def test_more_variables(text: str, expected: Variable) -> None:
+    assert declared(text) == expected
+
+
+def test_behind_a_pointer_the_alignment_is_its_targets() -> None:
+    assert read_parameters(cursor("(.param .align 4 .u64 .ptr .shared .align 16 a)")) == (
+        Variable("a", "param", "u64", 1, 4, pointer=True),
+    )
+    assert read_parameters(cursor("(.param .u64 .ptr a)")) == (Variable("a", "param", "u64", 1, 8, pointer=True),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".global .u32 x[2][2] = {{1, 2, 3}, {4}};", "an initialiser's row does not fit"),
+        (".global .u32 x[1] = {1", "an initialiser does not end"),
+        (".global .u32 x = }1{;", "an initialiser does not end"),
+        (".global .u32 x[2] = {1 2};", "the initialiser of x cannot be read"),
+        (".global .u32 x[1][1][1][1][1][1][1][1][1] = {{1}};", "more than 8 dimensions"),
+        (".global .v2 .u32 x = {1, 2, 3};", "x has 2 elements, but its initialiser has 3"),
+        (".global .u32 x", "expected ';' after the declaration"),
+        (".global .u32 x[2][16777217] = {{1}};", "an initialiser's row does not fit"),
+    ],
+)
+def test_more_messages(text: str, message: str) -> None:
+    with pytest.raises(ReaderError, match=message):
+        read_declaration(cursor(text), [])
+
+
+def test_eight_dimensions_are_read() -> None:
+    text = ".global .u32 x[1][1][1][1][1][1][1][2] = {{{{{{{{1}}}}}}}};"
+    assert read_declaration(cursor(text), ["extern"]) == [
+        Variable("x", "global", "u32", 2, 4, initial=("1", "0"), external=True)
+    ]
+    assert declared(".global .u32 a[1][4194304] = {{1}};").initial.count("0") == 4194303

@@ -88,6 +88,33 @@ def test_images_from_before_cuda_13_name_their_machine_in_their_flags(flags: str
     assert read_listing(f'\t.headerflags\t@"{flags}"\n').target == target
 
 
+def test_live_registers_where_the_table_counts_them() -> None:
+    title = "          // | GPR   | PRED  |"
+    first, second = function(f"{title}\n/*0000*/ NOP ; // |  3  |\n/*0010*/ EXIT ; // |   |").instructions
+    assert (first.live, second.live) == (3, None)
+    assert read_listing(f"{title}\n{HEAD}/*0000*/ EXIT ; // | 2 |").functions["k"].instructions[0].live == 2
+
+
+def test_a_section_that_goes_on_keeps_its_instructions_but_not_its_labels() -> None:
+    text = f"{HEAD}/*0000*/ NOP ;\n.L_1:\n\t.section\t.text.other\n\t.section\t.text.k\n/*0010*/ EXIT ;"
+    found = read_listing(text).functions
+    assert [one.offset for one in found["k"].instructions] == [0, 16]
+    assert found["k"].labels == {}
+    assert found["other"] == FunctionListing()
+
+
+def test_an_instruction_without_a_guard_is_not_negated() -> None:
+    plain, guarded, negated = function("/*0000*/ NOP ;\n/*0010*/ @P0 NOP ;\n/*0020*/ @!P0 EXIT ;").instructions
+    assert [(one.predicate, one.negated, one.line) for one in (plain, guarded, negated)] == [
+        *(("", False, 3), ("P0", False, 4), ("P0", True, 5))
+    ]
+
+
+def test_blanks_in_a_jump_table() -> None:
+    (found,) = function('/*0000*/ BRX R4 (*"BRANCH_TARGETS .L_1 , .L_2"*) ;').instructions
+    assert found.table == (".L_1", ".L_2")
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(MIXED)), st.integers(0, 40), st.text("|/*.:#; 0x19R\n", max_size=3))
 def test_a_mutated_listing_is_read_or_refused(place: int, cut: int, inserted: str) -> None:

@@ -216,6 +216,87 @@ def test_what_is_no_listing_is_refused(text: str, line: int) -> None:
         read_sass(text, file="k.lst")
 
 
+def test_every_field_of_an_instruction() -> None:
+    text = listing("NOP\n@!P3 LDS.128 R4, [R2 + 0x10]\nEXIT")
+    lines = LineTable(("/a.cu",), {"k": {16: (0, 7)}})
+    found = read_sass(text, lines).functions[0].instructions[1]
+    assert (found.index, found.line, found.address, found.opcode) == (1, 4, 16, "LDS.128")
+    assert (found.predicate, found.negated, found.cls, found.live_registers) == ("P3", True, "ld.shared", None)
+    assert (found.operands, found.targets, found.falls_through) == (("R4", "[R2 + 0x10]"), (), True)
+    assert found.source == SourceLocation("/a.cu", 7)
+
+
+def test_versions_with_and_without_a_number() -> None:
+    assert read_sass(listing("EXIT")).version == "nvdisasm"
+    assert read_sass(listing("EXIT"), version="13.0").version == "nvdisasm 13.0"
+    assert read_sass(listing("EXIT"), LineTable(("/a", "/b"))).files == {0: "/a", 1: "/b"}
+
+
+def test_labels_are_in_the_order_of_their_places_and_none_is_of_padding() -> None:
+    text = listing("NOP\nEXIT\nBRA 0x20\nNOP")
+    text = text.replace("/*0010*/", ".L_b:\n.L_a:\n/*0010*/").replace("/*0000*/", ".L_z:\n/*0000*/")
+    text = text.replace("/*0030*/", ".L_end:\n/*0030*/")
+    assert list(read_sass(text).functions[0].labels.items()) == [(".L_z", 0), (".L_b", 1), (".L_a", 1)]
+
+
+def test_a_jump_table_names_each_place_once() -> None:
+    text = listing('BRX R4 -0x1a0 (*"BRANCH_TARGETS .L_2,.L_1,.L_2,.L_9"*)\nNOP\nEXIT')
+    text = text.replace("/*0010*/", ".L_1:\n/*0010*/").replace("/*0020*/", ".L_2:\n/*0020*/")
+    jump = read_sass(text).functions[0].instructions[0]
+    assert (jump.targets, jump.falls_through, jump.operands) == ((2, 1), False, ("R4", "-0x1a0"))
+
+
+@pytest.mark.parametrize(
+    ("line", "targets", "falls"),
+    [
+        ("BRA", (), False),
+        ("BRA R4", (), False),
+        ("BRA `(other)", (), False),
+        ("JMP 0x20", (2,), False),
+        ("@UPT BRA 0x0", (0,), False),
+        ("@!UPT EXIT", (), True),
+        ("@PT EXIT", (), False),
+        ("BRA.ANY 0x0", (0,), True),
+        ("@P0 BRX R4", (), True),
+        ("JMX R4", (), False),
+        ("RTT", (), False),
+        ("KILL", (), True),
+    ],
+)
+def test_more_control_flow(line: str, targets: tuple[int, ...], falls: bool) -> None:
+    assert flow(f"NOP\n{line}\nEXIT")[1] == (targets, falls)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("NOP\nNOP", 0),
+        ("BRA 0x0\nNOP", 1),
+        ("EXIT\nBRA 0x10", 1),
+        ("EXIT\nBRA 0x0\nNOP", 2),
+        ("BRA 0x30\nBRA 0x10\nNOP\nEXIT", 4),
+        ("EXIT\nJMP 0x10\nNOP", 2),
+        ("JMP 0x0\nBRA 0x10", 1),
+        ("EXIT\n@P0 BRA 0x10\nNOP", 2),
+        ("@PT EXIT\nBRA 0x10\nNOP", 2),
+        ("NOP\nNOP\nEXIT\nNOP\nNOP", 3),
+    ],
+)
+def test_more_padding(text: str, left: int) -> None:
+    assert len(sass(text).instructions) == left
+
+
+def test_what_is_out_of_order_is_named() -> None:
+    for offset in ("0000", "0008", "0018"):
+        with pytest.raises(
+            ReaderError, match=rf"k\.lst:4: an instruction at byte 0x{offset.lstrip('0') or '0'}, expected at 0x10"
+        ):
+            read_sass(listing("NOP\nEXIT").replace("/*0010*/", f"/*{offset}*/"), file="k.lst")
+    assert len(read_sass(listing("NOP\nEXIT").replace("/*0010*/", "/*0030*/")).functions[0].instructions) == 2
+    with pytest.raises(ReaderError, match=r"k\.lst:3: BRA branches to 0x30, where there is no instruction"):
+        read_sass(listing("BRA 0x30\nEXIT"), file="k.lst")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, len(TILE)), st.integers(0, 40), st.text("|/*.:#;`() 0x19R\n", max_size=3))
 def test_a_mutated_listing_raises_nothing_else(place: int, cut: int, inserted: str) -> None:

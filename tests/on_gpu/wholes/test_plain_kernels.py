@@ -57,6 +57,7 @@ def done(experiment, folder, count):
     assert len(records) == count
     for record in records:
         assert record.status is Status.VERIFIED, record.reason
+        assert record.measurement is not None, run.outcome.run.not_measured or run.outcome.run.notes
         assert record.measurement.samples.median > 0
     return run
 
@@ -139,7 +140,7 @@ def test_a_wrong_result_at_the_large_size_fails_though_the_small_one_is_right(tm
     source = ADD.replace("i < n", "i < n && i < 50000")
     run = lab.run(given(source=source), output=tmp_path / "run")
     for variant in run.variants:
-        assert variant.record.status is Status.VERIFICATION_FAILED
+        assert variant.record.status is Status.VERIFICATION_FAILED, run.outcome.run.not_measured
         assert variant.record.emulation.verification.passed
 
 

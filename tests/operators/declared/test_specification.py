@@ -165,3 +165,31 @@ def test_an_element_type_may_follow_a_parameter():
     assert parse("s", "{T} = 2").typed("float16") == parse("s", "float16 = 2")
     with pytest.raises(UserError, match="int32 has no normal numbers"):
         parse("a", "{T}[n] normal").typed("int32")
+
+
+def test_structures():
+    read, mistakes = parse_all({"p": {"x": "inout float32[n]", "n": "int32"}, "a": "float32"})
+    assert not mistakes
+    assert [(one.name, one.structure, str(one)) for one in read] == [
+        ("x", "p", "inout float32[n] normal"),
+        ("n", "p", "int32"),
+        ("a", "", "float32"),
+    ]
+    assert parse("x", "{T}[n]", "p").typed("int8") == parse("x", "int8[n]", "p")
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        ({"c": "out int8[n]", "p": {"x": {"y": "int8"}}}, "arguments.p.x", "wrong type"),
+        ({"c": "out int8[n]", "p": {}}, "arguments.p", "wrong type"),
+        ({"c": "out int8[n]", "p": {"c": "int8"}}, "arguments.p.c", "two arguments are called c"),
+        ({"p": {"x": "out int8[n]"}, "x": "int8"}, "arguments.p.x", "two arguments are called x"),
+        ({"p": {"x": "out int8[n]"}, "q": {"x": "int8"}}, "arguments.q.x", "two arguments are called x"),
+        ({"a b": {"x": "out int8[n]"}}, "arguments.a b.x", "not a name of an argument"),
+        ({"p": {"x": "out int9[n]"}}, "arguments.p.x", "unknown type 'int9' (column 5)"),
+    ],
+)
+def test_mistakes_in_structures_name_both_keys(given, key, message):
+    _, [mistake] = parse_all(given)
+    assert (mistake.key, mistake.message) == (key, message)

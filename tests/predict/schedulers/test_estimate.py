@@ -1,5 +1,6 @@
 """What has an estimate, and what the model declines."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import SmLatencies, latencies_of
 from lab.isa.sass.control import Control
-from lab.predict.schedulers.estimate import Edges, Pace, estimate
+from lab.predict.schedulers.estimate import Edges, Pace, _numbers, estimate
 from lab.predict.schedulers.loop import MainLoop, Slot, Traffic, Unit
 
 GPU = gpu_for("H200")
@@ -25,7 +26,7 @@ def paced(*others, gpu=GPU, fma=64):
 
 
 def test_a_loop_of_fma_alone_runs_at_the_peak():
-    assert paced().tflops == pytest.approx(GPU.peak_tflops("float32"))
+    assert paced().tflops == pytest.approx(GPU.peak_tflops("float32"), rel=1e-13)
     assert paced().rates == {1: 256, 2: 256}
 
 
@@ -61,4 +62,68 @@ def test_rounds_edges_and_the_launch_add_up_to_the_time(rates):
     latencies = machine.global_latency * (1 if most > 1 else 2)
     seconds = 1e-5 + machine.launch_s + (full + last + latencies) / (GPU.clock_mhz * 1e6)
     found = pace.on(int(blocks * each), blocks, before_s=1e-5).tflops
-    assert found == pytest.approx(blocks * each / seconds / 1e12, rel=1e-9)
+    assert found == pytest.approx(blocks * each / seconds / 1e12, rel=1e-13)
+
+
+MACHINE = cast("SmLatencies", latencies_of("sm_90"))
+
+
+def pace(rates, **changed):
+    return replace(Pace(GPU, MACHINE, rates, 4, Edges(), 7.0, {"fma": 1.0}), **changed)
+
+
+def seconds(estimated, flops):
+    return flops / (estimated.tflops * 1e12)
+
+
+def test_full_rounds_have_no_rest():
+    flops, blocks = 3 * 132 * 2 * 10**6, 3 * 132 * 2
+    busy = (3 * 2 * 1e6 / 160 + MACHINE.global_latency) / (GPU.clock_mhz * 1e6)
+    found = pace({1: 100.0, 2: 160.0}).on(flops, blocks)
+    assert seconds(found, flops) == pytest.approx(MACHINE.launch_s + busy, rel=1e-13)
+    assert (found.cycles, found.shares) == (7.0, {"fma": 1.0})
+
+
+def test_the_rest_fills_the_sms_evenly():
+    """A rest of 133 blocks is two on the fullest SM, of 132 one."""
+    for rest, most in ((132, 1), (133, 2), (265, 3)):
+        flops = rest * 10**6
+        busy = (most * 1e6 / {1: 100, 2: 160, 3: 180}[most] + MACHINE.global_latency) / (GPU.clock_mhz * 1e6)
+        found = pace({1: 100.0, 2: 160.0, 4: 200.0}).on(flops, rest)
+        assert seconds(found, flops) == pytest.approx(MACHINE.launch_s + busy, rel=1e-13)
+
+
+def test_dram_is_a_lower_limit_of_the_time():
+    flops, moved = 132 * 10**6, 10**9
+    found = pace({1: 100.0}).on(flops, 132, moved=moved)
+    dram = moved / (GPU.dram_gb_s * 1e9 * MACHINE.dram_share)
+    assert seconds(found, flops) == pytest.approx(MACHINE.launch_s + dram, rel=1e-13)
+    unknown = pace({1: 100.0}, gpu=replace(GPU, dram_gb_s=None)).on(flops, 132, moved=moved)
+    assert unknown == pace({1: 100.0}).on(flops, 132)
+
+
+def test_rates_between_simulated_numbers_are_interpolated():
+    rates = pace({1: 100.0, 2: 160.0, 8: 400.0})
+    assert [rates.rate(blocks) for blocks in (1, 2, 5, 8)] == [100, 160, 280, 400]
+    assert pace({2: 160.0, 4: 200.0}).rate(1) == 160
+    assert pace({1: 100.0, 4: 160.0}).rate(3) == pytest.approx(140, rel=1e-13)
+
+
+def test_the_numbers_of_blocks_that_are_simulated():
+    assert [_numbers(most) for most in (1, 2, 3, 4, 5, 8, 9)] == [
+        *((1,), (1, 2), (1, 2, 3), (1, 2, 4), (1, 2, 4, 5), (1, 2, 4, 8), (1, 2, 4, 8, 9))
+    ]
+
+
+def test_shares_are_of_the_cycles_of_an_iteration():
+    found = paced(*[slot()] * 36)
+    assert found.cycles == 200  # two warps a sub-partition, each 64 fma and 36 others
+    assert found.shares == pytest.approx({"fma": 0.64, "other instructions": 0.36}, rel=1e-13)
+    assert found.rates == pytest.approx({1: 256 * 0.64, 2: 256 * 0.64}, rel=1e-13)
+
+
+def test_no_resident_block_no_estimate():
+    loop = MainLoop((slot(fma=1),), (), (), nested=False, fma=1)
+    assert estimate(GPU, loop, warps_per_block=4, blocks_per_sm=0, traffic=COUNTED) is None
+    alone = estimate(GPU, loop, warps_per_block=4, blocks_per_sm=1, traffic=COUNTED)
+    assert (alone.edges, alone.warps_per_block, alone.machine) == (Edges(0.0, 0.0), 4, MACHINE)

@@ -154,3 +154,65 @@ def test_sectors_are_those_of_global_memory_alone() -> None:
     counted = Traffic(sectors=5.0, bulk_sectors=512.0, bulk_wavefronts=128.0)
     assert [sectors(slot(unit), counted) for unit in (Unit.GLOBAL, Unit.COPY, Unit.BULK, Unit.SHARED)] == [5, 5, 512, 0]
     assert passes(slot(Unit.BULK), counted) == 128.0
+
+
+def test_the_operand_cache_of_a_loop_is_that_of_the_instruction_before_it() -> None:
+    lines = ("FFMA R9, R4, R6, R9", "FFMA R0, R4, R8, R11", "@P0 BRA 0x10", "EXIT")
+    first, _ = loop_of(*lines, reuse={0: 0b001}).hot
+    assert (first.reads, first.reads_alone) == ((1, 1), (2, 1))
+    assert loop_of(*lines).hot[0].reads == (2, 1)
+
+
+def test_behind_the_hot_loop_its_last_instruction_fills_the_operand_cache() -> None:
+    lines = (
+        "MOV R9, R2", "LDG.E R4, [R2]", "LDS R5, [R3]", "FFMA R0, R4, R5, R0", "@P0 BRA 0x20", "FFMA R1, R0, R6, R9",
+        "@P1 BRA 0x10", "EXIT",
+    )  # fmt: skip
+    found = loop_of(*lines, reuse={3: 0b100})
+    assert [one.reads for one in found.after] == [(2, 1), (0, 0)]  # the branch stands between
+
+
+def test_a_loop_of_one_instruction_within_another() -> None:
+    found = loop_of("NOP", "MOV R3, R2", "@P0 BRA 0x20", "@P1 BRA 0x10", "EXIT")
+    assert units(found.before) == [Unit.INTEGER]
+    assert units(found.hot) == [Unit.BRANCH]
+    assert units(found.after) == [Unit.BRANCH]
+    assert (found.nested, found.fma) == (True, 0)
+
+
+def test_what_reads_no_bank_and_counts_no_fma() -> None:
+    load, add, half, store, _ = loop_of(
+        "LDS.64 R4, [R2]", "FADD R0, R4, R6", "HFMA2 R0, R4, R6, R8", "STS.128 [R4], R8", "EXIT"
+    ).hot
+    assert (load.reads, load.reads_alone, load.width, load.store, load.fma) == ((0, 0), (0, 0), 8, False, 0)
+    assert (add.reads, add.fma) == ((2, 0), 0)
+    assert (half.reads, half.fma) == ((3, 0), 2)
+    assert (store.reads, store.width, store.store, store.left) == ((0, 0), 16, True, 0)
+
+
+def test_a_name_that_only_begins_like_a_register_is_none() -> None:
+    found = loop_of("FFMA R0, RZ, c[0x0][0x170], -R5", "EXIT").hot[0]
+    assert found.reads == (0, 1)
+
+
+def test_a_wait_that_names_nothing() -> None:
+    found = loop_of("DEPBAR", "DEPBAR.LE SB0, 0x3", "EXIT").hot
+    assert [(one.unit, one.left) for one in found[:2]] == [(Unit.NONE, 0), (Unit.WAIT, 3)]
+
+
+def test_a_branch_to_a_wait_that_spins_is_no_branch_and_what_spins_is_left_out() -> None:
+    wait, again = "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R3", "@!P0 BRA 0x50"
+    found = loop_of(wait, again, "FFMA R0, R4, R5, R0", "@P1 BRA 0x0", "EXIT", wait, again, "BRA 0x20")
+    assert units(found.hot) == [Unit.PHASE, Unit.NONE, Unit.NONE, Unit.BRANCH]
+
+
+def test_passes_of_wide_accesses() -> None:
+    assert passes(slot(Unit.GLOBAL, 16), Traffic(sectors=2.0)) == 4.0
+    assert passes(slot(Unit.SHARED, 16), Traffic(load_wavefronts=2.0, load_bytes=8.0)) == 4.0
+    assert passes(slot(Unit.SHARED, 8), Traffic(load_wavefronts=1.5, load_bytes=4.0)) == 2.0
+    assert passes(slot(Unit.SHARED, 16), Traffic(load_wavefronts=1.0, load_bytes=8.0)) == 2.0
+    assert sectors(slot(Unit.NONE), Traffic(sectors=5.0)) == 0.0
+    nothing = Traffic()
+    assert [passes(slot(unit), nothing) for unit in (Unit.BULK, Unit.NONE, Unit.BARRIER)] == [0.0] * 3
+    assert sectors(slot(Unit.BULK), nothing) == sectors(slot(Unit.GLOBAL), nothing) == 0.0
+    assert passes(slot(Unit.COPY, 4), nothing) == passes(slot(Unit.GLOBAL, 4), nothing) == 1.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from inspect import unwrap
 
 import pytest
 
 from lab.measured.timing import Samples
 from lab.report.analysis import Analysis, analyse
-from lab.report.charts import png
+from lab.report.charts import vega
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
 
@@ -20,9 +20,9 @@ TIMES = ((1.0, 2.0), (1.0, 0.5), (3.0, 0.5))
 
 
 @pytest.fixture(autouse=True)
-def _pictures_drawn_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests look at how pictures are drawn."""
-    monkeypatch.setattr(png, "draw", unwrap(png.draw))
+def _drawn_and_checked(painted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests look at how pictures and charts are drawn; Altair holds each part against its schema here."""
+    monkeypatch.setattr(vega, "debug_mode", nullcontext)
 
 
 @pytest.fixture

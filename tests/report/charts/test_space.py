@@ -13,7 +13,7 @@ from narrowing import as_
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.timing import Merit
 from lab.report.charts import png, vega
-from lab.report.charts.definition import Parallel, Picture, Relative, Scatter
+from lab.report.charts.definition import Parallel, Relative, Scatter
 from lab.report.charts.space import (
     MOST_LINES,
     front,
@@ -130,7 +130,7 @@ def test_many_variants_are_drawn_as_the_best_and_the_worst(analysed):
 
 
 @pytest.mark.parametrize("what", ["sweep", "ladder", "no_gpu", "failures", "hostile"])
-def test_every_chart_is_drawn_for_the_page_and_as_a_picture(analysed, tmp_path, what):
+def test_every_chart_is_drawn_for_the_page_and_as_a_picture(analysed, what):
     a = analysed(what)
     made = space_charts(
         a.run, a.records, a.columns, a.rows, a.response, bars=a.bars, factors=factors(a.run, a.records)
@@ -138,7 +138,7 @@ def test_every_chart_is_drawn_for_the_page_and_as_a_picture(analysed, tmp_path, 
     for chart in made:
         for choice in chart.choices:
             assert vega.spec_of(choice.drawing)["width"] == "container"
-            assert png.draw(Picture(f"{chart.id}.png", "t", (choice.drawing,)), tmp_path).is_file()
+            assert png._figure_of((choice.drawing,)).axes  # test_png.py paints them
 
 
 def test_variants_of_several_problems_do_not_compete(analysed):

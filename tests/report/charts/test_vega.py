@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from altair.utils.schemapi import SchemaValidationError, debug_mode
 from narrowing import as_
 
 from lab.report.charts import vega
@@ -120,6 +121,15 @@ def test_every_chart_of_a_run_can_be_drawn_from_fields_alone(analysed, what):
         for choice in vega.draw(chart).choices:
             assert json.dumps(choice.spec, allow_nan=False)
             assert all(name.replace("_", "").isalnum() for name in every(choice.spec, "field"))
+
+
+def test_parts_are_checked_here_and_the_same_unchecked(analysed, monkeypatch):
+    charts = [chart for chart in chart_list(analysed("sweep")) if chart.id in ("bars", "parallel", "effect-0")]
+    checked = [vega.draw(chart) for chart in charts]
+    with pytest.raises(SchemaValidationError):
+        vega.alt.Scale(type="no scale")
+    monkeypatch.setattr(vega, "debug_mode", debug_mode)
+    assert [vega.draw(chart) for chart in charts] == checked
 
 
 def test_text_on_short_bars_stands_beside_them(analysed):

@@ -26,6 +26,7 @@ def texts(figure: Any) -> list[str]:
     return [text.get_text() for text in axis.texts]
 
 
+@pytest.mark.usefixtures("painted")
 def test_every_picture_is_written_under_its_name(charts: TuningCharts, tmp_path: Path) -> None:
     made = png.draw(charts, tmp_path)
     assert [path.name for path in made] == [f"throughput_{LABEL}_512.png", f"fastest_{LABEL}_512.png", "ratios.png"]

@@ -63,7 +63,7 @@ def test_a_finding_says_where_and_both_sides_of_a_race(records, page):
     (found,) = detail["findings"]
     facts = dict(found["facts"])
     assert facts["block"] == "(0, 0, 0)"
-    assert re.fullmatch(r"\(\d+, 0, 0\)", facts["thread"])
+    assert re.fullmatch(r"\(\d+, 0, 0\) of warp [01]", facts["thread"])
     assert re.fullmatch(r"0x[0-9a-f]+", facts["address"])
     assert facts["seen"] == "63 times"
     assert found["other"]["kind"] == "write"

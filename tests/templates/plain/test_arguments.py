@@ -8,7 +8,7 @@ from lab.base.errors import Location
 from lab.isa.cuda.kernels import read_kernels
 from lab.isa.ptx.module import read_ptx
 from lab.isa.ptx.signature import entry_parameters
-from lab.templates.plain.arguments import arguments_error, check_arguments, compared, matching_kernel
+from lab.templates.plain.arguments import PassedStructure, arguments_error, check_arguments, compared, matching_kernel
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -167,4 +167,45 @@ def test_several_launches_pass_what_they_will():
 def test_a_structure_is_passed_by_its_members():
     entry, kernel = compiled("float *y, float2 s")
     [mistake] = check_arguments(entry, kernel, (array("y", "float32", written=True), array("s", "float32")))
-    assert mistake.endswith("(float2 s); pass the members of a structure one by one")
+    assert mistake.endswith("(float2 s); a structure is a mapping of its members, {data: float32[n], rows: int32}")
+    assert check_arguments(entry, kernel, (RIGHT[0], PassedStructure("s", (Passed("u", "float32"),) * 2))) == []
+
+
+VIEW = "struct View { double scale; float *data; char rows; }; struct __align__(16) Wide { int i; };\n"
+
+
+@pytest.mark.parametrize(
+    ("signature", "declared", "wanted"),
+    [
+        ("View v", [Passed("scale", "float64"), array("data", "float32"), Passed("rows", "int8")], None),
+        ("View v", [Passed("scale", "float64")], "v, has 8 bytes by its members (scale 8), but the kernel takes 24"),
+        ("View *v", [Passed("scale", "float64")], "v, is a structure here, but the kernel takes a pointer (View * v)"),
+        ("int4 v", [Passed(name, "int32") for name in "xyzw"], None),
+        ("int2 v", [Passed("x", "float64")], None),
+        (
+            "float3 v",
+            [Passed("x", "int32"), Passed("y", "int64")],
+            "v, has 16 bytes by its members (x 4, y 8), but",
+        ),
+        (
+            "Wide v",
+            [Passed("i", "int32")],
+            "v, has 4 bytes by its members (i 4), but the kernel takes 16 bytes",
+        ),
+    ],
+)
+def test_structures(signature, declared, wanted):
+    source = f'{VIEW}extern "C" __global__ void k({signature}) {{ }}'
+    build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
+    found = check_arguments(
+        entry_parameters(read_ptx(build.ptx).kernels[0]),
+        read_kernels(source)[0],
+        [PassedStructure("v", tuple(declared))],
+    )
+    assert [one.startswith(f"argument 1, {wanted}") for one in found] == ([True] if wanted else [])
+
+
+def test_both_lists_show_a_structure():
+    entry, kernel = compiled("float2 s")
+    text = compared(entry, kernel, [PassedStructure("s", (Passed("u", "float32"), array("x", "int8")))])
+    assert text.splitlines()[1] == "     1  float2 s          s: {u: float32, x: int8[…]}"

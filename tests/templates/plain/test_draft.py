@@ -76,7 +76,19 @@ def test_arguments(signature, body, written):
     assert argument(signature, body) == written
 
 
-def test_a_structure_is_left_to_the_user():
+def test_a_structure_by_value_has_its_members():
+    value, _ = drafted(
+        "struct View { float *data; int n, pitch[2]; };\n__global__ void k(View v, float2 f, View w) {\n"
+        "    v.data[threadIdx.x] = w.data[threadIdx.x]; }"
+    )
+    assert value["arguments"] == {
+        "v": {"data": "out float32[n, pitch_0]", "n": "int32", "pitch_0": "int32", "pitch_1": "int32"},
+        "f": {"f_x": "float32 = 1", "f_y": "float32 = 1"},
+        "w": {"w_data": "float32[n, pitch_0]", "w_n": "int32", "w_pitch_0": "int32", "w_pitch_1": "int32"},
+    }
+
+
+def test_a_pointer_to_a_structure_is_left_to_the_user():
     value, made = drafted("struct Thing { int a; };\n__global__ void k(const Thing *x, int n) {}")
     assert value["arguments"]["x"] == "uint8[n]"
     assert "# TODO: the element type of const Thing *" in made

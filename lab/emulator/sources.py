@@ -1,0 +1,29 @@
+"""Which line of the source a finding names: the user's own, although the fault shows in a header of NVIDIA's."""
+
+from __future__ import annotations
+
+import re
+
+from lab.isa.model import Instruction, SourceLocation
+
+_LIBRARY = re.compile(
+    r"^/cuda/"  # a header that is passed to NVRTC in memory
+    r"|/site-packages/nvidia/|/(?:cuda|cuda-\d[\d.]*)/(?:.*/)?include/"  # wheels, toolkits
+    r"|(?:^|/)(?:cub|thrust|cccl|libcudacxx|cooperative_groups|crt|cuda/std|cuda/__\w+)/"
+    r"|(?:^|/)(?:cooperative_groups|cuda_fp(?:16|8|6|4)|cuda_bf16|mma|sm_\w+_(?:intrinsics|rt)|\w+_intrinsics)\.(?:h|hpp)$"
+)
+
+
+def is_library(file: str) -> bool:
+    """Return whether a file is one of CUDA's headers, by its path."""
+    return _LIBRARY.search(file.replace("\\", "/")) is not None
+
+
+def own_line(instruction: Instruction) -> SourceLocation | None:
+    """Return the innermost line of the user's source that led to an instruction.
+
+    Where all of the calls that it was inlined into are in CUDA's headers, that is the outermost of them; None where the
+    PTX has no lines.
+    """
+    frames = [frame for frame in (instruction.source, *instruction.callers) if frame is not None]
+    return next((frame for frame in frames if not is_library(frame.file)), frames[-1] if frames else None)

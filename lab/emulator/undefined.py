@@ -1,0 +1,348 @@
+"""Following what nothing has written: registers and bytes of shared and local memory, up to where they matter.
+
+Every watched register has an origin for each thread: 0 while what it holds is defined, else the number of the register
+or load that the undefined value comes from. Arithmetic passes origins on, and so do shared and local memory. An origin
+becomes a finding where it decides something: a branch or a guard, an address, or what is stored in global memory. A
+value that is only moved about, or chosen away, is no fault: compilers make such moves, and so do libraries that read
+one element too many and choose another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator import operands
+from lab.emulator.arrays import Bits, Mask
+from lab.emulator.binding import Storage
+from lab.emulator.definedness import follows
+from lab.emulator.findings import BatchFindings
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.memory import Region
+from lab.emulator.memory.reach import Reach
+from lab.emulator.operations.warp import SHUFFLES, source_lanes
+from lab.isa.model import Instruction
+
+Origins = NDArray[np.int32]
+"""(threads,) where what a register holds comes from: 0 where it is defined, else the number of a source."""
+
+Act = Callable[[Lanes], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load of shared or local memory that nothing wrote."""
+
+    position: int
+    detail: str
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The watched registers of an instruction; one value for each operand or element, None where it is not watched."""
+
+    position: int
+    number: int
+    instruction: Instruction
+    reads: list[Origins]
+    writes: list[Origins]
+
+
+class UndefinedValues:
+    """The undefined values of one batch.
+
+    Attributes:
+        live: Some register may hold one; until then nothing has to be followed.
+    """
+
+    def __init__(self, storage: Storage, findings: BatchFindings) -> None:
+        """Begin: what may be read before it is written is undefined, and so is all local memory."""
+        program, threads = storage.program, storage.batch.threads
+        self._storage, self._findings, self._static = storage, findings, program.definedness
+        self._sources: list[str | _Load] = [""]
+        self._loads: dict[int, int] = {}
+        self._origins: dict[tuple[int, str], Origins] = {}
+        for number, name in sorted(self._static.watched):
+            origin = 0
+            if (number, name) in self._static.unwritten:
+                origin = len(self._sources)
+                self._sources.append(name)
+            self._origins[number, name] = np.full(threads, origin, np.int32)
+        self.live = bool(self._static.unwritten)
+        self._written = Region("", "local", 0, program.local_bytes, row_count=threads)  # bits are set where bytes were
+        self._loaded: dict[int, Origins] = {}  # element of the load at work: what it found unwritten
+        self._stored: list[Origins | None] = []  # of each element of the store at work
+
+    # --- instructions -----------------------------------------------------------------------------------------
+
+    def around(self, position: int, full: Callable[[], object], part: Act) -> tuple[Callable[[], object], Act]:
+        """Return an instruction that follows undefined values as it runs, its guard left out.
+
+        Args:
+            position: Index of the instruction.
+            full: Executes it for all threads of the batch.
+            part: Executes it for some threads.
+        """
+        number, instruction = self._storage.program.code[position]
+        roles = self._static.roles(position)
+        reads, writes, addresses = (
+            [self._origins[number, name] for name in names if (number, name) in self._origins]
+            for names in (roles.reads, roles.writes, roles.addresses)
+        )
+        if not (reads or writes or addresses):
+            return full, part
+        sides = _Sides(position, number, instruction, reads, writes)
+        family = instruction.opcode.split(".")[0]
+        everyone = self._storage.batch.everyone
+        follow = self._following(sides)
+        if follows(instruction):
+            follow, part = None, self._loading(sides, part)
+            full = partial(part, everyone)
+        elif family == "st":
+            part = self._storing(sides, part)
+            full = partial(part, everyone)
+        elif family in ("atom", "red"):
+            follow = self._updating(sides, follow)
+
+        def before(lanes: Lanes) -> None:
+            for origins in addresses:
+                self._check(position, origins, lanes, "is part of an address")
+            if follow is not None:
+                follow(lanes)
+
+        def all_threads() -> None:
+            if self.live:
+                before(everyone)
+            full()
+
+        def some_threads(lanes: Lanes) -> None:
+            if self.live:
+                before(lanes)
+            part(lanes)
+
+        return all_threads, some_threads
+
+    def guards(self, position: int) -> Act | None:
+        """Return what checks the guard of an instruction, and the operands of one that ends a block; None for nothing.
+
+        What the latter writes, a barrier's result for example, is defined from then on.
+        """
+        number, instruction = self._storage.program.code[position]
+        roles, ends = self._static.roles(position), self._ends(position)
+        names = (instruction.predicate,) if instruction.predicate else ()
+        checked = [self._origins[number, name] for name in names if (number, name) in self._origins]
+        writes: list[Origins] = []
+        if ends:
+            checked += [self._origins[number, name] for name in roles.reads if (number, name) in self._origins]
+            writes = [self._origins[number, name] for name in roles.writes if (number, name) in self._origins]
+        if not (checked or writes):
+            return None
+
+        def check(lanes: Lanes) -> None:
+            if self.live:
+                for origins in checked:
+                    self._check(position, origins, lanes, "decides what the thread does")
+                for origins in writes:
+                    origins[lanes.rows] = 0
+
+        return check
+
+    def _ends(self, position: int) -> bool:
+        return any(block.end == position for block in self._storage.program.blocks)
+
+    def _following(self, sides: _Sides) -> Act | None:
+        """Return what passes origins from the sources of an instruction to its results."""
+        reads, writes, instruction = sides.reads, sides.writes, sides.instruction
+        if not writes:
+            return None
+        roles = self._static.roles(sides.position)
+        family = instruction.opcode.split(".")[0]
+        if family == "shfl":
+            return self._shuffling(sides)
+        if instruction.opcode in ("and.pred", "or.pred"):
+            return self._short_circuit(sides)
+        defined_part = roles.passes_on == "all" and len(reads) < len(roles.reads)
+        if not reads or roles.passes_on == "never" or defined_part:
+            return lambda lanes: _give(writes, lanes, 0)
+        if family in ("selp", "slct"):
+            return self._choosing(sides)
+        join = np.maximum if roles.passes_on == "any" else np.minimum
+
+        def spread(lanes: Lanes) -> None:
+            result = lanes.select(reads[0])
+            for more in reads[1:]:
+                result = join(result, lanes.select(more))
+            _give(writes, lanes, result)
+
+        return spread
+
+    def _of(self, sides: _Sides, text: str) -> Origins:
+        """Return the origins of an operand; zeros where it is not watched."""
+        found = self._origins.get((sides.number, text.lstrip("!- ")))
+        return np.zeros(self._storage.batch.threads, np.int32) if found is None else found
+
+    def _choosing(self, sides: _Sides) -> Act:
+        """Return what follows a choice: its result is as defined as what was chosen, and what decides it."""
+        texts, binder = sides.instruction.operands, self._storage.at(sides.position)
+        one, other, which = (self._of(sides, text) for text in texts[1:4])
+        by_sign = sides.instruction.opcode.startswith("slct")
+        read = binder.source(texts[3], sides.instruction.opcode.rsplit(".", 1)[-1] if by_sign else "pred")
+
+        def choose(lanes: Lanes) -> None:
+            value = read(lanes)
+            chosen = value >= 0 if by_sign else value
+            result = np.where(chosen, lanes.select(one), lanes.select(other))
+            _give(sides.writes, lanes, np.maximum(result, lanes.select(which)))
+
+        return choose
+
+    def _short_circuit(self, sides: _Sides) -> Act:
+        """Return what follows `and` and `or` of predicates, which one defined operand may decide."""
+        texts, binder = sides.instruction.operands[1:3], self._storage.at(sides.position)
+        a, b = (self._of(sides, text) for text in texts)
+        first, second = (binder.source(text, "pred") for text in texts)
+        decisive = sides.instruction.opcode.startswith("or")
+
+        def combine(lanes: Lanes) -> None:
+            left, right = lanes.select(a), lanes.select(b)
+            decided = ((first(lanes) == decisive) & (left == 0)) | ((second(lanes) == decisive) & (right == 0))
+            _give(sides.writes, lanes, np.where(decided, np.int32(0), np.maximum(left, right)))
+
+        return combine
+
+    def _shuffling(self, sides: _Sides) -> Act:
+        """Return what follows a shuffle: each lane gets what the other lane's register holds; the flag is defined."""
+        texts, binder = sides.instruction.operands, self._storage.at(sides.position)
+        result, *flag = (self._of(sides, text.strip()) for text in texts[0].split("|"))
+        source = self._of(sides, texts[1])
+        read_b, read_c = (binder.source(text, "u32") for text in texts[2:4])
+        mode = next(word for word in sides.instruction.opcode.split(".") if word in SHUFFLES)
+        threads = np.arange(self._storage.batch.threads)
+        lane = (threads % WARP_SIZE).astype(np.int32)
+
+        def shuffle(lanes: Lanes) -> None:
+            mine = lanes.select(lane)
+            other, _ = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
+            moved = source[lanes.select(threads) - mine + other]
+            _give([result], lanes, moved)
+            _give(flag, lanes, 0)
+
+        return shuffle
+
+    # --- memory -----------------------------------------------------------------------------------------------
+
+    def _loading(self, sides: _Sides, part: Act) -> Act:
+        """Return a load whose results are undefined where they come from memory that nothing wrote."""
+        texts = operands.elements(sides.instruction.operands[0])
+        targets = {i: self._of(sides, text) for i, text in enumerate(texts)}
+
+        def run(lanes: Lanes) -> None:
+            self._loaded = {}
+            part(lanes)
+            if self.live:
+                for i, origins in targets.items():
+                    found = self._loaded.get(i)
+                    origins[lanes.rows] = 0 if found is None else found[lanes.rows]
+
+        return run
+
+    def _storing(self, sides: _Sides, part: Act) -> Act:
+        """Return a store that says which of its elements are undefined."""
+        texts = operands.elements(sides.instruction.operands[-1])
+        sources = [self._origins.get((sides.number, text)) for text in texts]
+
+        def run(lanes: Lanes) -> None:
+            self._stored = sources if self.live else []
+            part(lanes)
+            self._stored = []
+
+        return run
+
+    def _updating(self, sides: _Sides, follow: Act | None) -> Act:
+        """Return what checks the values that an atomic update takes."""
+
+        def run(lanes: Lanes) -> None:
+            for origins in sides.reads:
+                self._check(sides.position, origins, lanes, "goes into an atomic update")
+            if follow is not None:
+                follow(lanes)
+
+        return run
+
+    def follows(self, position: int) -> bool:
+        """Return whether a load's values are followed, so that what it reads unwritten is no finding by itself."""
+        return follows(self._storage.program.code[position][1])
+
+    def load_local(self, position: int, reach: Reach, width: int, vector: int) -> None:
+        """Note what a load of `vector` elements of `width` bytes finds in local memory that nothing wrote."""
+        for i, bits in enumerate(self._written.load(reach.places, width, vector)):
+            self.load(position, reach, bits == 0, i, width)
+
+    def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int) -> None:
+        """Note for which threads of a load, (count,), an element of `width` bytes was not written."""
+        if not fresh.any():
+            return
+        number = self._loads.get(position)
+        if number is None:
+            number = self._loads[position] = len(self._sources)
+            offset, region = int(reach.offsets[fresh][0]) + element * width, reach.region
+            detail = f"nothing wrote this {region.space} memory ({region.name}, offset {offset})"
+            variable = self._findings.element(region.space, region.name, offset, width)
+            self._sources.append(_Load(position, detail, variable))
+        found = self._loaded.setdefault(element, np.zeros(reach.lanes.threads, np.int32))
+        found[reach.lanes.indices()[fresh]] = number
+        self.live = True
+
+    def store(self, position: int, reach: Reach, values: Sequence[Bits]) -> list[Mask | None]:
+        """Note a store; in global memory, an undefined value is a finding.
+
+        Returns:
+            For each element, which of the (count,) threads store an undefined value in shared or local memory, which
+            is then as if nothing had written it; None for an element that is defined.
+        """
+        origins = [None if each is None else reach.lanes.select(each) for each in self._stored]
+        space, width = reach.region.space, values[0].itemsize
+        undefined: list[Mask | None] = [None if each is None else each != 0 for each in origins]
+        if space == "local":
+            masks = [np.full(len(reach.places), ~value.dtype.type(0), value.dtype) for value in values]
+            for mask, bad in zip(masks, undefined, strict=False):
+                if bad is not None:
+                    mask[bad] = 0
+            self._written.store(reach.places, width, masks)
+        elif space == "global" and origins and all(each is not None for each in origins):
+            worst = np.minimum.reduce([each for each in origins if each is not None])
+            self._report(position, worst, reach.lanes, "is stored")
+        return undefined
+
+    # --- findings ---------------------------------------------------------------------------------------------
+
+    def _check(self, position: int, origins: Origins, lanes: Lanes, use: str) -> None:
+        """Make a finding of what is undefined in a register, which then counts as defined: it is told once."""
+        self._report(position, lanes.select(origins), lanes, use)
+        origins[lanes.rows] = 0
+
+    def _report(self, position: int, origins: Origins, lanes: Lanes, use: str) -> None:
+        bad = np.flatnonzero(origins)
+        if not len(bad):
+            return
+        number = int(origins[bad[0]])
+        source, threads = self._sources[number], lanes.indices()[bad]
+        if isinstance(source, _Load):
+            detail = f"{source.detail}, and a value made from it {use} at {self._findings.line(position)}"
+            self._findings.add("uninitialised-read", source.position, detail, threads, variable=source.variable)
+            return
+        detail = f"nothing has written register {source}, and a value made from it {use}"
+        self._findings.add(
+            "uninitialised-register", position, detail, threads, remedy="give the variable a value where it is declared"
+        )
+
+
+def _give(targets: Sequence[Origins], lanes: Lanes, origins: Origins | int) -> None:
+    for target in targets:
+        target[lanes.rows] = origins

@@ -1,0 +1,62 @@
+"""Which line of the source a finding names."""
+
+import numpy as np
+import pytest
+from small_ptx import HEADER
+
+from lab.emulator.api import launch
+from lab.emulator.sources import is_library, own_line
+from lab.isa.model import Instruction, InstructionClass, SourceLocation
+
+HEADERS = (
+    "/cuda/cooperative_groups.h",
+    "/venv/lib/python3.11/site-packages/nvidia/cu13/include/cccl/cub/block/block_scan.cuh",
+    "/usr/local/cuda-12.4/include/cuda_fp16.hpp",
+    "/usr/local/cuda/targets/x86_64-linux/include/cooperative_groups/details/reduce.h",
+    "cub/block/block_scan.cuh",
+)
+OWN = ("/t.cu", "kernel.cu", "/home/me/cuda/kernel.cu", "/home/me/include/tile.cuh", "my_cub/block.cuh")
+
+
+def instruction(*frames):
+    source, *callers = (SourceLocation(file, line) for file, line in frames)
+    return Instruction(0, 1, "nop", (), None, False, InstructionClass.OTHER, source=source, callers=tuple(callers))
+
+
+@pytest.mark.parametrize("file", HEADERS)
+def test_files_of_cuda(file):
+    assert is_library(file)
+
+
+@pytest.mark.parametrize("file", OWN)
+def test_files_of_the_user(file):
+    assert not is_library(file)
+
+
+def test_the_innermost_line_of_the_users_is_named():
+    found = own_line(instruction((HEADERS[0], 5), (HEADERS[1], 6), ("tile.cuh", 7), ("kernel.cu", 8)))
+    assert found == SourceLocation("tile.cuh", 7)
+
+
+def test_where_all_are_headers_the_outermost_is_named():
+    assert own_line(instruction((HEADERS[0], 5), (HEADERS[1], 6))) == SourceLocation(HEADERS[1], 6)
+
+
+def test_no_line_is_named_where_the_ptx_has_none():
+    assert own_line(Instruction(0, 1, "nop", (), None, False, InstructionClass.OTHER)) is None
+
+
+def test_both_sides_of_a_race_within_inlined_code_name_the_users_lines():
+    call = ".loc 2 {0}0 1, function_name $L__info_string0, inlined_at 1 {0} 2\n"
+    ptx = f"""{HEADER}.visible .entry k() {{ .reg .b32 %r<3>; .shared .b32 s[2];
+        .loc 1 3 2
+        mov.u32 %r0, %tid.x; {call.format(4)} st.shared.u32 [s], %r0; {call.format(5)} ld.shared.u32 %r1, [s]; ret; }}
+        .file 1 "/home/me/k.cu"
+        .file 2 "/cuda/cooperative_groups.h"
+        """
+    races = [one for one in launch(ptx, "k", 1, 64, []).findings if one.text.startswith("ld")]
+    (race,) = races
+    assert race.source == SourceLocation("/home/me/k.cu", 5)
+    assert race.other.source == SourceLocation("/home/me/k.cu", 4)
+    assert (race.warp, race.other.warp) != (None, None)
+    assert np.prod(race.thread) == 0

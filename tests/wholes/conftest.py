@@ -1,0 +1,25 @@
+"""One browser for all tests of a process that open pages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright; the test is skipped where either is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
+    if not BROWSER:
+        pytest.skip("there is no Chromium on the PATH (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield opened
+        opened.close()
