@@ -1,7 +1,9 @@
 """Let compute-sanitizer judge the emulator's test kernels and their planted faults, beside the emulator's verdict.
 
 Run ``python benchmarks/fidelity/sanitize.py`` where a GPU, PyCUDA and compute-sanitizer are; it writes `sanitizer.json`
-beside itself (or the file named), which ``write.py`` puts into docs/fidelity.md.
+beside itself (or the file named), which ``write.py`` puts into docs/fidelity.md. ``--group order`` judges the kernels
+that synchronise and their mutants alone (`tests/support/race_cases.py`, `fault_cases.py`), ``--group kernels`` the
+emulator's test kernels; the other rows are kept.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +27,25 @@ import measure  # the modules beside this one
 from hardware import Prepared
 
 from lab.emulator import api
+from lab.emulator.api import launch
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import build, toolchain
 
 import cases  # isort: skip  found through `measure`, which knows where the tests are
 import compiling  # isort: skip
+import fault_cases  # isort: skip
 import mutants  # isort: skip
+import race_cases  # isort: skip
 
-TOOLS = ("memcheck", "racecheck", "synccheck")
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 _FAULT = re.compile(
     r"=+ +((?:Invalid|Misaligned|Uninitialized|Barrier error|Error: |Warning: |Program hit|Potential)[^\n]*)"
 )
 _ENDLESS_STEPS = 100_000
 _LIMIT_S = 60
+_AT_A_TIME = 12
+_ORDER = (*race_cases.CASES, *fault_cases.CASES, *race_cases.SLOW_TO_COMPILE, *fault_cases.SLOW_TO_COMPILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +78,48 @@ def judged(only: Sequence[str] = ()) -> Iterator[Judged]:
         yield Judged(kernel, name, tuple(dict.fromkeys(kinds)), recorded.launch)
 
 
+def judged_order() -> Iterator[Judged]:
+    """Kernels that synchronise, then their mutants, each executed by the emulator."""
+    work = [(i, -1) for i in range(len(_ORDER))]
+    work += [(i, j) for i, case in enumerate(_ORDER) for j in range(len(case.mutants))]
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(_judge, *zip(*work, strict=True))
+
+
+def _judge(number: int, mutant: int) -> Judged:
+    """Execute a case of `_ORDER`, or one of its mutants, on the CPU; -1 is the case itself."""
+    case = _ORDER[number]
+    change, text = "original", case.source
+    if mutant >= 0:
+        old, new = case.mutants[mutant]
+        change, text = _change(old, new), text.replace(old, new, 1)
+    made = build(toolchain("nvrtc"), CompileRequest(text, "kernel.cu", "sm_90", ("-lineinfo",))).build
+    arguments = case.arguments()
+    done = launch(made.ptx, "k", case.grid, case.block, arguments, max_steps=_ENDLESS_STEPS)
+    kinds = [str(finding.kind) for finding in done.findings]
+    if not case.check(arguments):
+        kinds.append("wrong-result")
+    prepared = Prepared(
+        f"{case.name}, {change}", made.cubin, "k", (case.grid, 1, 1), (case.block, 1, 1), 0, tuple(case.arguments())
+    )
+    return Judged(case.name, change, tuple(dict.fromkeys(kinds)), prepared)
+
+
+def _change(old: str, new: str) -> str:
+    """What a mutant changes, in words."""
+    was, now = (" ".join(text.split()).replace("`", "'") for text in (old, new))
+    return f"`{was}` becomes `{now}`" if now else f"without `{was}`"
+
+
 def _execute(case: Callable[[str], cases.Outcome], ptx: str, outcomes: list[cases.Outcome]) -> None:
     outcomes.append(case(ptx))
 
 
-def verdict(tool: str, launch: Prepared, command: str) -> str:
-    """What compute-sanitizer says of a launch: empty where it finds nothing."""
+def verdict(tool: str, prepared: Prepared, command: str, limit: int = _LIMIT_S) -> str:
+    """What compute-sanitizer says of a launch within `limit` seconds: empty where it finds nothing."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "launch.pickle"
-        file.write_bytes(pickle.dumps((launch,)))
+        file.write_bytes(pickle.dumps((prepared,)))
         words = [
             command,
             "--tool",
@@ -89,15 +130,21 @@ def verdict(tool: str, launch: Prepared, command: str) -> str:
             str(measure.HERE / "hardware.py"),
             str(file),
         ]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            return f"does not end within {_LIMIT_S} s"
-    text = done.stdout + done.stderr
+        output = Path(folder) / "said"
+        with output.open("w") as said:  # a file, since a pipe stays open while a killed checker's program lives
+            process = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                code = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return f"does not end within {limit} s"
+        text = output.read_text(errors="replace")
     summary = _SUMMARY.search(text)
-    failure = re.search(r"failed: (an? [a-z ]+)", text) if done.returncode else None
-    if summary is None or (summary[1] == "0" and done.returncode and not failure):
-        raise SystemExit(f"compute-sanitizer said nothing that can be read of {launch.name}:\n{text[-3000:]}")
+    failure = re.search(r"failed: (an? [a-z ]+)", text) if code else None
+    if summary is None or (summary[1] == "0" and code and not failure):
+        lines = text.strip().splitlines() or ["nothing"]
+        return f"cannot be judged: {lines[-1].lstrip('= ')[:80]}"
     if summary[1] == "0":
         return f"the launch fails: {failure[1]}" if failure else ""
     fault = _FAULT.search(text)
@@ -112,20 +159,23 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", default=[], metavar="KERNEL", help="judge only these, and keep the other rows"
     )
+    parser.add_argument("--group", choices=("kernels", "order"), help="judge only these, and keep the other rows")
+    parser.add_argument("--limit", type=int, default=_LIMIT_S, help="seconds of one launch under one tool")
     options = parser.parse_args()
-    found = list(judged(options.only))
-    endless = [one for one in found if "endless-loop" in one.found]
+    found = [] if options.group == "order" else list(judged(options.only))
+    found += [] if options.only or options.group == "kernels" else list(judged_order())
+    endless = [one for one in found if {"endless-loop", "deadlock"} & set(one.found)]
     others = [one for one in found if one not in endless]
     rows = []
 
     def ask(one: Judged) -> dict[str, object]:
-        said = {tool: verdict(tool, one.launch, options.command) for tool in TOOLS}
+        said = {tool: verdict(tool, one.launch, options.command, options.limit) for tool in TOOLS}
         return {"kernel": one.kernel, "mutant": one.mutant, "emulator": one.found, "sanitizer": said}
 
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(_AT_A_TIME, os.cpu_count() or 1)) as pool:
         rows = list(pool.map(ask, others))
     for one in endless:  # alone: it keeps the GPU busy until it is killed
-        said = verdict("memcheck", one.launch, options.command)
+        said = verdict("memcheck", one.launch, options.command, options.limit)
         rows.append(
             {"kernel": one.kernel, "mutant": one.mutant, "emulator": one.found, "sanitizer": {"memcheck": said}}
         )
@@ -134,10 +184,10 @@ def main() -> None:
         "compute-sanitizer": version.split("ersion ")[-1].split()[0],
         "compiler": f"nvrtc {toolchain('nvrtc').version}",
     }
-    if options.only:
+    if options.only or options.group:
         held = json.loads((measure.HERE / "sanitizer.json").read_text())["kernels"]
         new = {(row["kernel"], row["mutant"]): row for row in rows}
-        rows = [new.get((row["kernel"], row["mutant"]), row) for row in held]
+        rows = [new.pop((row["kernel"], row["mutant"]), row) for row in held] + list(new.values())
     lines = ",\n".join(json.dumps(row) for row in rows)
     options.output.write_text(f'{{"machine": {json.dumps(machine)}, "kernels": [\n{lines}\n]}}\n')
     print(f"{len(rows)} kernels in {options.output}")

@@ -100,11 +100,12 @@ def only_variant(file: Path) -> str:
         UserError: It has several.
     """
     loaded = load(file, run_operator=False)
-    planned = _planned(loaded)
+    planned = planned_variants(loaded)
     return (planned[0] if len(planned) == 1 else _variant(planned, "", {}, file)).variant
 
 
-def _planned(loaded: Experiment) -> tuple[Planned, ...]:
+def planned_variants(loaded: Experiment) -> tuple[Planned, ...]:
+    """Return the variants of an experiment in their order; where it names no architecture, for the default one."""
     archs = [arch for arch in loaded.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
     return plan(loaded, expand(loaded).points, toolchains(loaded), archs)
 
@@ -211,7 +212,7 @@ def execute_experiment(
 
 def _execute(file: Path, variant: str | None, parameters: Mapping[str, Scalar], seed: int | None) -> EmulationRecord:
     loaded = load(file)
-    planned = _variant(_planned(loaded), variant, parameters, file)
+    planned = _variant(planned_variants(loaded), variant, parameters, file)
     made = build(planned.toolchain, planned.request).build
     point = planned.point
     given = point.problem.emulate or point.problem.values

@@ -127,9 +127,9 @@ def launch(
         )
     geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
     request = _Request(program, geometry, args, check, count, max_steps, threads, constants or {}, schedule)
-    why_not = (
-        "" if engine == "interpreted" else _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
-    )
+    why_not = ""
+    if engine != "interpreted":
+        why_not = _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
     if engine == "interpreted" or why_not:
         return _interpret(request, why_not)
     if engine == "auto":
@@ -181,9 +181,8 @@ class _Started:
         self.counters = Counters(program) if request.count else None
         self.symbols = _module_variables(program, self.space, request.constants)
         regions = self.buffers.names | {name: [self.space.at(start)] for name, start in self.symbols.items()}
-        chosen = (
-            self.space.regions.values() if names is None else [one for name in names for one in regions.get(name, ())]
-        )
+        every = list(self.space.regions.values())
+        chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
         self.written = [one for one in chosen if one is not None and one.space == "global"]
         self.extents: Mapping[int, Place] = {}
         if request.check and len(program.shared_variables) > 1:
@@ -326,7 +325,7 @@ def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, sch
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     if check and program.definedness.unwritten:
-        return "a register that may be read before it is written"
+        return "registers may be read before anything is written there"
     return ""
 
 
@@ -375,6 +374,14 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
             key="block",
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
+        )
+    required = program.kernel.directives.get("reqntid")
+    if required and block != required:
+        raise UserError(
+            "the block has another size than the kernel requires (.reqntid)",
+            key="block",
+            found=block,
+            accepted=required,
         )
     bounds = program.kernel.directives.get("maxntid")
     if bounds and total > math.prod(bounds):

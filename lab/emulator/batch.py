@@ -64,9 +64,9 @@ class Batch:
         block, within = divmod(ident, padded_threads(self.block))
         return _three(block, self.grid), _three(within, self.block)
 
-    def warp_in_block(self, ident: int) -> int:
-        """Return the number, in its block, of the warp of a thread of the launch."""
-        return ident % padded_threads(self.block) // WARP_SIZE
+    def warp_of(self, thread: int) -> int:
+        """Return the number, in its block, of the warp of a thread, which is counted from the batch's first."""
+        return (self.first_thread + thread) % padded_threads(self.block) // WARP_SIZE
 
 
 def _three(linear: int, size: Index3) -> Index3:

@@ -17,7 +17,7 @@ from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
 from lab.emulator.opcodes import DTYPES, UnknownForm
-from lab.emulator.program import FRAME_POINTER, Program
+from lab.emulator.program import FRAME_POINTER, STACK_POINTER, Program, RegisterName
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import CLOCKS, StepClock
 from lab.isa.model import Instruction
@@ -36,6 +36,9 @@ CARRY = "%CC"
 """The name of the carry flag, which no PTX text spells."""
 
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+WARPGROUP = 4
+"""Warps of a warpgroup."""
+
 _NARROW_ADDRESS = 4  # bytes of a 32-bit address
 _LEAST_OFFSET, _OFFSET_LIMIT = -(2**31), 2**32
 
@@ -264,6 +267,17 @@ class OperandBinder:
         flags: Mask = array
         return (lambda: ~flags) if self.instruction.negated else (lambda: flags)
 
+    def stack_pointer(self) -> NDArray[np.uint64]:
+        """Return where the stack of each thread ends, (threads,) offsets in local memory.
+
+        Raises:
+            UnsupportedInstruction: the program has no stack.
+        """
+        found = self._storage.registers.array(-1, STACK_POINTER)
+        if found is None:
+            self.refuse("the stack")
+        return found
+
     # --- addresses --------------------------------------------------------------------------------------------
 
     def address(self, text: str, space: str) -> Callable[[Lanes], Addresses]:
@@ -330,6 +344,8 @@ class OperandBinder:
             alive: (threads,) the threads that have not ended.
         """
         absent = (alive & ~lanes.present()).reshape(-1, WARP_SIZE)
+        if self.instruction.opcode.startswith(("wgmma.mma_async.", "setmaxnreg.")):
+            return self._missing_of_warpgroups(absent)
         mask_text = _member_mask(self.instruction)
         if mask_text is None:
             return np.asarray(absent.any(axis=1))
@@ -338,6 +354,20 @@ class OperandBinder:
         named = np.bitwise_or.reduce(masks.reshape(-1, WARP_SIZE), axis=1)
         mentioned = (named[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32)) & np.uint32(1)
         return np.asarray((absent & (mentioned != 0)).any(axis=1))
+
+    def _missing_of_warpgroups(self, absent: Mask) -> Mask:
+        """Return, for each warp, whether some thread of its warpgroup is among the (warps, 32) absent ones."""
+        batch = self._storage.batch
+        each = batch.warps // batch.blocks
+        by_warp = absent.any(axis=1).reshape(batch.blocks, each)
+        padded = np.zeros((batch.blocks, -(-each // WARPGROUP) * WARPGROUP), np.bool_)
+        padded[:, :each] = by_warp
+        some = padded.reshape(batch.blocks, -1, WARPGROUP).any(axis=2)
+        return np.repeat(some, WARPGROUP, axis=1)[:, :each].reshape(-1)
+
+    def register_names(self, text: str) -> tuple[RegisterName, ...]:
+        """Return the registers in an operand, as `Program.wgmma_registers` has them; other names are among them."""
+        return tuple((self._function, name) for name in operands.elements(text))
 
 
 def _offset_read(register: NDArray[Any], offset: int, dtype: np.dtype[Any]) -> Read[Any]:

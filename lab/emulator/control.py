@@ -16,6 +16,9 @@ from lab.isa.model import Function, Instruction
 
 BARRIERS = ("bar", "barrier")
 
+_TOGETHER = ("wmma", "mma", "ldmatrix", "stmatrix", "movmatrix", "wgmma", "setmaxnreg")
+"""Instructions that all lanes of a warp execute together."""
+
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
@@ -47,7 +50,7 @@ def ends_block(instruction: Instruction) -> bool:
         return "warp" not in parts
     if is_wait(instruction):
         return True
-    return family in ("bra", "brx", "call", "ret", "exit", "trap")
+    return family in ("bra", "brx", "call", "ret", "exit", "trap", "brkpt")
 
 
 def is_wait(instruction: Instruction) -> bool:
@@ -61,7 +64,7 @@ def is_gate(instruction: Instruction) -> bool:
     family, *parts = instruction.opcode.split(".")
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return "sync" in parts
-    return family in ("wmma", "mma", "ldmatrix", "stmatrix") or (family in BARRIERS and "warp" in parts)
+    return family in _TOGETHER or (family in BARRIERS and "warp" in parts)
 
 
 def split(function: Function, number: int, first_block: int, offset: int) -> list[CodeBlock]:

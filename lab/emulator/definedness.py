@@ -124,10 +124,21 @@ class Definedness:
         """Return what is read where some path from the function's entry has not written it."""
         found: set[tuple[int, str]] = set()
         for number, function in enumerate(self._program.functions):
-            if function.instructions:
+            if function.instructions and not self._calls_itself(number):
                 given = {variable.name for variable in function.parameters if variable.space == "reg"}
                 found |= {(number, name) for name in self._unwritten_in(number, given)}
         return frozenset(found)
+
+    def _calls_itself(self, number: int) -> bool:
+        return self._program.calls.recursive[number] >= 0
+
+    def follows(self, position: int) -> bool:
+        """Return whether what an instruction loads is followed: from shared or local memory, perhaps.
+
+        Registers of functions that call themselves have one value for each call, which is not followed.
+        """
+        number, instruction = self._program.code[position]
+        return follows(instruction) and not self._calls_itself(number)
 
     def _unwritten_in(self, number: int, given: set[str]) -> set[str]:
         """Return the registers of a function that it may read unwritten, by a forward analysis on bit sets."""
@@ -173,6 +184,8 @@ class Definedness:
         watched = set(self.unwritten)
         passing: defaultdict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
         for roles, (number, instruction) in zip(self._roles, self._program.code, strict=True):
+            if self._calls_itself(number):
+                continue
             if follows(instruction):
                 watched.update((number, name) for name in roles.writes)
             if roles.passes_on != "never":

@@ -73,8 +73,9 @@ class Findings:
             self._found[key] = replace(old, count=old.count + number)
             return
         instruction = None if position is None else self._program.code[position][1]
-        located = batch is not None and threads is not None and len(threads) > 0
-        block, thread = batch.where(int(threads[0])) if located else (None, None)  # type: ignore[union-attr,index]
+        block = thread = warp = None
+        if batch is not None and threads is not None and len(threads):
+            (block, thread), warp = batch.where(int(threads[0])), batch.warp_of(int(threads[0]))
         self._found[key] = Finding(
             kind,
             instruction.line if instruction else 0,
@@ -88,7 +89,7 @@ class Findings:
             number,
             variable,
             remedy,
-            batch.warp_in_block(batch.first_thread + int(threads[0])) if located else None,  # type: ignore[union-attr,index]
+            warp,
         )
 
     def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
@@ -101,7 +102,7 @@ class Findings:
             thread,
             own_line(at) if at else None,
             block,
-            batch.warp_in_block(other.thread),
+            batch.warp_of(other.thread - batch.first_thread),
         )
 
     def element(self, space: str, region: str, offset: int, width: int) -> str:

@@ -116,6 +116,12 @@ def flush32(x: Singles) -> Singles:
     return flushed.view(np.float32)
 
 
+def flush16(x: NDArray[np.float16]) -> NDArray[np.float16]:
+    """Return x with subnormal halves replaced by zeros of their sign (`.ftz`)."""
+    bits = x.view(np.uint16)
+    return np.where(bits & np.uint16(0x7C00), bits, bits & np.uint16(0x8000)).view(np.float16)
+
+
 def saturate(x: Floats) -> None:
     """Clamp to [0, 1] in place, NaN to +0 (`.sat`)."""
     np.copyto(x, x.dtype.type(0), where=~(x > 0))
@@ -376,21 +382,26 @@ def bf16_to_32(x: Halves) -> Singles:
 
 
 def f32_to_bf16(x: Singles, mode: str = "rn") -> Halves:
-    """Round float32 to bfloat16 bit patterns, to nearest even or towards zero."""
+    """Round float32 to bfloat16 bit patterns: to nearest even, towards zero, down or up."""
     bits = x.view(np.uint32)
-    half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    rounded = bits + half if mode == "rn" else bits
+    if mode == "rn":
+        rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    elif mode == "rz":
+        rounded = bits
+    else:  # away from zero on one side of it
+        away = (bits >> np.uint32(31) != 0) == (mode == "rm")
+        rounded = np.where(away & ~np.isinf(x), bits + np.uint32(0xFFFF), bits)
     result = (rounded >> np.uint32(16)).astype(np.uint16)
     result[np.isnan(x)] = NAN16
     return result
 
 
 def f32_to_f16(x: Singles, mode: str = "rn") -> NDArray[np.float16]:
-    """Round float32 to float16, to nearest even or towards zero, with the canonical NaN."""
+    """Round float32 to float16, to nearest even, towards zero, down or up, with the canonical NaN."""
     result = x.astype(np.float16)
-    if mode == "rz":
+    if mode != "rn":
         rest = np.where(np.isfinite(x), x.astype(np.float64) - result.astype(np.float64), 0.0)
-        result = directed(result, rest, "rz")
+        result = directed(result, rest, mode)
     result.view(np.uint16)[np.isnan(result)] = NAN16
     return result
 

@@ -22,9 +22,12 @@ from lab.emulator.operations.base import Alu
 from lab.emulator.operations.move import elementwise, packing, unpacking
 from lab.emulator.operations.system import Site
 from lab.emulator.operations.table import ALU, SYSTEM
+from lab.emulator.program import is_register_copy
+from lab.emulator.special import VECTORS
 from lab.emulator.tally import Counters
 from lab.emulator.undefined import UndefinedValues
 from lab.emulator.waiting.mbarriers import Mbarriers
+from lab.emulator.waiting.warpgroups import Warpgroups
 
 Full = Callable[[], Any]
 """Executes an instruction for all threads of the batch."""
@@ -42,6 +45,7 @@ class InstructionBinder:
         batch: The threads.
         memory: Loads and stores.
         mbarriers: The mbarriers of the batch's blocks.
+        warpgroups: What the batch's warpgroups have on its way.
         findings: Where faults are noted.
         counters: Tallies, or None.
         undefined: What nothing has written; None where that is not followed.
@@ -51,6 +55,7 @@ class InstructionBinder:
     batch: Batch
     memory: MemoryUnit
     mbarriers: Mbarriers
+    warpgroups: Warpgroups
     findings: BatchFindings
     counters: Counters | None
     undefined: UndefinedValues | None = None
@@ -74,6 +79,8 @@ class InstructionBinder:
             raise unsupported(instruction, str(unknown)) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
             raise unsupported(instruction, "it takes other operands") from error
+        if self.storage.program.wgmma_registers:
+            full, part = self._watched(position, binder, full, part)
         if self.undefined is None:
             return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
         return self._followed(self.undefined, position, binder, full, part)
@@ -102,7 +109,44 @@ class InstructionBinder:
         return all_threads, some_threads
 
     def _site(self, position: int, binder: OperandBinder) -> Site:
-        return Site(position, binder, self.batch, self.memory, self.mbarriers, self.findings, self.counters)
+        return Site(
+            position,
+            binder,
+            self.batch,
+            self.memory,
+            self.mbarriers,
+            self.warpgroups,
+            self.findings,
+            self.counters,
+        )
+
+    def _watched(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
+        """Note accesses to registers that wgmma uses; other instructions stay as they are."""
+        instruction, shared = binder.instruction, self.storage.program.wgmma_registers
+        names = tuple(name for text in instruction.operands for name in binder.register_names(text) if name in shared)
+        if not names or instruction.opcode.startswith("wgmma."):
+            return full, part
+        warpgroups, everyone = self.warpgroups, self.batch.everyone
+        if is_register_copy(instruction):
+            target, source = (binder.register_names(text)[0] for text in instruction.operands)
+            note = partial(warpgroups.copy, target=target, source=source)
+        else:
+            constant = (
+                len(names) == 1
+                and instruction.opcode.startswith("mov.")
+                and operands.literal(instruction.operands[-1]) is not None
+            )
+            note = partial(warpgroups.touch, position, names=names, constant=constant)
+
+        def all_threads() -> None:
+            note(lanes=everyone)
+            full()
+
+        def some_threads(lanes: Lanes) -> None:
+            note(lanes=lanes)
+            part(lanes)
+
+        return all_threads, some_threads
 
     def _guarded(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
         """Execute an instruction only for the threads whose guard is true."""
@@ -194,6 +238,8 @@ def _operation(op: Opcode, texts: list[str]) -> tuple[Alu, list[str], list[str]]
     vector = op.family == "mov" and op.one_of(("v2", "v4"), "")
     if vector:
         outs, ins = list(operands.elements(texts[0])), list(operands.elements(texts[-1]))
+        if ins[0] in VECTORS:  # mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid
+            ins = [*(f"{ins[0]}.{axis}" for axis in "xyz"), "0"][: len(outs)]
         if len(outs) != int(vector[1:]) or len(ins) != len(outs):
             raise UnknownForm(f"{len(ins)} elements to {len(outs)}")
         t = op.type()

@@ -16,7 +16,7 @@ import numpy as np
 
 from lab.emulator.allowance import Allowance
 from lab.emulator.arrays import Mask
-from lab.emulator.batch import Batch, Index3
+from lab.emulator.batch import Batch, Index3, padded_threads
 from lab.emulator.binding import Storage
 from lab.emulator.callgraph import ASSERTION
 from lab.emulator.calls import Calls, is_provided
@@ -25,6 +25,7 @@ from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.access import MemoryUnit
+from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.memory.shadow import SharedShadow
@@ -40,6 +41,7 @@ from lab.emulator.undefined import Act, UndefinedValues
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
+from lab.emulator.waiting.warpgroups import Warpgroups, registers_at_start
 from lab.isa.model import Instruction
 
 _MOST_WORK = 50
@@ -71,8 +73,8 @@ class LaunchState:
         extents: Position of an instruction to the shared variable that its address derives from.
         workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
         dice: What chooses who runs; None for the order of the program.
-        allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
         printed: What threads have printed.
+        allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
     """
 
     program: Program
@@ -92,8 +94,8 @@ class LaunchState:
     extents: Mapping[int, Place] = field(default_factory=dict)
     workspace: int = 0
     dice: np.random.Generator | None = None
-    allowance: Allowance | None = None
     printed: Printed = field(default_factory=Printed)
+    allowance: Allowance | None = None
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -148,8 +150,21 @@ class Interpreter:
         self._undefined: UndefinedValues | None = None
         if launch.clocks is not None and program.definedness.needed:
             self._undefined = memory.watch.undefined = UndefinedValues(self._storage, self._findings)
+        self._warpgroups = Warpgroups(
+            batch,
+            memory.watch,
+            self._findings,
+            registers=registers_at_start(program.kernel.directives, padded_threads(launch.block)),
+        )
         self._binder = InstructionBinder(
-            self._storage, batch, memory, self._mbarriers, self._findings, launch.counters, self._undefined
+            self._storage,
+            batch,
+            memory,
+            self._mbarriers,
+            self._warpgroups,
+            self._findings,
+            launch.counters,
+            self._undefined,
         )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
@@ -347,8 +362,8 @@ class Interpreter:
             self._call(stack, block, position, lanes)
         elif family in ("ret", "exit"):
             self._leave(stack if family == "ret" else (), lanes)
-        elif family == "trap":
-            self._trap(position, lanes, "trap was executed")
+        elif family in ("trap", "brkpt"):
+            self._trap(position, lanes, f"{family} was executed")
         elif family == "brx":
             self._branch_by_table(stack, position, lanes)
         else:
@@ -408,7 +423,13 @@ class Interpreter:
             return
         if self._watch.shadow is not None:
             self._copies_are_over(self._watch.shadow, lanes)
+        self._warpgroups.leave(lanes)
         self._pool.end(lanes.rows)
+        if self._watch.bulk is not None:
+            self._bulk_copies_are_over(self._watch.bulk, lanes)
+        if self._watch.lifetimes is not None:
+            self._watch.lifetimes.leave(lanes.indices(), self._pool.alive)
+        self._warpgroups.check_limits(self._pool.alive)
         self._barriers.threads_left()
         self._clusters.release()
 
@@ -418,6 +439,17 @@ class Interpreter:
         for position in np.unique(positions).tolist():
             detail = "these threads end before they have waited for this copy into shared memory"
             self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
+
+    def _bulk_copies_are_over(self, bulk: AsyncShadow, lanes: Lanes) -> None:
+        """Note the bulk copies into blocks whose last threads have left without waiting for them."""
+        size = self._batch.threads // self._batch.blocks
+        for block in np.unique(self._batch.block_of[lanes.indices()]).tolist():
+            if self._pool.alive[block * size : (block + 1) * size].any():
+                continue
+            threads, positions = bulk.in_flight(block)
+            for position in np.unique(positions).tolist():
+                detail = "the block ends before any of its threads has waited for the phase that awaits this bulk copy"
+                self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
         call = self._calls.call(position)

@@ -46,6 +46,10 @@ FRAME_POINTER, STACK_POINTER = "%frame pointer", "%stack pointer"
 """Hidden registers, which no PTX text can spell: where a function's frame begins, and where the stack ends."""
 
 
+RegisterName = tuple[int, str]
+"""A register: the function that it belongs to, and its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a variable lies.
@@ -184,7 +188,10 @@ class Program:
         self.stack_start = -(-self.local_bytes // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
         self.frames: dict[int, int] = {}
         for number, function in enumerate(self.functions):
+            grows = any(one.opcode.startswith(("alloca", "stack")) for one in function.instructions)
             if self.calls.recursive[number] < 0:
+                if grows and number:
+                    self.frames[number] = 0
                 continue
             size = 0
             for variable in function.variables:
@@ -195,7 +202,7 @@ class Program:
                 elif variable.space == "reg" and variable.type != "pred":
                     size += size_of(variable)  # on hardware, a call saves its registers there
             self.frames[number] = -(-max(size, 1) // _STACK_ALIGNMENT) * _STACK_ALIGNMENT
-        allocates = any(instruction.opcode.startswith("alloca") for _, instruction in self.code)
+        allocates = any(instruction.opcode.startswith(("alloca", "stack")) for _, instruction in self.code)
         self.has_stack = bool(self.frames) or allocates
         if self.has_stack:
             self.local_bytes = self.stack_start + STACK_BYTES
@@ -271,7 +278,7 @@ class Program:
             if self.offsets[number] + t in self.block_at
         ]
         family = instruction.opcode.split(".")[0]
-        leaves = family in ("ret", "exit", "trap", "bra", "brx")
+        leaves = family in ("ret", "exit", "trap", "brkpt", "bra", "brx")
         if block.following >= 0 and (instruction.predicate or not leaves):
             targets.append(block.following)
         return targets
@@ -287,9 +294,31 @@ class Program:
         return Definedness(self)
 
     @cached_property
-    def has_mbarriers(self) -> bool:
-        """Whether the program uses mbarriers, which bulk copies need too."""
-        return any(instruction.opcode.startswith("mbarrier.") for _, instruction in self.code)
+    def has_async_proxy(self) -> bool:
+        """Whether the program has mbarriers, bulk copies, or matrix instructions that read shared memory."""
+        words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.")
+        return any(instruction.opcode.startswith(words) for _, instruction in self.code)
+
+    @cached_property
+    def wgmma_registers(self) -> frozenset[RegisterName]:
+        """Registers that wgmma uses, and those that are copied from or to them."""
+        found: set[RegisterName] = set()
+        copies: list[tuple[RegisterName, RegisterName]] = []
+        for number, instruction in self.code:
+            if instruction.opcode.startswith("wgmma.mma_async."):
+                for text in instruction.operands[:2]:
+                    if text.startswith("{"):
+                        found.update((number, name) for name in operands.elements(text))
+            elif is_register_copy(instruction):
+                target, source = instruction.operands
+                copies.append(((number, target), (number, source)))
+        before = -1 if found else 0
+        while before != len(found):
+            before = len(found)
+            for pair in copies:
+                if not found.isdisjoint(pair):
+                    found.update(pair)
+        return frozenset(found)
 
     @property
     def shared_variables(self) -> list[Place]:
@@ -329,6 +358,14 @@ class Program:
                 continue
             width = min([width, *(DTYPES[part].itemsize for part in parts if part in DTYPES and part != "pred")])
         return width
+
+
+def is_register_copy(instruction: Instruction) -> bool:
+    """Return whether an instruction copies one register to another one, and does no more."""
+    family, *words = instruction.opcode.split(".")
+    if family != "mov" or len(words) != 1 or len(instruction.operands) != 2:  # noqa: PLR2004  target and source
+        return False
+    return all(text.startswith("%") and "." not in text for text in instruction.operands)
 
 
 @lru_cache(maxsize=4)

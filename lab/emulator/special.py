@@ -13,6 +13,9 @@ from lab.emulator.batch import Batch
 CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 """Registers that change while a kernel runs; all of them read the steps taken so far."""
 
+VECTORS = ("%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid")
+"""Registers of three axes; the fourth element reads 0."""
+
 _WARPS_OF_A_MULTIPROCESSOR = 64
 
 
@@ -47,6 +50,11 @@ def special_registers(
     table |= _of_lanes(batch)
     table["%nwarpid"], table["%smid"], table["%nsmid"] = _fixed(_WARPS_OF_A_MULTIPROCESSOR), _fixed(0), _fixed(1)
     table["%gridid"] = np.array([1], np.uint64)
+    table |= {f"%pm{i}": _fixed(0) for i in range(8)}  # performance monitors, which count nothing here
+    table |= {f"%pm{i}_64": np.zeros(1, np.uint64) for i in range(8)}
+    table |= {f"%envreg{i}": _fixed(0) for i in range(32)}
+    table |= {f"%reserved_smem_offset_{name}": _fixed(0) for name in ("begin", "end", "cap", "0", "1")}
+    table["%aggr_smem_size"], table["%current_graph_exec"] = _fixed(shared_bytes), np.zeros(1, np.uint64)
     table["%total_smem_size"], table["%dynamic_smem_size"] = _fixed(shared_bytes), _fixed(dynamic_bytes)
     table["%envreg1"], table["%envreg2"] = _fixed(workspace >> 32), _fixed(workspace & 0xFFFFFFFF)
     return table

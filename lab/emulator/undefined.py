@@ -138,8 +138,9 @@ class UndefinedValues:
         names = (instruction.predicate,) if instruction.predicate else ()
         checked = [self._origins[number, name] for name in names if (number, name) in self._origins]
         writes: list[Origins] = []
-        if ends:
+        if ends and not instruction.opcode.startswith("call"):  # what a call passes on decides nothing yet
             checked += [self._origins[number, name] for name in roles.reads if (number, name) in self._origins]
+        if ends:
             writes = [self._origins[number, name] for name in roles.writes if (number, name) in self._origins]
         if not (checked or writes):
             return None
@@ -277,7 +278,7 @@ class UndefinedValues:
 
     def follows(self, position: int) -> bool:
         """Return whether a load's values are followed, so that what it reads unwritten is no finding by itself."""
-        return follows(self._storage.program.code[position][1])
+        return self._static.follows(position)
 
     def load_local(self, position: int, reach: Reach, width: int, vector: int) -> None:
         """Note what a load of `vector` elements of `width` bytes finds in local memory that nothing wrote."""

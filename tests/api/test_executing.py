@@ -51,7 +51,7 @@ def test_a_template_with_macros_takes_arguments_by_name(tmp_path):
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, schedule=5).clean
     assert (y == once).all()
     ordered = lab.emulate(SOURCE, [y, X, "i32=50"], **how, schedule=5, engine="compiled")
-    assert (ordered.engine, ordered.not_compiled) == ("interpreted", "another order of execution was asked for")
+    assert (ordered.engine, ordered.not_compiled) == ("interpreted", "another order of warps and blocks was asked for")
     assert lab.emulate(SOURCE, [y, X, "i32=50"], **how, engine="compiled").engine == "compiled"
 
 

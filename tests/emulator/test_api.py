@@ -115,6 +115,13 @@ def test_launches_that_a_driver_refuses(grid, block, key):
     assert refused.value.key == key
 
 
+def test_a_block_of_another_size_than_the_kernel_requires():
+    ptx = kernel("").replace("k()\n", "k() .reqntid 64, 1, 1\n")
+    assert launch(ptx, "k", 1, 64, []).clean
+    with pytest.raises(UserError, match="another size than the kernel requires"):
+        launch(ptx, "k", 1, 32, [])
+
+
 def test_shared_memory_beyond_what_a_gpu_has():
     with pytest.raises(UserError, match="too much shared memory"):
         launch(kernel(""), "k", 1, 32, [], dynamic_shared_bytes=300_000)

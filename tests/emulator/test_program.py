@@ -99,8 +99,8 @@ def test_sizes_and_alignment_of_variables():
     variables = {v.name: v for v in program(CALLS).kernel.parameters}
     assert (size_of(variables["v"]), align_of(variables["v"])) == (20, 16)
     assert (size_of(variables["h"]), align_of(variables["h"])) == (2, 2)
-    assert not program(CALLS).has_mbarriers
-    assert program(kernel("mbarrier.init.shared.b64 [%r0], 1;")).has_mbarriers
+    assert not program(CALLS).has_async_proxy
+    assert program(kernel("mbarrier.init.shared.b64 [%r0], 1;")).has_async_proxy
 
 
 def test_a_text_is_read_once_for_several_launches():

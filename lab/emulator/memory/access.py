@@ -86,7 +86,7 @@ class MemoryUnit:
         shadow, mine = None, BatchClocks(clocks, batch) if clocks is not None else None
         if mine is not None and shared_bytes:
             shadow = SharedShadow(
-                self.shared.stride, batch.blocks, program.shared_granule, mine, bulk=program.has_mbarriers
+                self.shared.stride, batch.blocks, program.shared_granule, mine, bulk=program.has_async_proxy
             )
         self.watch = AccessWatch(batch, self.shared, shadow, mine, findings, notes=notes)
         self._checker = AddressChecker(space, self.shared, local, self.frame, findings)
@@ -176,6 +176,8 @@ class MemoryUnit:
             threads = lanes.take(bad).indices()
             self._findings.add("out-of-bounds", position, detail, threads, address=int(addresses[bad[0]]))
             return _zeros(len(addresses), width, vector)
+        if self.watch.lifetimes is not None:
+            self.watch.lifetimes.use(position, lanes.indices(), rows)
         places = offsets + rows * self.shared.stride
         reach = Reach(self.shared, Lanes(len(addresses)), lanes, offsets, places)
         self.count(position, reach, whole, "load")

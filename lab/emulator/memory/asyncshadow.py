@@ -26,6 +26,7 @@ class AsyncShadow:
 
     Attributes:
         seen: (mbarriers, warps) phases of each mbarrier of its block that a warp knows to be complete.
+        reading: (cells,) matrix instructions that may still read a cell.
     """
 
     def __init__(self, cells: Cells, clocks: BatchClocks, rows: int) -> None:
@@ -40,6 +41,7 @@ class AsyncShadow:
         self._phase = np.zeros(total, np.int64)  # the phase that the copy is part of
         self._by = np.zeros(total, np.int32)  # thread of the copy, plus one
         self._at = np.zeros(total, np.int32)  # its instruction
+        self.reading = np.zeros(total, np.int16)
         self._unfenced = np.zeros(total, np.int32)  # thread, plus one, that wrote through the generic proxy
 
     def grow(self, mbarriers: int) -> None:
@@ -79,6 +81,20 @@ class AsyncShadow:
         """Remember a store through the generic proxy; what a bulk copy wrote there is gone."""
         self._copied[cells] = 0
         self._unfenced[cells] = who + 1
+
+    def in_flight(self, block: int) -> tuple[Indices, Indices]:
+        """Return who asked for the bulk copies into a block of the batch whose phase no warp of it has seen complete.
+
+        Returns:
+            (cells,) threads of the batch, and the instructions of the copies; what is in flight is told once.
+        """
+        size = len(self._copied) // (self._warps // self._per_block)
+        first = block * size
+        cells = first + np.flatnonzero(self._copied[first : first + size])
+        seen = self.seen[self._copied[cells] - 1, self._warps_of(block)].max(axis=1) if len(cells) else self._phase[:0]
+        cells = cells[seen <= self._phase[cells]]
+        self._copied[cells] = 0
+        return self._by[cells].astype(np.int64) - 1, self._at[cells].astype(np.int64)
 
     # --- the async proxy --------------------------------------------------------------------------------------
 

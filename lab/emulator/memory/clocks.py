@@ -216,6 +216,17 @@ class BatchClocks:
         late: Indices = at[~done]
         return late
 
+    def has_begun(self, who: Indices, rows: Indices) -> Mask:
+        """Return whether (count,) threads know that (count,) blocks of the batch have begun."""
+        begun: Mask = np.zeros(len(who), np.bool_) if self._cluster_limit is None else self._cluster_limit[who] > 0
+        know = self.launch.know
+        if know is not None:
+            blocks = rows + self.base // self.launch.padded
+            for i in np.flatnonzero(~begun).tolist():
+                held = know[who[i] + self.base]
+                begun[i] = held is not None and int(blocks[i]) in held.blocks
+        return begun
+
     def _known(self, know: NDArray[Any], stamps: Stamps, who: Indices) -> Mask:
         known: Mask = np.zeros(len(stamps), np.bool_)
         held = know[who + self.base]

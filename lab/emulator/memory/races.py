@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
 from lab.emulator.memory.cells import WRITTEN, AccessSlot, Cells, Pair
 from lab.emulator.memory.clocks import FIRST, LEVEL_SHIFT, THREAD, BatchClocks, Stamps
-from lab.emulator.memory.order import APART, CLUSTER, CTA, SAME_BLOCK, SAME_WARP, TOGETHER, VOLATILE, WIDE, Order
+from lab.emulator.memory.order import (
+    APART,
+    CLUSTER,
+    CTA,
+    SAME_BLOCK,
+    SAME_CLUSTER,
+    SAME_WARP,
+    TOGETHER,
+    VOLATILE,
+    WIDE,
+    Order,
+)
 from lab.emulator.results import FindingKind
 
 _LEVELS = 7
@@ -24,10 +35,12 @@ _NOWHERE: Indices = np.zeros(0, np.int64)
 _BETWEEN = {
     SAME_WARP: "lanes of one warp, with no __syncwarp between the two",
     SAME_BLOCK: "warps of one block, with no barrier between the two",
+    SAME_CLUSTER: "blocks of one cluster, with no cluster.sync() between the two",
 }
 _REMEDY = {
     SAME_WARP: "__syncwarp() between the two would order them",
     SAME_BLOCK: "__syncthreads() between the two would order them",
+    SAME_CLUSTER: "cluster.sync() between the two would order them",
     APART: "a release (a fence before an atomic) by the first and an acquire by the second would order them, "
     "or atomics in both places",
 }

@@ -11,6 +11,7 @@ from lab.emulator.arrays import Addresses, Indices, Mask
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import PARAM_SEGMENT, SEGMENT_SHIFT, WITHIN_SEGMENT, AddressSpace, Region
+from lab.emulator.memory.peers import RANK_SHIFT, names_peer, peer_rows
 from lab.emulator.program import Place
 from lab.emulator.results import FindingKind
 
@@ -92,6 +93,9 @@ class AddressChecker:
                 detail = f"{attempt.verb} of {attempt.width} bytes where nothing is allocated"
                 self._find("out-of-bounds", attempt, part.indices(), detail)
                 continue
+            if space == "generic" and region.space == "shared" and names_peer(offsets):
+                yield from self._of_peers(attempt, region, part, offsets)
+                continue
             bad = self._bad(attempt, region, part, offsets)
             if bad is None:
                 lanes = attempt.lanes.among(part)
@@ -102,6 +106,24 @@ class AddressChecker:
                 kept, inside = part.take(good), offsets[good]
                 lanes = attempt.lanes.among(kept)
                 yield Reach(region, kept, lanes, inside, region.places(inside, lanes.rows))
+
+    def _of_peers(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses) -> Iterator[Reach]:
+        """Yield the good part of an access by generic addresses to the shared memory of the cluster's blocks."""
+        batch, lanes = self._findings.batch, attempt.lanes.among(part)
+        named = (offsets >> RANK_SHIFT) <= batch.cluster
+        if not named.all():
+            detail = f"{attempt.verb} of {attempt.width} bytes in a block that the cluster does not have"
+            self._find("out-of-bounds", attempt, part.take(np.flatnonzero(~named)).indices(), detail)
+        kept = np.flatnonzero(named)
+        if not len(kept):
+            return
+        inside, rows = peer_rows(batch, offsets[kept], lanes.take(kept))
+        bad = self._bad(attempt, region, part.take(kept), inside)
+        good = np.arange(len(kept)) if bad is None else np.flatnonzero(~bad)
+        if len(good):
+            chosen = part.take(kept[good])
+            places = inside[good] + rows[good] * region.stride
+            yield Reach(region, chosen, attempt.lanes.among(chosen), inside[good], places)
 
     def _regions(self, space: str, addresses: Addresses) -> Iterator[tuple[Region | None, Lanes, Addresses]]:
         """Split (count,) addresses by region: the region or None, the positions, and the offsets in the region."""

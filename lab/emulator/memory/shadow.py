@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
+from lab.emulator.lanes import warp_of
 from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.cells import WRITTEN, Cells
 from lab.emulator.memory.clocks import BatchClocks
@@ -192,6 +194,7 @@ class SharedShadow:
         if self.bulk is not None:
             flat = cells.reshape(-1)
             found += self._beside_bulk(self.bulk, flat, threads, "write over")
+            found += self._over_reads(self.bulk, flat, len(threads), "write over")
             self.bulk.note_writers(flat, np.repeat(threads, cells.shape[1]))
         self._written[cells] = True
         if group is not None:
@@ -224,6 +227,7 @@ class SharedShadow:
             CheckedAccess(cells[None], who, PLAIN, instruction), lambda at: np.zeros(len(at), np.bool_)
         )
         found += self._beside_bulk(bulk, cells, who, "bulk copy over")
+        found += self._over_reads(bulk, cells, 1, "bulk copy over")
         at = bulk.unfenced(cells)
         if len(at):
             detail = "bulk copy over what threads wrote, without a fence.proxy.async between the two"
@@ -261,6 +265,54 @@ class SharedShadow:
             detail = "bulk copy with an mbarrier that was initialised without a fence of the proxies since"
             found.append(self._missing_fence(bulk, cells[at], at, detail))
         return found
+
+    def begin_matrix_read(
+        self, offsets: Indices, width: int, warp: int, instruction: int
+    ) -> tuple[list[Conflict], Indices, Indices]:
+        """Check what a matrix instruction of one warp reads through the async proxy, and note it.
+
+        What a thread of the warp wrote last, it reads itself; a thread of the warp stands for it elsewhere.
+
+        Args:
+            offsets: (count,) byte offsets into the batch's shared memory.
+            width: Bytes at each of them.
+            warp: The warp of the batch.
+            instruction: Index of the instruction.
+
+        Returns:
+            The conflicts, whose positions are those of the cells, the cells, and the thread that reads each of them.
+        """
+        cells = np.unique(self.cells.covered(offsets, width))
+        writers = self.races.threads_of(self.cells.write.stamps[cells]).astype(np.int64) - self.clocks.base
+        own = (self.cells.write.stamps[cells] > WRITTEN) & (warp_of(writers) == warp)
+        who = np.where(own, writers, warp * WARP_SIZE)
+        side = CheckedAccess(cells[:, None], who, PLAIN, instruction)
+        found = self._unwritten(side.cells) + self.races.read(side)
+        if self._any_pending:
+            found += self._unwaited(side)
+        if self.bulk is not None:
+            found += self._beside_bulk(self.bulk, cells, who, "read of")
+            at = self.bulk.unfenced(cells)
+            if len(at):
+                detail = "wgmma of what threads wrote, without a fence.proxy.async between the two"
+                found.append(self._missing_fence(self.bulk, cells[at], at, detail))
+            self.bulk.reading[cells] += 1
+        return found, cells, who
+
+    def end_matrix_read(self, cells: Indices, who: Indices, instruction: int) -> None:
+        """Note that a matrix instruction has read all that `begin_matrix_read` noted: its warp has waited for it."""
+        self.races.read(CheckedAccess(cells[:, None], who, PLAIN, instruction))
+        if self.bulk is not None:
+            self.bulk.reading[cells] -= 1
+
+    @staticmethod
+    def _over_reads(bulk: AsyncShadow, cells: Indices, count: int, verb: str) -> list[Conflict]:
+        """Check a write to what a matrix instruction may still read; arguments as in `_beside_bulk`."""
+        at = np.flatnonzero(bulk.reading[cells])
+        if not len(at):
+            return []
+        detail = f"{verb} memory that a wgmma reads, before a wgmma.wait_group"
+        return [Conflict("async-not-waited", at // (len(cells) // max(1, count)), detail=detail)]
 
     def _missing_fence(self, bulk: AsyncShadow, held: Indices, which: Indices, detail: str) -> Conflict:
         writers = bulk.writer_of(held) + self.clocks.base

@@ -14,6 +14,7 @@ from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.clocks import BatchClocks
+from lab.emulator.memory.lifetimes import PeerLifetimes
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.order import PLAIN, Order
 from lab.emulator.memory.races import CheckedAccess, Conflict, Races
@@ -34,6 +35,7 @@ class AccessWatch:
         shadow: Races and initialisation of shared memory; None where nothing is checked, or there is none.
         clocks: What orders accesses; None where nothing is checked.
         undefined: What nothing has written, in registers and in local memory; None where there can be nothing.
+        lifetimes: Uses of the shared memory of other blocks; None without clusters.
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class AccessWatch:
         self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
         self.shadow, self.clocks = shadow, clocks
         self.undefined: UndefinedValues | None = None
+        self.lifetimes = None
+        if clocks is not None and batch.cluster > 1:
+            self.lifetimes = PeerLifetimes(batch, clocks, findings)
         self._races: dict[Region, Races] = {}
         self._strong: dict[int, Reach] = {}
 
@@ -90,7 +95,7 @@ class AccessWatch:
         if order.strong:
             self._strong[position] = reach
         if region.space == "local":
-            if self.undefined is not None:
+            if self.undefined is not None and self.undefined.follows(position):
                 each = element or width
                 self.undefined.load_local(position, reach, each, width // each)
             return

@@ -5,6 +5,8 @@ The bytes are copied at once; the shadow remembers that they may not be read bef
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lab.emulator.arrays import Addresses, Bits, Indices
@@ -12,6 +14,7 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.bulk import bulk_copy
+from lab.emulator.operations.memory import take_policy
 from lab.emulator.operations.system import Run, Site, system
 from lab.hardware.memory import Copy
 from lab.isa.ptx.constants import integer
@@ -41,8 +44,10 @@ def copy(site: Site, op: Opcode) -> Run:
     op.one_of(("global",))
     for hint in ("L2::64B", "L2::128B", "L2::256B"):
         op.flag(hint)
+    texts = list(site.texts)
+    take_policy(op, site, texts)
     op.finish()
-    return _copy(site)
+    return _copy(site, texts)
 
 
 def _commit(memory: MemoryUnit) -> Run:
@@ -64,9 +69,8 @@ def _wait(memory: MemoryUnit, still: int, *, commit: bool) -> Run:
     return run
 
 
-def _copy(site: Site) -> Run:
+def _copy(site: Site, texts: Sequence[str]) -> Run:
     """Build one copy. A fourth operand says how many bytes are read; the others arrive as zeros."""
-    texts = site.texts
     sized = len(texts) == 4  # noqa: PLR2004  destination, source, size, bytes to read
     if len(texts) not in (3, 4) or (sized and texts[3].lstrip("!").startswith("%p")):
         raise UnknownForm("operands")

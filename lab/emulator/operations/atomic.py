@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator import floats
-from lab.emulator.arrays import Indices
+from lab.emulator import floats, operands
+from lab.emulator.arrays import Addresses, Indices
 from lab.emulator.binding import SINK
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.order import order_of
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
-from lab.emulator.operations.floating import add_sub
+from lab.emulator.operations.floating import add_sub, extremum
+from lab.emulator.operations.memory import take_policy
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 
@@ -29,15 +30,15 @@ _ORDERS = ("relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", 
 
 def _update(name: str, t: str) -> Update:
     """Return the function that an operation applies to memory."""
-    if name == "add" and t in ("f16", "f16x2", "bf16", "bf16x2"):
-        alu = add_sub(Opcode(f"add.rn.{t}"), 3)
+    if t in ("f16", "f16x2", "bf16", "bf16x2"):
+        alu = add_sub(Opcode(f"add.rn.{t}"), 3) if name == "add" else extremum(Opcode(f"{name}.{t}"), 3)
 
-        def add_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
+        def update_halves(old: NDArray[Any], b: NDArray[Any], _c: NDArray[Any] | None) -> NDArray[Any]:
             result = np.empty_like(old)
             alu.compute(result, old, b)
             return result
 
-        return add_halves
+        return update_halves
     table: dict[str, Update] = {
         "add": lambda old, b, _c: old + b,
         "min": lambda old, b, _c: np.minimum(old, b),
@@ -53,10 +54,12 @@ def _update(name: str, t: str) -> Update:
     return table[name]
 
 
+_HALVES = ("f16", "f16x2", "bf16", "bf16x2")
+_VECTORS = ("f32", *_HALVES)
 _TYPES = {
     "add": ("u32", "s32", "u64", "s64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"),
-    "min": ("u32", "s32", "u64", "s64"),
-    "max": ("u32", "s32", "u64", "s64"),
+    "min": ("u32", "s32", "u64", "s64", *_HALVES),
+    "max": ("u32", "s32", "u64", "s64", *_HALVES),
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
@@ -75,25 +78,33 @@ def atomic(site: Site, op: Opcode) -> Run:
         op.flag(word)
     space = take_space(op)
     name = op.one_of(_OPERATIONS)
+    count = int(op.one_of(("v2", "v4", "v8"), "v1")[1:])
     t = op.one_of(_TYPES[name])
-    op.finish()
     texts = list(site.texts)
+    take_policy(op, site, texts)
+    op.finish()
     result = texts.pop(0) if op.family == "atom" else SINK
     if len(texts) != (3 if name == "cas" else 2):
         raise UnknownForm("operands")
+    if count > 1 and (t not in _VECTORS or space not in ("global", "generic")):
+        raise UnknownForm(f".v{count}.{t}")
     address = site.operands.address(texts[0], space)
-    reads = [site.operands.source(text, t) for text in texts[1:]]
-    write = site.operands.target(result, t)
+    listed = [operands.elements(text) for text in texts[1:]]
+    results = operands.elements(result) if result != SINK else (SINK,) * count
+    if {len(results), *map(len, listed)} != {count}:
+        raise UnknownForm(f"{len(listed[0])} elements")
+    reads = [[site.operands.source(text, t) for text in element] for element in zip(*listed, strict=True)]
+    writes = [site.operands.target(text, t) for text in results]
     dtype, update = DTYPES[t], _update(name, t)
     memory, position, width = site.memory, site.position, dtype.itemsize
     reads_memory = op.family == "atom" or name != "exch"
 
-    def run(lanes: Lanes) -> None:
-        addresses = address(lanes)
-        values = [lanes.fill(read(lanes)) for read in reads]
+    def one(lanes: Lanes, place: int, addresses: Addresses, values: list[NDArray[Any]]) -> NDArray[Any]:
+        """Update one element of the vector; return what each thread found."""
         old = np.zeros(lanes.count, dtype)
         for reach in memory.reach(position, space, addresses, width, lanes, verb="atomic"):
-            memory.count(position, reach, width, "atomic")
+            if not place:
+                memory.count(position, reach, width * count, "atomic")
             memory.watch.atomic(position, reach, width, order, reads=reads_memory)
             mine = [reach.part.select(value) for value in values]
             flush = t == "f32" and reach.region.space == "global"
@@ -108,7 +119,14 @@ def atomic(site: Site, op: Opcode) -> Run:
             old[reach.part.rows] = before
             wrote = before == mine[0] if name == "cas" else True
             memory.watch.synchronise(position, reach, order, reads=True, wrote=wrote)
-        write(lanes, old)
+        return old
+
+    def run(lanes: Lanes) -> None:
+        addresses = address(lanes)
+        values = [[lanes.fill(read(lanes)) for read in element] for element in reads]
+        found = [one(lanes, i, addresses + i * width, element) for i, element in enumerate(values)]
+        for write, old in zip(writes, found, strict=True):
+            write(lanes, old)
 
     return run
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from lab.emulator.arrays import Integers
+from lab.emulator.arrays import Integers, Mask
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
+_WORD_BITS = 32
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
 
@@ -39,23 +41,40 @@ def cnot(op: Opcode, _n: int) -> Alu:
 
 
 @operation("lop3")
-def lop3(op: Opcode, _n: int) -> Alu:
+def lop3(op: Opcode, n: int) -> Alu:
     """Build three-input logic; the table is the last operand."""
     boolean = op.one_of(("or", "and"), "")
     t = op.one_of(("b32",))
     op.finish()
     if boolean:
-        raise UnknownForm("the predicate form")
+        return _lop3_with_predicate(boolean, n)
 
-    def compute(a: Integers, b: Integers, c: Integers, table: Integers) -> Integers:
-        bits = int(table.flat[0])
-        result = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
-        for case in range(8):
-            if bits >> case & 1:
-                result |= (a if case & 4 else ~a) & (b if case & 2 else ~b) & (c if case & 1 else ~c)
-        return result
+    return Alu(assign(three_inputs), (t,), (t, t, t, "u32"))
 
-    return Alu(assign(compute), (t,), (t, t, t, "u32"))
+
+def three_inputs(a: Integers, b: Integers, c: Integers, table: Integers) -> Integers:
+    """Return, for each bit of three words, the table's bit with the number that they make."""
+    bits = int(table.flat[0])
+    result = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
+    for case in range(8):
+        if bits >> case & 1:
+            result |= (a if case & 4 else ~a) & (b if case & 2 else ~b) & (c if case & 1 else ~c)
+    return result
+
+
+def _lop3_with_predicate(boolean: str, n: int) -> Alu:
+    """Build lop3.or.b32 d|p, a, b, c, table, q: p says whether d is not zero, combined with q."""
+    combine = np.logical_or if boolean == "or" else np.logical_and
+    if n != 7:  # noqa: PLR2004  two destinations and five sources
+        raise UnknownForm(f"{n} operands")
+
+    def compute(d: Integers, p: Mask, *ins: Any) -> None:  # noqa: ANN401  four words and a predicate
+        *words, q = ins
+        result = three_inputs(*words)
+        d[...] = result
+        p[...] = combine(result != 0, q)
+
+    return Alu(compute, ("b32", "pred"), ("b32", "b32", "b32", "u32", "pred"))
 
 
 def shift_left(a: Integers, amount: Integers) -> Integers:
@@ -246,6 +265,28 @@ _PRMT_MODES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "ecr": lambda a: ((0, min(a, 1), min(a, 2), a)),
     "rc16": lambda a: ((2 * (a % 2), 2 * (a % 2) + 1, 2 * (a % 2), 2 * (a % 2) + 1)),
 }
+
+
+@operation("fns")
+def fns(op: Opcode, _n: int) -> Alu:
+    """Build the search for the n-th set bit of a mask from a base: upwards, downwards, or the base's own bit."""
+    t = op.one_of(("b32",))
+    op.finish()
+
+    def compute(mask: Integers, base: Integers, offset: Integers) -> Integers:
+        found = np.full(np.broadcast(mask, base, offset).shape, 0xFFFFFFFF, np.uint32)
+        left = np.abs(offset.astype(np.int64)) + (offset == 0)
+        step = np.where(offset < 0, -1, 1)
+        at = base.astype(np.int64)
+        for _ in range(_WORD_BITS):
+            inside = (at >= 0) & (at < _WORD_BITS)
+            hit = inside & (mask >> np.clip(at, 0, 31).astype(np.uint32) & np.uint32(1) != 0)
+            left = left - hit
+            found = np.where(hit & (left == 0), at, found).astype(np.uint32)
+            at = np.where(offset == 0, -1, at + step)
+        return found
+
+    return Alu(assign(compute), (t,), ("b32", "u32", "s32"))
 
 
 @operation("prmt")

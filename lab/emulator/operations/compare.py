@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lab.emulator import floats
-from lab.emulator.arrays import Mask, Numbers
+from lab.emulator.arrays import Mask, Numbers, Words
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm, chosen_by_sign
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
 
@@ -64,6 +64,8 @@ def _prepared(t: str, ftz: bool, compare: Comparison) -> Callable[[Any, Any], Ma
     if t == "bf16":
         return lambda a, b: compare(floats.bf16_to_32(a), floats.bf16_to_32(b))
     if ftz:
+        if t == "f16":
+            return lambda a, b: compare(floats.flush16(a), floats.flush16(b))
         if t != "f32":
             raise UnknownForm(f".ftz on .{t}")
         return lambda a, b: compare(floats.flush32(a), floats.flush32(b))
@@ -78,7 +80,9 @@ def setp(op: Opcode, n: int) -> Alu:
     ftz = op.flag("ftz")
     t = op.type()
     op.finish()
-    if t in ("pred", "f16x2", "bf16x2"):
+    if t in _PAIRS:
+        return _setp_pair(test, boolean, t, n, ftz=ftz)
+    if t == "pred":
         raise UnknownForm(f".{t}")
     compare = _prepared(t, ftz, comparison(test, t))
     two = n == 4 + bool(boolean)  # the decoder counts p|q as two operands
@@ -97,19 +101,70 @@ def setp(op: Opcode, n: int) -> Alu:
     return Alu(compute, ("pred",) * (1 + two), (t, t) + (("pred",) if boolean else ()))
 
 
+_PAIRS = ("f16x2", "bf16x2")
+_ONE = {"f16": 0x3C00, "bf16": 0x3F80}
+
+
+def _each_half(test: str, t: str, *, ftz: bool) -> Callable[[Words, Words], tuple[Mask, Mask]]:
+    """Return the predicates of the lower and of the upper halves of two pairs."""
+    half = t.removesuffix("x2")
+    compare = _prepared(half, ftz, comparison(test, half))
+
+    def both(a: Words, b: Words) -> tuple[Mask, Mask]:
+        low, high = (
+            compare(*((x >> np.uint32(shift)).astype(np.uint16).view(DTYPES[half]) for x in (a, b)))
+            for shift in (0, 16)
+        )
+        return low, high
+
+    return both
+
+
+def _setp_pair(test: str, boolean: str, t: str, n: int, *, ftz: bool) -> Alu:
+    """Build setp of pairs: p for the lower halves and q for the upper ones."""
+    compare = _each_half(test, t, ftz=ftz)
+    if n != 4 + bool(boolean):
+        raise UnknownForm("one destination")
+
+    def compute(p: Mask, q: Mask, a: Words, b: Words, c: Mask | None = None) -> None:
+        for out, hit in zip((p, q), compare(a, b), strict=True):
+            out[...] = hit if c is None else _BOOLEAN[boolean](hit, c)
+
+    return Alu(compute, ("pred", "pred"), ("b32", "b32") + (("pred",) if boolean else ()))
+
+
+def _set_pair(test: str, boolean: str, result: str, t: str, *, ftz: bool) -> Alu:
+    """Build set of pairs: all ones, or 1.0, in the halves for which the comparison holds."""
+    if result not in ("u32", "s32", t):
+        raise UnknownForm(f".{result}.{t}")
+    compare = _each_half(test, t, ftz=ftz)
+    true = np.uint32(_ONE[t.removesuffix("x2")] if result == t else 0xFFFF)
+
+    def compute(a: Words, b: Words, c: Mask | None = None) -> Words:
+        low, high = (hit if c is None else _BOOLEAN[boolean](hit, c) for hit in compare(a, b))
+        upper = np.where(high, true << np.uint32(16), np.uint32(0))
+        return np.where(low, true, np.uint32(0)) | upper
+
+    return Alu(assign(compute), ("b32",), ("b32", "b32") + (("pred",) if boolean else ()))
+
+
 @operation("set")
 def set_(op: Opcode, _n: int) -> Alu:
     """Build set: all ones, or 1.0, where the comparison holds."""
     test = op.one_of(_TESTS)
     boolean = op.one_of(tuple(_BOOLEAN), "")
     ftz = op.flag("ftz")
-    result = op.one_of(("u32", "s32", "f32"))
-    t = op.type() if op.parts else result
-    op.finish()
-    if t in ("f16x2", "bf16x2", "pred"):
-        raise UnknownForm(f".{t}")
+    if len(op.parts) != 2:  # noqa: PLR2004  the types of the result and of what is compared
+        raise UnknownForm("two types are needed")
+    result, t = op.parts
+    if t in _PAIRS:
+        return _set_pair(test, boolean, result, t, ftz=ftz)
+    halves = ("u16", "s16", t) if t in ("f16", "bf16") else ()
+    if result not in ("u32", "s32", "f32", *halves) or t == "pred" or t not in DTYPES:
+        raise UnknownForm(f".{result}.{t}")
     compare = _prepared(t, ftz, comparison(test, t))
-    true = DTYPES[result].type(1.0) if result == "f32" else np.int32(-1).astype(DTYPES[result])
+    one = {"f32": np.float32(1), "f16": np.float16(1), "bf16": np.uint16(_ONE["bf16"])}
+    true = one[result] if result in one else np.array(-1).astype(DTYPES[result])
 
     def compute(a: Numbers, b: Numbers, c: Numbers | None = None) -> Numbers:
         hit = compare(a, b)

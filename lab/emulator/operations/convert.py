@@ -11,6 +11,7 @@ from lab.emulator import floats
 from lab.emulator.arrays import Doubles, Floats, Integers, Numbers, Singles, Words
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, assign, operation
+from lab.emulator.operations.narrow import is_narrow, narrow_conversion
 
 _INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
 _FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
@@ -36,26 +37,50 @@ def cvt(op: Opcode, n: int) -> Alu:
     if len(op.parts) != 2:  # noqa: PLR2004  destination and source
         raise UnknownForm(f"modifier .{'.'.join(op.parts[:-2])}")
     to, of = op.parts
-    if to in ("f16x2", "bf16x2") and of == "f32" and n == 3 and not ftz and not finite and not sat:  # noqa: PLR2004  operands
-        return _pair(to, mode, relu=relu)
-    if finite or (to not in _INTEGERS and to not in _FLOATS) or (of not in _INTEGERS and of not in _FLOATS):
+    if is_narrow(to) or is_narrow(of):
+        if ftz or sat:
+            raise UnknownForm(".ftz or .sat on a narrow float")
+        return narrow_conversion(op, to, of, mode, relu=relu, finite=finite)
+    if to in ("f16x2", "bf16x2") and of == "f32" and n == 3 and not ftz and not sat:  # noqa: PLR2004  operands
+        return _pair(to, mode, relu=relu, finite=finite)
+    if (to not in _INTEGERS and to not in _FLOATS) or (of not in _INTEGERS and of not in _FLOATS):
         raise UnknownForm(f".{to}.{of}")
-    if relu and to not in ("f16", "bf16"):
-        raise UnknownForm(".relu")
+    if (relu or finite) and (to not in ("f16", "bf16", "tf32") or of != "f32"):
+        raise UnknownForm(".relu or .satfinite")
     compute = _conversion(to, of, mode, ftz=ftz, sat=sat)
     if relu:
         compute = _clamped(compute, to)
+    if finite:
+        compute = _finite(compute, to)
     return Alu(assign(compute), (to,), (of,))
 
 
-def _clamped(compute: Conversion, to: str) -> Conversion:
-    """Return a conversion to f16 or bf16 whose negative results become +0 (`.relu`)."""
+_INFINITY = {"f16": 0x7C00, "bf16": 0x7F80, "tf32": 0x7F800000}
+_LARGEST = {"f16": 0x7BFF, "bf16": 0x7F7F, "tf32": 0x7F7FE000}
+
+
+def _finite(compute: Conversion, to: str) -> Conversion:
+    """Return a conversion whose infinite results become the largest number of their sign (`.satfinite`)."""
+    bits = np.dtype(f"u{DTYPES[to].itemsize}")
+    sign = bits.type(1 << (8 * bits.itemsize - 1))
+    infinity, largest = bits.type(_INFINITY[to]), bits.type(_LARGEST[to])
 
     def clamp(a: Numbers) -> Numbers:
-        bits = compute(a).view(np.uint16)
-        nan = 0x7F80 if to == "bf16" else 0x7C00
-        negative = (bits & 0x8000 != 0) & (bits & 0x7FFF <= nan)
-        return np.where(negative, np.uint16(0), bits).view(DTYPES[to])
+        result = compute(a).view(bits)
+        infinite = (result & ~sign) == infinity
+        return np.where(infinite, (result & sign) | largest, result).view(DTYPES[to])
+
+    return clamp
+
+
+def _clamped(compute: Conversion, to: str) -> Conversion:
+    """Return a conversion to f16, bf16 or tf32 whose negative results become +0 (`.relu`)."""
+
+    def clamp(a: Numbers) -> Numbers:
+        dtype = np.dtype(f"u{DTYPES[to].itemsize}")
+        bits, sign = compute(a).view(dtype), dtype.type(1 << (8 * dtype.itemsize - 1))
+        negative = (bits & sign != 0) & (bits & ~sign <= dtype.type(_INFINITY[to]))
+        return np.where(negative, dtype.type(0), bits).view(DTYPES[to])
 
     return clamp
 
@@ -125,13 +150,13 @@ def float_to_integer(x: Floats, to: str, mode: str, *, from_double: bool) -> Int
 
 
 def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Conversion:
-    if mode not in ("rn", "rz", "rm", "rp") or to in ("tf32", "bf16"):
+    if mode not in ("rn", "rz", "rm", "rp") or to == "tf32":
         raise UnknownForm(f".{mode}.{to}.{of}" if mode else "an integer to a float without a rounding")
     exact_in_double = int(of[1:]) < 64  # noqa: PLR2004  bits
     dtype = DTYPES[to]
 
     def compute(a: Integers) -> Floats:
-        if mode == "rn" and to != "f16":
+        if mode == "rn" and to in ("f32", "f64"):
             result = a.astype(dtype)
         else:
             high = a.astype(np.float64) if exact_in_double else (a >> a.dtype.type(32)).astype(np.float64) * 2.0**32
@@ -139,6 +164,8 @@ def _from_integer(to: str, of: str, mode: str, *, sat: bool) -> Conversion:
             s, e = floats.two_sum(high, low)
             result = _round_sum(to, s, e, mode)
         if sat:
+            if to == "bf16":
+                raise UnknownForm(".sat.bf16")
             floats.saturate(result)
         return result
 
@@ -151,9 +178,8 @@ def _round_sum(to: str, s: Doubles, e: Doubles, mode: str) -> Floats:
         return s.copy() if mode == "rn" else floats.directed(s, e, mode)
     if to == "f32":
         return floats.round32(s, e, mode)
-    if mode not in ("rn", "rz"):
-        raise UnknownForm(f".{mode}.f16")
-    return floats.f32_to_f16(floats.round32(s, e, "odd"), mode)
+    odd = floats.round32(s, e, "odd")
+    return floats.f32_to_bf16(odd, mode) if to == "bf16" else floats.f32_to_f16(odd, mode)
 
 
 _RANK = {"f64": 3, "f32": 2, "f16": 1, "bf16": 1, "tf32": 1}
@@ -163,21 +189,25 @@ def _float_result(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conve
     """Return the step from float32 (or float64) to a float type."""
     if mode in _ROUND_TO_INTEGER:
         return _integral(to, of, mode, ftz=ftz, sat=sat)
-    if to != "tf32" and _RANK[to] >= _RANK[of]:
+    if to != "tf32" and _RANK[to] >= _RANK[of] and not (to != of and {to, of} == {"f16", "bf16"}):
         return _widening(to, of, ftz=ftz, sat=sat)
     if mode == "":
         raise UnknownForm(f".{to}.{of} without a rounding")
     if to == "tf32":
         return _tf32(mode)
-    if mode not in ("rn", "rz") and to != "f32":
-        raise UnknownForm(f".{mode}.{to}")
+    if mode == "rna":
+        raise UnknownForm(f".rna.{to}")
     return _narrowing(to, of, mode, ftz=ftz, sat=sat)
 
 
 def _integral(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
-    if to != of or to == "bf16":
+    if to != of or to == "tf32":
         raise UnknownForm(f".{mode}.{to}.{of}")
     rounding, dtype = _ROUND_TO_INTEGER[mode], DTYPES[to]
+    if to == "bf16":
+        if ftz or sat:
+            raise UnknownForm(".ftz or .sat on bf16")
+        return lambda x: floats.f32_to_bf16(rounding(x))
     return lambda x: _finish(rounding(x).astype(dtype), ftz=ftz, sat=sat)
 
 
@@ -235,7 +265,7 @@ def _tf32(mode: str) -> Callable[[Singles], Words]:
     return compute
 
 
-def _pair(to: str, mode: str, *, relu: bool) -> Alu:
+def _pair(to: str, mode: str, *, relu: bool, finite: bool) -> Alu:
     """Build cvt.f16x2.f32 d, a, b: a goes to the upper half."""
     if mode not in ("rn", "rz"):
         raise UnknownForm(f".{mode}.{to}")
@@ -246,6 +276,10 @@ def _pair(to: str, mode: str, *, relu: bool) -> Alu:
         )
         if relu:
             half[(x < 0) | (half == 0x8000)] = 0  # noqa: PLR2004  minus zero
+        if finite:
+            kind = to.removesuffix("x2")
+            infinite = (half & 0x7FFF) == _INFINITY[kind]
+            half[infinite] = (half[infinite] & 0x8000) | _LARGEST[kind]
         return half
 
     return Alu(assign(lambda a, b: (narrow(a) << np.uint32(16)) | narrow(b)), (to,), ("f32", "f32"))
@@ -255,19 +289,19 @@ def _pack(op: Opcode) -> Alu:
     """Build cvt.pack.sat.T.s32{.b32}: two integers clamped and packed, above c where c is given."""
     op.one_of(("sat",))
     to = op.parts.pop(0)
-    if to not in ("u16", "s16", "u8", "s8"):
+    if to not in ("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"):
         raise UnknownForm(f".pack.{to}")
     op.one_of(("s32",))
     with_c = op.flag("b32")
     op.finish()
-    if with_c != (to in ("u8", "s8")):
+    if with_c != (to not in ("u16", "s16")):
         raise UnknownForm("the form with this type")
     bits = int(to[1:])
-    info = np.iinfo(DTYPES[to])
+    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if to[0] == "s" else (0, 2**bits - 1)
 
     def compute(a: Integers, b: Integers, c: Words | None = None) -> Words:
         def clamp(x: Integers) -> Words:
-            return np.clip(x, info.min, info.max).astype(np.uint32) & np.uint32(2**bits - 1)
+            return np.clip(x, least, most).astype(np.uint32) & np.uint32(2**bits - 1)
 
         packed = (clamp(a) << np.uint32(bits)) | clamp(b)
         return packed if c is None else (c << np.uint32(2 * bits)) | packed

@@ -19,6 +19,7 @@ _Floating = TypeVar("_Floating", bound=np.floating[Any])
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 _FLOATS = ("f32", "f64", *_HALVES)
+_PAIR = "f32x2"
 
 
 def _modifiers(op: Opcode, t: str) -> tuple[str, bool, bool]:
@@ -127,9 +128,66 @@ def _odd_mul(a: Singles, b: Singles) -> Singles:
     return floats.mul32_directed(a, b, "odd")
 
 
+def _pairwise(op: Opcode, build: Callable[[Opcode, int], Alu]) -> Alu:
+    """Build an operation on pairs of singles (`f32x2`) from the one on singles."""
+    op.parts[op.parts.index(_PAIR)] = "f32"
+    if op.flag("sat"):
+        raise UnknownForm(".sat on f32x2")
+    single = build(op, 0)
+
+    def compute(out: Bits, *ins: Bits) -> None:
+        for i in range(2):  # the lower single of each, then the upper one
+            result = np.empty(out.shape, np.float32)
+            single.compute(result, *(_of_pair(x, i) for x in ins))
+            out.view(np.float32)[i::2] = result
+
+    def apart(out: Bits, *ins: Bits) -> None:
+        result = np.empty(out.shape, np.uint64)  # an operand may be the destination
+        compute(result, *ins)
+        out[...] = result
+
+    return Alu(apart, (_PAIR,), (_PAIR,) * len(single.ins))
+
+
+def _of_pair(x: Bits, i: int) -> Singles:
+    return np.ascontiguousarray(x).view(np.float32)[i::2].copy()
+
+
+def _mixed(op: Opcode) -> str:
+    """Return the narrow type of an operation such as `add.f32.f16`, whose other sources are singles; else nothing."""
+    narrow = [part for part in op.parts if part in ("f16", "bf16")]
+    return narrow[0] if "f32" in op.parts and narrow else ""
+
+
+def _with_narrow_first(op: Opcode, narrow: str, build: Callable[[Opcode, int], Alu], count: int) -> Alu:
+    """Build an operation on singles whose first sources are half-precision numbers, which are widened."""
+    op.parts.remove(narrow)
+    single = build(op, 0)
+
+    def widened(x: Any) -> Singles:  # noqa: ANN401  halves, or bits of bfloat16
+        return floats.bf16_to_32(x) if narrow == "bf16" else x.astype(np.float32)
+
+    def compute(out: Singles, *ins: Any) -> None:  # noqa: ANN401  halves and singles
+        single.compute(out, *(widened(x) for x in ins[:count]), *ins[count:])
+
+    return Alu(compute, single.outs, (narrow,) * count + single.ins[count:])
+
+
+def _pairs_or_mixed(op: Opcode, build: Callable[[Opcode, int], Alu], narrow: int) -> Alu | None:
+    """Build an operation on f32x2, or one whose first `narrow` sources are halves; None where it is neither."""
+    if _PAIR in op.parts:
+        return _pairwise(op, build)
+    mixed = _mixed(op)
+    return _with_narrow_first(op, mixed, build, narrow) if mixed else None
+
+
 @operation("add", "sub")
 def add_sub(op: Opcode, _n: int) -> Alu:
     """Build addition and subtraction of every type."""
+    return _pairs_or_mixed(op, _add_sub, 1) or _add_sub(op, 0)
+
+
+def _add_sub(op: Opcode, _n: int) -> Alu:
     t = _float_type(op)
     if t is None:
         return integer.add_sub(op)
@@ -152,6 +210,8 @@ def add_sub(op: Opcode, _n: int) -> Alu:
 @operation("mul")
 def mul(op: Opcode, _n: int) -> Alu:
     """Build multiplication of every type."""
+    if _PAIR in op.parts:
+        return _pairwise(op, mul)
     t = _float_type(op)
     if t is None:
         return integer.mul(op)
@@ -169,6 +229,10 @@ def mul(op: Opcode, _n: int) -> Alu:
 @operation("fma", "mad")
 def fma(op: Opcode, _n: int) -> Alu:
     """Build the fused multiply-add; `mad` on floats is the same operation on every current target."""
+    return _pairs_or_mixed(op, _fma, 2) or _fma(op, 0)
+
+
+def _fma(op: Opcode, _n: int) -> Alu:
     t = _float_type(op)
     if t is None:
         return integer.mad(op)
@@ -300,13 +364,17 @@ def sign(op: Opcode, _n: int) -> Alu:
         if ftz:
             return Alu(assign(lambda a: ufunc(floats.flush32(a))), (t,), (t,))
         return Alu(from_ufunc(ufunc), (t,), (t,))
-    if ftz:
-        raise UnknownForm(".ftz on half precision")
+    if ftz and t.startswith("bf16"):
+        raise UnknownForm(".ftz on bf16")
     bits = "b32" if t.endswith("x2") else "b16"
     mask = 0x80008000 if t.endswith("x2") else 0x8000
-    if negate:
-        return Alu(assign(lambda a: a ^ a.dtype.type(mask)), (bits,), (bits,))
-    return Alu(assign(lambda a: a & ~a.dtype.type(mask)), (bits,), (bits,))
+
+    def halves(a: Bits) -> Bits:
+        if ftz:
+            a = floats.flush16(np.ascontiguousarray(a).view(np.float16)).view(a.dtype)
+        return a ^ a.dtype.type(mask) if negate else a & ~a.dtype.type(mask)
+
+    return Alu(assign(halves), (bits,), (bits,))
 
 
 @operation("copysign")
@@ -340,28 +408,36 @@ def extremum(op: Opcode, n: int) -> Alu:
     largest = op.family == "max"
     t = _float_type(op)
     if t is None:
-        relu = op.flag("relu")
-        t = integer.integer_type(op)
-        op.finish()
-        if relu:
-            raise UnknownForm(".relu")
-        return Alu(from_ufunc(np.maximum if largest else np.minimum), (t,), (t, t))
+        return integer.extremum(op, largest=largest)
     ftz, nan = op.flag("ftz"), op.flag("NaN")
+    exclusive, absolute = op.flag("xorsign"), op.flag("abs")
     op.parts.remove(t)
     op.finish()
-    if n != 3:  # noqa: PLR2004  destination and two sources
-        raise UnknownForm("three sources")
+    three = n == 4  # noqa: PLR2004  destination and three sources
+    if (exclusive and (not absolute or three)) or (three and t != "f32") or (t == "f64" and (ftz or nan or absolute)):
+        raise UnknownForm("this form with this type")
+    if absolute and not exclusive and not three:
+        raise UnknownForm(".abs with two sources")
+    if ftz and t.startswith("bf16"):
+        raise UnknownForm(".ftz on bf16")
 
     def compute(a: NDArray[_Floating], b: NDArray[_Floating]) -> NDArray[_Floating]:
-        return float_extremum(a, b, largest=largest, nan=nan)
+        if not absolute:
+            return float_extremum(a, b, largest=largest, nan=nan)
+        found = float_extremum(np.abs(a), np.abs(b), largest=largest, nan=nan)
+        if not exclusive:
+            return found
+        negative = (np.signbit(a) != np.signbit(b)) & ~np.isnan(found)
+        return np.where(negative, -found, found)
+
+    def of_three(a: Singles, b: Singles, c: Singles) -> Singles:
+        return compute(compute(a, b), c)
 
     if t == "f64":
         return Alu(_double(compute), (t,), (t, t))
     if t == "f32":
-        return Alu(_single(compute, ftz=ftz, sat=False), (t,), (t, t))
-    if ftz:
-        raise UnknownForm(".ftz on half precision")
-    return Alu(half_operation(t, compute), (t,), (t, t))
+        return Alu(_single(of_three if three else compute, ftz=ftz, sat=False), (t,), (t,) * (n - 1))
+    return Alu(half_operation(t, compute, ftz=ftz), (t,), (t, t))
 
 
 @operation("testp")

@@ -19,8 +19,47 @@ def integer_type(op: Opcode, allowed: tuple[str, ...] = _INTEGERS) -> str:
     return op.one_of(allowed)
 
 
+_PACKED = ("u16x2", "s16x2")
+
+
+def _halves(x: Integers, t: str) -> tuple[Integers, Integers]:
+    """Return the lower and the upper halves of words, extended to 32 bits."""
+    bits = np.ascontiguousarray(x)
+    pairs = bits.view(np.int16 if t[0] == "s" else np.uint16).astype(np.int32).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _pairwise(t: str, compute: Callable[[Integers, Integers], Integers]) -> Alu:
+    """Build an operation on pairs of 16-bit integers from one on their values."""
+
+    def both(a: Integers, b: Integers) -> Integers:
+        low, high = (compute(x, y) for x, y in zip(_halves(a, t), _halves(b, t), strict=True))
+        return (low & 0xFFFF).astype(np.uint32) | ((high & 0xFFFF).astype(np.uint32) << np.uint32(16))
+
+    return Alu(assign(both), (t,), (t, t))
+
+
+def extremum(op: Opcode, *, largest: bool) -> Alu:
+    """Build min and max of integers and of pairs of them; `.relu` turns negative results into zero."""
+    relu = op.flag("relu")
+    t = op.one_of((*_INTEGERS, *_PACKED))
+    op.finish()
+    if relu and t not in ("s32", "s16x2"):
+        raise UnknownForm(f".relu.{t}")
+    choose: Callable[..., Integers] = np.maximum if largest else np.minimum
+    if t in _PACKED:
+        return _pairwise(t, lambda a, b: np.maximum(choose(a, b), 0) if relu else choose(a, b))
+    if relu:
+        return Alu(assign(lambda a, b: np.maximum(choose(a, b), 0)), (t,), (t, t))
+    return Alu(from_ufunc(choose), (t,), (t, t))
+
+
 def add_sub(op: Opcode) -> Alu:
     """Build add, sub, and the carry forms add.cc, addc, sub.cc and subc."""
+    if op.family == "add" and any(part in _PACKED for part in op.parts):
+        packed = op.one_of(_PACKED)
+        op.finish()
+        return _pairwise(packed, lambda a, b: a + b)
     subtract = op.family in ("sub", "subc")
     carry_in, carry_out = op.family in ("addc", "subc"), op.flag("cc")
     saturating = op.flag("sat")
@@ -128,7 +167,8 @@ def mad(op: Opcode) -> Alu:
 def _saturated_high_sum(a: Integers, b: Integers, c: Integers) -> Integers:
     """Return the upper half of a * b, plus c, clamped to 32 bits with a sign."""
     total = (np.multiply(a, b, dtype=np.int64) >> 32) + c
-    return np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
+    clamped: Integers = np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
+    return clamped
 
 
 def _mad_with_carry(t: str, part: str, *, carry_in: bool, carry_out: bool) -> Alu:
@@ -153,8 +193,11 @@ operation("madc")(lambda op, _n: mad(op))
 def mul24(op: Opcode, _n: int) -> Alu:
     """Build 24-bit products: the operands' low 24 bits, sign-extended for .s32."""
     part = op.one_of(("lo", "hi"))
+    saturating = op.flag("sat")
     t = op.one_of(("u32", "s32"))
     op.finish()
+    if saturating and (op.family, part, t) != ("mad24", "hi", "s32"):
+        raise UnknownForm(".sat needs mad24.hi.s32")
     wide = np.int64 if t == "s32" else np.uint64
 
     def product(a: Integers, b: Integers) -> Integers:
@@ -164,6 +207,12 @@ def mul24(op: Opcode, _n: int) -> Alu:
 
     if op.family == "mul24":
         return Alu(assign(product), (t,), (t, t))
+    if saturating:
+        return Alu(
+            assign(lambda a, b, c: np.clip(product(a, b).astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)),
+            (t,),
+            (t, t, t),
+        )
     return Alu(assign(lambda a, b, c: product(a, b) + c), (t,), (t, t, t))
 
 

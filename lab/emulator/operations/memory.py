@@ -10,6 +10,7 @@ from lab.emulator.arrays import Mask
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import (
     FIRST_BUFFER,
+    LOCAL_SEGMENT,
     LOCAL_WINDOW,
     PARAM_WINDOW,
     SEGMENT_SHIFT,
@@ -22,15 +23,31 @@ from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, operation
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
+from lab.emulator.program import NO_TEXTURES, STACK_BYTES
 
+_ALLOCA_ALIGNMENT = 8
+_ALLOCA_STEP = np.uint64(_ALLOCA_ALIGNMENT)
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 # Cache hints and memory-model words: every access here is sequentially consistent and uncached.
 _HINTS = (
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "unified", "relaxed", "acquire", "release", "cta", "gpu",
     "sys", "cluster", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-    "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B",
+    "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
+    "mmio",
 )  # fmt: skip
+
+
+def take_policy(op: Opcode, site: Site, texts: list[str]) -> None:
+    """Take `.L2::cache_hint` and the policy, the last operand, which changes no value.
+
+    Args:
+        op: The opcode.
+        site: Where the instruction stands.
+        texts: The operands; the policy is taken away.
+    """
+    if op.flag("L2::cache_hint"):
+        site.operands.source(texts.pop(), "b64")
 
 
 def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, Order]:
@@ -51,9 +68,9 @@ def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, Order]:
 @system("ld", "ldu")
 def load(site: Site, op: Opcode) -> Run:
     """Build a load; narrow types are extended to the register's width."""
-    destination, source, *more = site.texts
-    if more:
-        raise UnknownForm("a cache policy")
+    texts = list(site.texts)
+    take_policy(op, site, texts)
+    destination, source = texts
     peers = op.flag("shared::cluster")
     if peers:
         op.parts.append("shared::cta")
@@ -79,9 +96,9 @@ def load(site: Site, op: Opcode) -> Run:
 @system("st")
 def store(site: Site, op: Opcode) -> Run:
     """Build a store; a wider register gives its low bits."""
-    destination, source, *more = site.texts
-    if more:
-        raise UnknownForm("a cache policy")
+    texts = list(site.texts)
+    take_policy(op, site, texts)
+    destination, source = texts
     space, vector, t, order = _form(op, site, destination)
     address = site.operands.address(destination, space)
     bits = f"b{8 * DTYPES[t].itemsize}"
@@ -100,22 +117,32 @@ def store(site: Site, op: Opcode) -> Run:
 
 @system("mapa")
 def mapa(site: Site, op: Opcode) -> Run:
-    """Build the address of another block's shared memory: mapa.shared::cluster.u32 d, a, rank."""
-    if not op.flag("shared::cluster"):
-        raise UnknownForm("generic addresses")
-    op.one_of(("u32",))
+    """Build the address of another block's shared memory: mapa{.shared::cluster}.u32 d, a, rank.
+
+    Without the space, the address and the result are generic.
+    """
+    generic = not op.flag("shared::cluster")
+    t = op.one_of(("u32", "u64"))
     op.finish()
     result, source, rank = site.texts
-    read, which = site.operands.source(source, "u32"), site.operands.source(rank, "u32")
-    write = site.operands.target(result, "u32")
-    return lambda lanes: write(lanes, peer_address(read(lanes), which(lanes)))
+    if generic and t != "u64":
+        raise UnknownForm("a generic address of 32 bits")
+    read, which = site.operands.source(source, t), site.operands.source(rank, "u32")
+    write = site.operands.target(result, t)
+    window = np.uint64(SHARED_WINDOW if generic else 0)
+
+    def run(lanes: Lanes) -> None:
+        found = peer_address(lanes.fill(read(lanes)).astype(np.uint32), which(lanes))
+        write(lanes, found if t == "u32" else found.astype(np.uint64) | window)
+
+    return run
 
 
 @operation("cvta")
 def cvta(op: Opcode, _n: int) -> Alu:
     """Build the conversion between a state-space address and a generic one."""
     to_space = op.flag("to")
-    space = take_space(op)
+    space = "shared" if op.flag("shared::cluster") else take_space(op)
     t = op.one_of(("u32", "u64"))
     op.finish()
     if t != "u64" or space == "generic":
@@ -132,7 +159,7 @@ def cvta(op: Opcode, _n: int) -> Alu:
 @system("isspacep")
 def isspacep(site: Site, op: Opcode) -> Run:
     """Build the test whether a generic address lies in a space."""
-    space = take_space(op)
+    space = "shared" if op.flag("shared::cluster") else take_space(op)
     op.finish()
     result, source = site.texts
     read = site.operands.source(source, "u64")
@@ -152,6 +179,68 @@ def isspacep(site: Site, op: Opcode) -> Run:
         write(lanes, hit)
 
     return run
+
+
+@system("createpolicy")
+def create_policy(site: Site, _op: Opcode) -> Run:
+    """Build a cache policy, which only hints: its bits mean nothing here."""
+    result, *sources = site.texts
+    for text in sources:
+        if text.startswith("["):
+            site.operands.address(text, "generic")
+    write = site.operands.target(result, "b64")
+    return lambda lanes: write(lanes, np.ones(1, np.uint64))
+
+
+@system("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep")
+def texture(_site: Site, _op: Opcode) -> Run:
+    """Refuse textures and surfaces."""
+    raise UnknownForm(NO_TEXTURES)
+
+
+@system("alloca")
+def alloca(site: Site, op: Opcode) -> Run:
+    """Build the allocation of local memory until the function returns: alloca.u64 pointer, size, alignment."""
+    t = op.one_of(("u32", "u64"))
+    op.finish()
+    result, size, *more = site.texts
+    alignment = operands.literal(more[0]) if more else _ALLOCA_ALIGNMENT
+    if len(more) > 1 or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise UnknownForm("an alignment that is no power of two")
+    read, write = site.operands.source(size, t), site.operands.target(result, t)
+    pointer, rounded = site.operands.stack_pointer(), np.uint64(max(alignment, _ALLOCA_ALIGNMENT))
+    most = np.uint64(site.memory.space.regions[LOCAL_SEGMENT].size)
+
+    def run(lanes: Lanes) -> None:
+        start = (lanes.select(pointer) + rounded - np.uint64(1)) // rounded * rounded
+        wanted = np.minimum(lanes.fill(read(lanes)).astype(np.uint64), most + np.uint64(1))
+        end = start + (wanted + _ALLOCA_STEP - np.uint64(1)) // _ALLOCA_STEP * _ALLOCA_STEP
+        full = np.flatnonzero(end > most)
+        if len(full):
+            detail = f"alloca of {int(wanted[full[0]])} bytes or more: a thread has {STACK_BYTES} bytes of stack"
+            site.findings.add("out-of-bounds", site.position, detail, lanes.take(full).indices())
+        pointer[lanes.rows] = np.minimum(end, most)
+        write(lanes, start.astype(f"u{DTYPES[t].itemsize}"))
+
+    return run
+
+
+@system("stacksave", "stackrestore")
+def stack_pointer(site: Site, op: Opcode) -> Run:
+    """Build reading and writing where a thread's stack ends."""
+    t = op.one_of(("u32", "u64"))
+    op.finish()
+    (text,) = site.texts
+    pointer = site.operands.stack_pointer()
+    if op.family == "stacksave":
+        write = site.operands.target(text, t)
+        return lambda lanes: write(lanes, lanes.select(pointer).astype(f"u{DTYPES[t].itemsize}"))
+    read = site.operands.source(text, t)
+
+    def restore(lanes: Lanes) -> None:
+        pointer[lanes.rows] = lanes.fill(read(lanes))
+
+    return restore
 
 
 @system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")

@@ -13,6 +13,7 @@ from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.opcodes import Opcode
 from lab.emulator.tally import Counters
 from lab.emulator.waiting.mbarriers import Mbarriers
+from lab.emulator.waiting.warpgroups import Warpgroups
 
 Run = Callable[[Lanes], None]
 """Executes an instruction for some threads."""
@@ -28,6 +29,7 @@ class Site:
         batch: The threads.
         memory: Loads and stores.
         mbarriers: The mbarriers of the batch's blocks.
+        warpgroups: What the batch's warpgroups have on its way.
         findings: Where faults are noted.
         counters: Tallies, or None.
     """
@@ -37,6 +39,7 @@ class Site:
     batch: Batch
     memory: MemoryUnit
     mbarriers: Mbarriers
+    warpgroups: Warpgroups
     findings: BatchFindings
     counters: Counters | None
 

@@ -12,16 +12,21 @@ from lab.emulator.operations import (
     convert,
     floating,
     integer,
+    ldmatrix,
     matrix,
     mbarrier,
     memory,
     move,
     system,
+    video,
     warp,
+    wgmma,
+    wmma,
 )
 
 MODULES = (
-    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, matrix, mbarrier, memory, move, warp,
+    asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
+    matrix, mbarrier, memory, move, video, warp, wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 

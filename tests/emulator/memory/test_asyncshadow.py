@@ -32,6 +32,16 @@ def test_a_copy_is_unseen_until_its_phase_is_seen_complete():
     assert len(shadow.unseen(at(3), at(32)))  # another warp has seen nothing
 
 
+def test_copies_whose_phase_no_warp_has_seen_are_in_flight():
+    _, _, shadow = fresh()
+    shadow.note_copy(at(3, 4), 5, 9, 1, 0)
+    shadow.note_copy(at(6), 7, 8, 0, 0)
+    shadow.see(at(0), at(0), at(0), at(0))
+    threads, instructions = shadow.in_flight(0)
+    assert (threads.tolist(), instructions.tolist()) == ([5, 5], [9, 9])
+    assert not len(shadow.in_flight(0)[0])  # told once
+
+
 def test_a_wait_for_the_parity_before_teaches_nothing():
     _, _, shadow = fresh()
     shadow.note_copy(at(3), 5, 9, 1, 0)

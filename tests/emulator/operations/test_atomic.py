@@ -115,3 +115,39 @@ def test_compare_and_swap_is_one_thread_after_another():
     found = compare_and_swap(memory, index, compare, new)
     np.testing.assert_array_equal(found, seen)
     np.testing.assert_array_equal(memory, wanted)
+
+
+def test_vectors_are_updated_element_by_element():
+    x = np.zeros(4, np.float32)
+    body = """
+    ld.param.u64 %rd0, [p]; mov.u32 %r1, %tid.x; cvt.rn.f32.u32 %f1, %r1;
+    atom.global.add.v2.f32 {%f4, %f5}, [%rd0], {%f1, 0f3F800000};
+    red.global.add.v4.f32 [%rd0], {%f1, %f1, %f1, 0f40000000};
+    """
+    assert launch(kernel(body, ["p"]), "k", 1, 8, [x]).clean
+    assert x.tolist() == [56, 36, 28, 16]
+
+
+def test_halves_have_minima_and_maxima():
+    x = np.array([0, 0x7BFF, 0, 0x7BFF], np.uint16)  # 0 and 65504
+    body = """
+    ld.param.u64 %rd0, [p]; mov.u32 %r1, %tid.x; cvt.rn.f16.u32 %h1, %r1; mov.b32 %r2, {%h1, %h1};
+    atom.global.max.noftz.f16 %h2, [%rd0], %h1; red.global.min.noftz.v2.f16 [%rd0], {%h1, %h1};
+    """
+    one = body.replace("red.global.min.noftz.v2.f16 [%rd0], {%h1, %h1};", "red.global.min.noftz.f16 [%rd0+2], %h1;")
+    assert launch(kernel(one, ["p"]), "k", 1, 8, [x]).clean
+    assert x.view(np.float16)[:2].tolist() == [7, 0]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "red.global.add.v2.u32 [%rd0], {%r1, %r2};",
+        "red.shared.add.v2.f32 [0], {%f1, %f2};",
+        "red.global.add.v2.f32 [%rd0], {%f1, %f2, %f3};",
+        "atom.global.add.v2.f32 %f1, [%rd0], {%f1, %f2};",
+    ],
+)
+def test_vectors_that_there_are_not(instruction):
+    with pytest.raises(UnsupportedInstruction, match="PTX line"):
+        launch(kernel(instruction, ["p"]), "k", 1, 1, [np.zeros(4, np.float32)])

@@ -139,3 +139,28 @@ def test_logic_on_predicates():
     np.testing.assert_array_equal(neither, ~inside)
     np.testing.assert_array_equal(other, ~inside ^ (x > 2))
     np.testing.assert_array_equal(zero, x == 0)
+
+
+@QUICK
+@given(U32, U32, U32, st.booleans())
+def test_three_inputs_with_a_predicate(a, b, c, q):
+    table = c & 0xFF
+    wanted = run("lop3.b32", a, b, c, table)
+    assert run("lop3.or.b32", a, b, c, table, q, operands=7) == [wanted, bool(wanted) or q]
+    assert run("lop3.and.b32", a, b, c, table, q, operands=7) == [wanted, bool(wanted) and q]
+
+
+def test_the_predicate_alone():
+    x = np.arange(32, dtype=np.uint32)
+    _, out = execute("setp.eq.u32 %p1, 0, 1; lop3.or.b32 _|%p2, %i0, 1, 0, 0xC0, %p1; selp.u32 %o0, 1, 0, %p2;", x)
+    np.testing.assert_array_equal(out, x & 1)
+
+
+@QUICK
+@given(U32, st.integers(0, 31), st.integers(-33, 33))
+def test_the_nth_set_bit(mask, base, offset):
+    upwards, downwards = list(range(base, 32)), list(range(base, -1, -1))
+    places = {0: [base], 1: upwards, -1: downwards}[(offset > 0) - (offset < 0)]
+    hits = [place for place in places if mask >> place & 1]
+    count = max(abs(offset), 1)
+    assert run("fns.b32", mask, base, offset) == (hits[count - 1] if len(hits) >= count else 0xFFFFFFFF)

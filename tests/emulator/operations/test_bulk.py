@@ -185,6 +185,7 @@ BY_HAND = """
 CROOKED = 'if (t == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(tile) + 4));'
 WRONG = [
     ("no wait", ONE_BOX + STORE, "async-not-waited"),
+    ("in flight at the end", ONE_BOX, "async-not-waited"),
     ("one warp waits", ONE_BOX + "if (t < 32) wait(&full[0], 0);" + STORE, "async-not-waited"),
     ("wrong parity", ONE_BOX + "wait(&full[0], 1);" + STORE, "mbarrier-deadlock"),
     ("other mbarrier", ONE_BOX + "if (t == 0) expect(&full[1], 0); wait(&full[1], 0);" + STORE, "async-not-waited"),

@@ -76,3 +76,43 @@ def test_two_predicates_and_selection_in_a_partial_warp():
     np.testing.assert_array_equal(found[0], np.where(at_least_zero, 7, 9))
     np.testing.assert_array_equal(found[1], np.where(at_least_zero, 9, 7))
     np.testing.assert_array_equal(found[2], found[1])
+
+
+LOW = [0.0, 1.0, -2.0, float("nan"), 5.0]
+HIGH = [1.0, 1.0, 3.0, 2.0, float("inf")]
+
+
+def pairs(kind, low, high):
+    singles = np.array([low, high], np.float32)
+    bits = singles.astype(np.float16).view(np.uint16) if kind == "f16" else (singles.view(np.uint32) >> 16)
+    halves = bits.astype(np.uint32)
+    return halves[0] | halves[1] << 16
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_pairs_are_compared_half_by_half(kind):
+    a, b = pairs(kind, LOW, HIGH), pairs(kind, HIGH, LOW)
+    for x, y, low, high in zip(a.tolist(), b.tolist(), LOW, HIGH, strict=True):
+        for test, compare in (("lt", low < high), ("ge", low >= high), ("eq", low == high)):
+            other = {"lt": high < low, "ge": high >= low, "eq": high == low}[test]
+            assert run(f"setp.{test}.{kind}x2", x, y, operands=4) == [compare, other]
+            assert run(f"set.{test}.u32.{kind}x2", x, y) == compare * 0xFFFF | other * 0xFFFF0000
+            one = 0x3C00 if kind == "f16" else 0x3F80
+            assert run(f"set.{test}.{kind}x2.{kind}x2", x, y) == compare * one | (other * one) << 16
+    assert run(f"setp.eq.and.{kind}x2", 0, 0, False, operands=5) == [False, False]
+    assert run(f"set.neu.xor.u32.{kind}x2", 0, 0, True) == 0xFFFFFFFF
+
+
+def test_halves_are_set():
+    assert run("set.lt.u16.f16", 1.0, 2.0) == 0xFFFF
+    assert run("set.lt.f16.f16", 1.0, 2.0) == 1.0
+    assert run("set.eq.bf16.bf16", 0x3F80, 0x3F80) == 0x3F80
+    assert run("set.gt.s32.bf16", 0x4000, 0x3F80) == -1
+    assert run("setp.eq.ftz.f16", 2.0**-24, 0.0)
+    assert not run("setp.eq.f16", 2.0**-24, 0.0)
+
+
+@pytest.mark.parametrize("opcode", ["set.eq.u16.f16x2", "set.eq.f16.f16x2", "set.eq.f16x2.f16", "set.eq.u32"])
+def test_sets_that_there_are_not(opcode):
+    with pytest.raises(UnknownForm):
+        run(opcode, 0, 0)

@@ -117,7 +117,7 @@ def test_packing_integers():
 
 
 @pytest.mark.parametrize(
-    "opcode", ["cvt.f16.f32", "cvt.s32.f32", "cvt.rn.s32.u32", "cvt.ftz.f32.s32", "cvt.rn.f32.tf32", "cvt.rm.f16.s32"]
+    "opcode", ["cvt.f16.f32", "cvt.s32.f32", "cvt.rn.s32.u32", "cvt.ftz.f32.s32", "cvt.rn.f32.tf32", "cvt.rna.f16.s32"]
 )
 def test_missing_roundings_are_refused(opcode):
     with pytest.raises(UnknownForm):
@@ -126,3 +126,54 @@ def test_missing_roundings_are_refused(opcode):
 
 def test_a_minus_zero_keeps_its_sign_when_it_is_narrowed():
     assert math.copysign(1, run("cvt.rn.f32.f64", -0.0)) == -1
+
+
+def towards(x, mode, bits, smallest, largest):
+    """Round a double to a narrower format exactly, by `round_fraction`, which knows nothing of formats."""
+    return round_fraction(Fraction(x), mode, bits, smallest, largest) if x else x
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("x", [1.00048828125, -1.0001, 3e-8, -3e-8, 65519.9, -65520.0, 1 / 3, 70000.0, 2.0**-25])
+def test_halves_are_rounded_every_way(mode, x):
+    single = float(np.float32(x))
+    assert run(f"cvt.{mode}.f16.f32", single) == towards(single, mode, 11, -24, 16)
+    assert run(f"cvt.{mode}.f16.f64", x) == towards(x, mode, 11, -24, 16)
+    wanted = np.array([towards(single, mode, 8, -133, 128)], np.float32).view(np.uint32)[0] >> 16
+    assert run(f"cvt.{mode}.bf16.f32", single) == wanted
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("x", [0, 1, -2049, 4099, 65519, 2**31 - 1, -(2**31)])
+def test_integers_become_halves(mode, x):
+    assert run(f"cvt.{mode}.f16.s32", x) == towards(x, mode, 11, -24, 16)
+    wanted = np.array([towards(x, mode, 8, -133, 128)], np.float32).view(np.uint32)[0] >> 16
+    assert run(f"cvt.{mode}.bf16.s32", x) == wanted
+
+
+def test_largest_numbers_instead_of_infinity():
+    assert run("cvt.rn.satfinite.f16.f32", 1e9) == 65504
+    assert run("cvt.rn.satfinite.bf16.f32", float("-inf")) == 0xFF7F
+    assert run("cvt.rn.satfinite.f16x2.f32", -1e9, 2.0) == 0xFBFF4000
+    assert run("cvt.rn.relu.satfinite.bf16x2.f32", -1e9, float("inf")) == 0x00007F7F
+    assert run("cvt.rna.satfinite.tf32.f32", float("inf")) == 0x7F7FE000
+    assert run("cvt.rn.relu.tf32.f32", -1.5) == 0
+    assert np.isnan(run("cvt.rn.satfinite.f16.f32", float("nan")))
+
+
+def test_between_the_half_formats():
+    assert run("cvt.rn.bf16.f16", 1.0009765625) == 0x3F80
+    assert run("cvt.rn.f16.bf16", 0x3FC0) == 1.5
+    assert run("cvt.rmi.bf16.bf16", 0xBFC0) == 0xC000
+
+
+@pytest.mark.parametrize(
+    ("opcode", "values", "wanted"),
+    [
+        ("cvt.pack.sat.u4.s32.b32", (99, -3, 0x123), 0x123F0),
+        ("cvt.pack.sat.s4.s32.b32", (99, -3, 0), 0x7D),
+        ("cvt.pack.sat.s2.s32.b32", (-99, 1, 0xF), 0xF9),
+    ],
+)
+def test_small_integers_are_packed(opcode, values, wanted):
+    assert run(opcode, *values) == wanted

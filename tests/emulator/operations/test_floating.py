@@ -153,3 +153,72 @@ def test_a_signalling_nan_gives_way_to_a_number_everywhere_in_an_array():
     for largest in (False, True):
         np.testing.assert_array_equal(float_extremum(nan, np.ones(67, np.float32), largest=largest), 1)
         np.testing.assert_array_equal(float_extremum(np.ones(67, np.float32), nan, largest=largest), 1)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "values", "wanted"),
+    [
+        ("min.f32", (3.0, 1.0, 2.0), 1.0),
+        ("max.f32", (3.0, NAN, -INF), 3.0),
+        ("max.NaN.f32", (3.0, NAN, 4.0), NAN),
+        ("max.abs.f32", (3.0, -5.0, 4.0), 5.0),
+        ("min.NaN.abs.f32", (-3.0, -5.0, 4.0), 3.0),
+        ("max.xorsign.abs.f32", (3.0, -5.0), -5.0),
+        ("min.xorsign.abs.f32", (-3.0, -5.0), 3.0),
+        ("min.ftz.xorsign.abs.f32", (-(2.0**-140), 5.0), -0.0),
+        ("max.NaN.xorsign.abs.f32", (NAN, -5.0), NAN),
+        ("max.xorsign.abs.f16", (2.0, -0.5), -2.0),
+        ("max.ftz.f16", (2.0**-24, -1.0), 0.0),
+        ("min.NaN.f16", (NAN, 1.0), NAN),
+        ("add.f32.f16", (1.5, 2.25), 3.75),
+        ("sub.rn.f32.bf16", (0x3FC0, 0.25), 1.25),
+        ("fma.rz.f32.f16", (1.5, 2.0, 2.0**-30), 3.0),
+        ("fma.rp.f32.f16", (1.5, 2.0, 2.0**-30), 3.0 + 2.0**-22),
+        ("neg.ftz.f16", (2.0**-24,), -0.0),
+        ("abs.f16", (-2.0,), 2.0),
+    ],
+)
+def test_forms_of_two_and_three_sources(opcode, values, wanted):
+    found = np.float64(
+        run(opcode, *values) if not opcode.startswith(("neg", "abs")) else bits_of_half(opcode, values[0])
+    )
+    np.testing.assert_equal(found, wanted)
+    assert np.isnan(wanted) or np.signbit(found) == np.signbit(wanted)
+
+
+def bits_of_half(opcode, value):
+    found = run(opcode, int(np.float16(value).view(np.uint16)))
+    return np.array([found], np.uint16).view(np.float16)[0]
+
+
+@pytest.mark.parametrize(
+    "opcode", ["min.f64", "min.f16", "max.NaN.f64", "max.abs.f32", "max.xorsign.f32", "min.ftz.bf16"]
+)
+def test_minima_that_there_are_not(opcode):
+    values = (1.0, 2.0, 3.0) if opcode in ("min.f64", "min.f16") else (1.0, 2.0)
+    with pytest.raises(UnknownForm):
+        run(opcode, *values)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
+def test_pairs_of_singles(mode, name):
+    rng = np.random.default_rng(5)
+    sources = rng.normal(size=(3 if name == "fma" else 2, 64)).astype(np.float32)
+    packed = np.ascontiguousarray(sources).view(np.uint64)
+    for i in range(32):
+        found = run(f"{name}.{mode}.f32x2", *(int(word) for word in packed[:, i]))
+        halves = np.array([found], np.uint64).view(np.float32)
+        for half in range(2):
+            single = run(f"{name}.{mode}.f32", *(float(x) for x in sources[:, 2 * i + half]))
+            assert halves[half] == single
+
+
+def test_a_pair_may_be_its_own_destination():
+    x = np.arange(64, dtype=np.float32).view(np.uint64)
+    _, out = execute("fma.rn.ftz.f32x2 %i0, %i0, %i0, %i0; mov.b64 %o0, %i0;", x, out="u8")
+    y = np.arange(64, dtype=np.float32)
+    np.testing.assert_array_equal(out.view(np.float32), y * y + y)

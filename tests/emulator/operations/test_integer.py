@@ -153,3 +153,30 @@ def test_a_product_of_128_bits_through_the_carry():
 )
 def test_a_product_is_saturated(a, b, c, wanted):
     assert run("mad.hi.sat.s32", a, b, c) == wanted
+
+
+@QUICK
+@given(U32, U32)
+def test_pairs_of_16_bits(a, b):
+    def halves(x, sign):
+        return [signed(part, 16) if sign else part for part in (x & 0xFFFF, x >> 16)]
+
+    def packed(low, high):
+        return low % 2**16 | high % 2**16 << 16
+
+    for t, sign in (("u16x2", False), ("s16x2", True)):
+        x, y = halves(a, sign), halves(b, sign)
+        assert run(f"add.{t}", a, b) == packed(x[0] + y[0], x[1] + y[1])
+        assert run(f"max.{t}", a, b) == packed(max(x[0], y[0]), max(x[1], y[1]))
+        assert run(f"min.{t}", a, b) == packed(min(x[0], y[0]), min(x[1], y[1]))
+    x, y = halves(a, True), halves(b, True)
+    assert run("min.relu.s16x2", a, b) == packed(max(min(x[0], y[0]), 0), max(min(x[1], y[1]), 0))
+    assert run("max.relu.s32", a, b) == max(signed(a), signed(b), 0)
+
+
+def test_24_bits_are_saturated():
+    assert run("mad24.hi.sat.s32", 0x7FFFFF, 0x7FFFFF, 0x7FFFFFFF) == 2**31 - 1
+    assert run("mad24.hi.sat.s32", 0x7FFFFF, 2, 3) == (0x7FFFFF * 2 >> 16) + 3
+    for opcode in ("mad24.lo.sat.s32", "max.relu.u32", "add.sat.u16x2"):
+        with pytest.raises(UnknownForm):
+            run(opcode, 1, 2, 3)

@@ -73,7 +73,6 @@ def test_hints_change_nothing():
     [
         "ld.global.v8.u32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd0];",
         "ld.global.v2.u32 {%r1, %r2, %r3}, [%rd0];",
-        "st.global.L2::cache_hint.u32 [%rd0], %r1, %rd1;",
         "ld.global.u32 [%rd0], %r1;",
         "mapa.u32 %r1, %r2, %r3;",
         "cvta.shared.u32 %r1, %r2;",
@@ -82,3 +81,67 @@ def test_hints_change_nothing():
 def test_unknown_forms_name_their_line(instruction):
     with pytest.raises(UnsupportedInstruction, match="PTX line"):
         launch(kernel(instruction), "k", 1, 32, [])
+
+
+def test_cache_policies_change_no_value():
+    x = np.arange(32, dtype=np.uint32)
+    body = """
+    .reg .b64 %policy; createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %policy, 0.25;
+    createpolicy.range.L2::evict_last.L2::evict_first.b64 %rd10, [p], 64, 128; createpolicy.cvt.L2.b64 %rd11, 5;
+    ld.param.u64 %rd0, [p]; cvta.to.global.u64 %rd0, %rd0; mov.u32 %r1, %tid.x; mad.wide.u32 %rd0, %r1, 4, %rd0;
+    ld.global.L1::no_allocate.L2::cache_hint.b32 %r2, [%rd0], %policy; add.u32 %r2, %r2, 1;
+    st.global.L2::cache_hint.b32 [%rd0], %r2, %rd10; atom.global.add.L2::cache_hint.u32 %r3, [%rd0], 5, %rd11;
+    red.global.add.L2::cache_hint.u32 [%rd0], %r3, %policy; prefetch.global.L2::evict_last [%rd0]; prefetchu.L1 [%rd0];
+    applypriority.global.L2::evict_normal [%rd0], 128; prefetch.L1 [%rd0];
+    """
+    assert launch(kernel(body, ["p"]), "k", 1, 32, [x]).clean
+    np.testing.assert_array_equal(x, 2 * (np.arange(32) + 1) + 5)
+
+
+def test_textures_are_refused_in_words():
+    body = "ld.param.u64 %rd0, [p]; tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd0, {%r1}];"
+    with pytest.raises(UnsupportedInstruction, match=r"PTX line .*tex\.1d.*textures and surfaces are read by hardware"):
+        launch(kernel(body, ["p"]), "k", 1, 1, [np.zeros(1)])
+    text = kernel("mov.u32 %r1, 1;").replace("entry k()", "entry k(.param .texref t)")
+    with pytest.raises(UnsupportedInstruction, match=r"PTX line .*texref t.*textures and surfaces"):
+        launch(text, "k", 1, 1, [0])
+
+
+def test_local_memory_is_allocated_and_given_back():
+    i = np.arange(32, dtype=np.uint32)
+    body = """
+    stacksave.u64 %rd1; mad.lo.u32 %r1, %i0, 4, 4; cvt.u64.u32 %rd2, %r1; alloca.u64 %rd3, %rd2, 32;
+    mul.lo.u32 %r2, %i0, 4; cvt.u64.u32 %rd4, %r2; add.u64 %rd4, %rd4, %rd3; st.local.u32 [%rd4], %i0;
+    alloca.u64 %rd5, 8; st.local.u32 [%rd5], 77; ld.local.u32 %o0, [%rd4]; ld.local.u32 %r3, [%rd5];
+    add.u32 %o0, %o0, %r3; stackrestore.u64 %rd1; alloca.u64 %rd6, 8; sub.u64 %rd6, %rd6, %rd1; cvt.u32.u64 %o1, %rd6;
+    cvt.u32.u64 %r4, %rd3; and.b32 %o2, %r4, 31;
+    """
+    emulation, (total, again, alignment) = execute(body, i, outputs=3, check=False)
+    assert emulation.clean
+    np.testing.assert_array_equal(total, i + 77)
+    assert not again.any()
+    assert not alignment.any()
+    emulation, _ = execute("alloca.u64 %rd1, 0x7fffffffffffffff; mov.u32 %o0, 0;")
+    assert [(found.kind, found.count) for found in emulation.findings] == [("out-of-bounds", 32)]
+
+
+def test_shared_memory_of_another_block_has_a_generic_address():
+    body = """
+    .shared .align 4 .u32 mine[4]; mov.u32 %r0, %cluster_ctarank; mov.u32 %r1, %tid.x; add.u32 %r2, %r0, 100;
+    setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [mine+4], %r2;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    cvta.shared.u64 %rd1, mine; xor.b32 %r3, %r0, 1; mapa.u64 %rd2, %rd1, %r3; ld.u32 %r4, [%rd2+4];
+    isspacep.shared::cluster %p2, %rd2; selp.u32 %r5, 1000, 0, %p2; add.u32 %r4, %r4, %r5;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    ld.param.u64 %rd3, [out]; mad.wide.u32 %rd3, %r0, 4, %rd3; @%p1 st.global.u32 [%rd3], %r4;
+    """
+    text = kernel(body.replace(".shared .align", ".shared .align", 1), ["out"])
+    text = text.replace(
+        "entry k(.param .u64 out)", "entry k(.param .u64 out) .reqnctapercluster 2, 1, 1 .explicitcluster"
+    )
+    out = np.zeros(2, np.uint32)
+    assert launch(text, "k", 2, 32, [out]).clean
+    assert out.tolist() == [1101, 1100]
+    away = text.replace("xor.b32 %r3, %r0, 1", "add.u32 %r3, %r0, 7")
+    (found,) = launch(away, "k", 2, 32, [out]).findings
+    assert (found.kind, found.detail) == ("out-of-bounds", "load of 4 bytes in a block that the cluster does not have")

@@ -1,0 +1,92 @@
+"""Whether a block's shared memory exists while another block of the cluster uses it.
+
+The blocks of a cluster run at the same time, but neither begin nor end together: the shared memory of a block may be
+used by another one only after something has told that it has begun, and the block has to stay until then. That is what
+`cluster.sync()` before the first and behind the last access does.
+
+CUDA C++ Programming Guide, Distributed Shared Memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.emulator.arrays import Indices
+from lab.emulator.batch import Batch
+from lab.emulator.findings import BatchFindings
+from lab.emulator.memory.clocks import FIRST, BatchClocks, Stamps
+from lab.emulator.memory.order import PLAIN
+
+_AFTER = "cluster.sync() behind the last access to another block's shared memory keeps the block until then"
+_BEFORE = "cluster.sync() before the first access to another block's shared memory waits until the block has begun"
+
+
+class PeerLifetimes:
+    """Uses of shared memory by other blocks of the cluster, for one batch."""
+
+    def __init__(self, batch: Batch, clocks: BatchClocks, findings: BatchFindings) -> None:
+        """Begin with no use."""
+        self._batch, self._clocks, self._findings = batch, clocks, findings
+        self._shape = (batch.blocks, batch.cluster * (batch.threads // batch.blocks))
+        self._stamps: Stamps | None = None  # (blocks, threads of the cluster) the latest use of a block's memory
+        self._at: NDArray[np.int32] = np.zeros((0, 0), np.int32)
+        self._left = np.zeros(batch.blocks, np.bool_)
+        self._leavers: dict[int, list[Indices]] = {}
+
+    def use(self, position: int, threads: Indices, rows: Indices) -> None:
+        """Check and note that (count,) threads use the shared memory of (count,) blocks of the batch."""
+        batch = self._batch
+        foreign = np.flatnonzero(batch.block_of[threads] != rows)
+        if not len(foreign):
+            return
+        threads, rows = threads[foreign], rows[foreign]
+        for bad, what, remedy in (
+            (self._left[rows], "has ended", _AFTER),
+            (~self._clocks.has_begun(threads, rows), "may not have begun yet", _BEFORE),
+        ):
+            at = np.flatnonzero(bad)
+            if len(at):
+                self._find(position, threads[at], int(rows[at[0]]), what, remedy)
+        if self._stamps is None:
+            self._stamps, self._at = np.zeros(self._shape, np.int64), np.zeros(self._shape, np.int32)
+        within = threads % self._shape[1]
+        self._stamps[rows, within] = self._clocks.stamps(threads, PLAIN)
+        self._at[rows, within] = position
+
+    def _find(self, position: int, threads: Indices, row: int, what: str, remedy: str) -> None:
+        block = self._batch.where(row * (self._batch.threads // self._batch.blocks))[0]
+        detail = f"the shared memory of block {block} of the cluster is used, and that block {what}"
+        self._findings.add("missing-cluster-sync", position, detail, threads, remedy=remedy)
+
+    def leave(self, threads: Indices, alive: NDArray[np.bool_]) -> None:
+        """Check, as (count,) threads end, that nobody may still use the shared memory of a block without threads.
+
+        Args:
+            threads: The batch's indices.
+            alive: (threads,) those that have not ended, these not among them.
+        """
+        batch = self._batch
+        size = batch.threads // batch.blocks
+        for row in np.unique(batch.block_of[threads]).tolist():
+            self._leavers.setdefault(row, []).append(threads[batch.block_of[threads] == row])
+            if alive[row * size : (row + 1) * size].any():
+                continue
+            self._left[row] = True
+            self._end(row, np.concatenate(self._leavers.pop(row)))
+
+    def _end(self, row: int, threads: Indices) -> None:
+        """Check that each use of a block's memory happened before one of its threads ended."""
+        if self._stamps is None:
+            return
+        users = np.flatnonzero(self._stamps[row] >= FIRST)
+        for thread in threads.tolist():
+            if not len(users):
+                return
+            stamps = self._stamps[row, users]
+            users = users[self._clocks.unordered(stamps, np.full(len(users), thread))]
+        if not len(users):
+            return
+        batch = self._batch
+        first = row // batch.cluster * batch.cluster * (batch.threads // batch.blocks)
+        self._find(int(self._at[row, users[0]]), first + users, row, "may have ended already", _AFTER)

@@ -1,0 +1,183 @@
+"""How tensor cores add products up.
+
+A floating-point tensor core multiplies exactly and adds the products of a block of k, together with the accumulator,
+in one go: it aligns all of them to the largest exponent among them, keeps some bits below it, cuts the others off, adds
+the rest exactly, and cuts (or rounds) the sum to the result's format. PTX leaves all of that open; `RULES` holds what
+was measured on an H200 by `benchmarks/tensor_cores.py`, and docs/tensor-cores.md says how far it is exact.
+
+The method is that of Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores (2021); Khattak and
+Mikaitis, Accurate models of NVIDIA tensor cores (2025), name the constants of the H100.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.emulator import floats
+from lab.emulator.arrays import Doubles
+from lab.emulator.operations.elements import SMALLEST
+
+Unit = Literal["mma", "wgmma"]
+"""Which instructions are meant: those of a warp, or those of a warpgroup."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumRule:
+    """How one kind of matrix instruction adds up.
+
+    Attributes:
+        block: Products along k that are added in one go, with the accumulator.
+        kept: Bits kept below the largest exponent among the addends.
+        fraction: Fraction bits of a sum in f32 to which it is cut; those below are zero.
+    """
+
+    block: int
+    kept: int
+    fraction: int = 23
+
+
+_HALF = SumRule(block=16, kept=25)
+_SINGLE = SumRule(block=8, kept=25)
+RULES: dict[tuple[Unit, str], SumRule] = {
+    ("mma", "f16"): _HALF,
+    ("mma", "bf16"): _HALF,
+    ("mma", "tf32"): _SINGLE,
+    ("mma", "fp8"): _HALF,  # the assembler turns fp8 into f16 first
+    ("wgmma", "f16"): _HALF,
+    ("wgmma", "bf16"): _HALF,
+    ("wgmma", "tf32"): _SINGLE,
+    ("wgmma", "fp8"): SumRule(block=32, kept=13, fraction=13),
+}
+"""Unit and element type to its rule, on an H200 (sm_90)."""
+
+_NOTHING = -100_000  # an exponent below that of any number
+_CHUNK = 1 << 18  # products at a time, so that they stay in the cache
+_DOUBLE_BIAS, _DOUBLE_FRACTION = 1023, 52
+
+
+def rule_of(unit: Unit, t: str) -> SumRule:
+    """Return the rule of an element type."""
+    return RULES[unit, "fp8" if t in ("e4m3", "e5m2") else t]
+
+
+def multiply_add(a: Doubles, b: Doubles, c: Doubles, types: tuple[str, str, str, str], unit: Unit) -> Doubles:
+    """Return ``a @ b + c`` as a tensor core computes it.
+
+    Args:
+        a: (tiles, m, k).
+        b: (tiles, k, n).
+        c: (tiles, m, n).
+        types: PTX types of D, A, B and C.
+        unit: The kind of instruction.
+
+    Returns:
+        (tiles, m, n) values of D's type; integers are exact and may leave s32.
+    """
+    td, ta, tb, tc = types
+    if td == "s32":
+        return np.asarray(a @ b + c)
+    if td == "f64":
+        return _chain(a, b, c)
+    rule = rule_of(unit, ta)
+    total = np.array(c, np.float64)
+    exponents = _exponents(a, ta), _exponents(b, tb)
+    for k in range(0, a.shape[2], rule.block):
+        part = slice(k, k + rule.block)
+        total = _add_block(
+            (a[:, :, part], exponents[0][:, :, part]), (b[:, part], exponents[1][:, part]), total, tc, rule
+        )
+        total = _rounded(total, td, rule)
+        tc = td
+    return total
+
+
+def _chain(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
+    """Return the sums of f64, which are fused multiply-adds in the order of k."""
+    total = np.array(c, np.float64)
+    for k in range(a.shape[2]):
+        left, right = np.broadcast_arrays(a[:, :, k, None], b[:, None, k])
+        sums = np.empty(total.size)
+        floats.fma64(sums, left.ravel(), right.ravel(), total.ravel())
+        total = sums.reshape(total.shape)
+    return total
+
+
+def _exponents(values: Doubles, t: str) -> NDArray[np.int64]:
+    """Return the exponents of values: that of the least normal number for subnormal ones, `_NOTHING` for zero."""
+    field = (values.view(np.int64) >> _DOUBLE_FRACTION) & 0x7FF
+    found = np.maximum(field - _DOUBLE_BIAS, SMALLEST[t])
+    return np.where(values == 0, _NOTHING, found)
+
+
+Part = tuple[Doubles, NDArray[np.int64]]
+"""Values and their exponents."""
+
+
+def _add_block(a: Part, b: Part, c: Doubles, tc: str, rule: SumRule) -> Doubles:
+    """Return the exact sums of one block's aligned addends, (tiles, m, n), before they are rounded."""
+    tiles, m, n = c.shape
+    depth = a[0].shape[2]
+    result = np.empty(c.shape)
+    columns = max(1, min(n, _CHUNK // (m * depth)))
+    together = max(1, _CHUNK // (m * n * depth))
+    right: Doubles = np.ascontiguousarray(b[0].swapaxes(1, 2))  # (tiles, n, k)
+    right_exponents: NDArray[np.int64] = np.ascontiguousarray(b[1].swapaxes(1, 2))
+    addend_exponents = _exponents(c, tc)
+    for tile in range(0, tiles, together):
+        for column in range(0, n, columns):
+            at = slice(tile, tile + together), slice(None), slice(column, column + columns)
+            rows = slice(tile, tile + together), slice(column, column + columns)
+            result[at] = _sums(
+                a[0][at[0], :, None] * right[rows][:, None],
+                a[1][at[0], :, None] + right_exponents[rows][:, None],
+                c[at],
+                addend_exponents[at],
+                rule.kept,
+            )
+    return result
+
+
+def _sums(products: Doubles, exponents: NDArray[np.int64], c: Doubles, own: NDArray[np.int64], kept: int) -> Doubles:
+    """Return the sums of addends that are aligned to the largest exponent and cut.
+
+    Args:
+        products: (..., k).
+        exponents: (..., k) of the products, the sums of their factors'.
+        c: (...) the accumulator.
+        own: (...) its exponents.
+        kept: Bits kept below the largest exponent.
+    """
+    largest = np.maximum(exponents.max(axis=-1), own)
+    largest = np.maximum(largest, -900)  # nothing but zeros
+    up, down = _power(kept - largest), _power(largest - kept)
+    cut = products * up[..., None]
+    np.trunc(cut, out=cut)
+    total = cut.sum(axis=-1) + np.trunc(c * up)
+    result: Doubles = total * down
+    wrong = ~np.isfinite(result)
+    if wrong.any():
+        result[wrong] = products[wrong].sum(axis=-1) + c[wrong]
+    return result
+
+
+def _power(exponents: NDArray[np.int64]) -> Doubles:
+    """Return powers of two as doubles, for exponents in their normal range."""
+    return ((exponents + _DOUBLE_BIAS) << _DOUBLE_FRACTION).view(np.float64)
+
+
+def _rounded(total: Doubles, td: str, rule: SumRule) -> Doubles:
+    """Return sums in the accumulator's format: f16 to nearest even, f32 cut off."""
+    if td == "f16":
+        half: NDArray[Any] = floats.f32_to_f16(floats.round32(total.ravel(), np.zeros(1), "odd"))
+        return half.astype(np.float64).reshape(total.shape)
+    single = floats.round32(total.ravel(), np.zeros(1), "rz")
+    overflown = np.isfinite(total.ravel()) & (np.abs(total.ravel()) >= 2.0**128)
+    single[overflown] = np.copysign(np.inf, total.ravel()[overflown])
+    bits = single.view(np.uint32)
+    finite = np.isfinite(single)
+    bits[finite] &= np.uint32(0xFFFFFFFF << (23 - rule.fraction) & 0xFFFFFFFF)
+    return single.astype(np.float64).reshape(total.shape)

@@ -1,0 +1,260 @@
+"""wgmma: products of matrices by a warpgroup, from shared memory and registers.
+
+It is executed at once; `lab.emulator.waiting.warpgroups` remembers what may not be touched before a wait.
+
+PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Addresses, Doubles, Indices
+from lab.emulator.binding import WARPGROUP, Read
+from lab.emulator.lanes import Lanes
+from lab.emulator.opcodes import Opcode, UnknownForm
+from lab.emulator.operations import descriptors, elements, fragments
+from lab.emulator.operations.descriptors import PIECE
+from lab.emulator.operations.matrix import MatrixTypes, alike
+from lab.emulator.operations.products import multiply_add
+from lab.emulator.operations.shapes import Shape, narrowed, take_shape
+from lab.emulator.operations.system import Run, Site, system
+from lab.emulator.waiting.warpgroups import refused_count
+from lab.isa.ptx.constants import integer
+
+_ROWS = 64
+_ROWS_OF_WARP = _ROWS // WARPGROUP
+_K_BYTES = 32  # of a row of A, and of a column of B
+_MOST_COLUMNS = 256
+_SUMS = {
+    "f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f16", "f32"), "e5m2": ("f16", "f32"),
+    "s8": ("s32",), "u8": ("s32",), "b1": ("s32",),
+}  # fmt: skip
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, _MOST_COLUMNS + 1, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class WarpgroupProduct:
+    """What a wgmma multiplies.
+
+    Attributes:
+        shape: Rows of A, columns of B, depth.
+        types: PTX types of D, A, B and C, which is D.
+        registers: A is in registers.
+        scales: Signs of A and B, 1 or -1.
+        turned: Whether A and B in shared memory are contiguous along m and n, not along k.
+        saturate: Clamp integers.
+    """
+
+    shape: Shape
+    types: MatrixTypes
+    registers: bool
+    scales: tuple[int, int]
+    turned: tuple[bool, bool]
+    saturate: bool
+
+
+@system("wgmma")
+def wgmma(site: Site, op: Opcode) -> Run:
+    """Build wgmma.mma_async, and the fence, commit and wait of its groups."""
+    what = op.one_of(("mma_async", "fence", "commit_group", "wait_group"))
+    if op.flag("sp") or op.flag("sp::ordered_metadata"):
+        raise UnknownForm("a sparse wgmma")
+    op.one_of(("sync",))
+    op.one_of(("aligned",))
+    groups = site.warpgroups
+    if what == "mma_async":
+        return _multiply(site, op)
+    op.finish()
+    if what == "fence":
+        return groups.fence
+    if what == "commit_group":
+        return groups.commit
+    still = integer(site.texts[0])
+    return lambda lanes: groups.wait(lanes, still)
+
+
+@system("setmaxnreg")
+def setmaxnreg(site: Site, op: Opcode) -> Run:
+    """Build the change of a warpgroup's register limit, which changes no value."""
+    more = op.one_of(("inc", "dec")) == "inc"
+    for word in ("sync", "aligned", "u32"):
+        op.one_of((word,))
+    op.finish()
+    count = integer(site.texts[0])
+    refused = refused_count(count)
+    if refused:
+        raise UnknownForm(refused)
+    position, groups = site.position, site.warpgroups
+    return lambda lanes: groups.limit(position, lanes, count, more=more)
+
+
+def _take_form(site: Site, op: Opcode) -> WarpgroupProduct:
+    """Read a wgmma's words and its constant operands.
+
+    Raises:
+        UnknownForm: there is no such instruction.
+    """
+    shape = take_shape(op)
+    saturate = op.flag("satfinite")
+    bits = op.flag("and")
+    if bits:
+        op.one_of(("popc",))
+    if len(op.parts) != 3:  # noqa: PLR2004  the types of D, A and B
+        raise UnknownForm(f".{'.'.join(op.parts)}")
+    td, ta, tb = op.parts
+    m, n, k = shape
+    whole = td == "s32"
+    columns = _INTEGER_COLUMNS if whole else range(8, _MOST_COLUMNS + 1, 8)
+    if (
+        td not in _SUMS.get(ta, ())
+        or not alike(ta, tb)
+        or bits != (ta == "b1")
+        or (saturate and ta not in ("s8", "u8"))
+        or (m, k) != (_ROWS, _K_BYTES * 8 // elements.BITS[ta])
+        or n not in columns
+    ):
+        raise UnknownForm(f"types .{td}.{ta}.{tb} with the shape m{m}n{n}k{k}")
+    registers = site.texts[1].startswith("{")
+    constants = [integer(text) for text in site.texts[4:]]
+    turns = (1 if registers else 2) if elements.BITS[ta] == 16 else 0  # noqa: PLR2004  bits
+    expected = 0 if whole else 2 + turns
+    if len(constants) != expected:
+        raise UnknownForm(f"{len(site.texts)} operands")
+    scales = (constants[0], constants[1]) if constants else (1, 1)
+    flags = constants[2:]
+    if any(abs(scale) != 1 for scale in scales) or any(flag not in (0, 1) for flag in flags):
+        raise UnknownForm(f"the constants {', '.join(map(str, constants))}")
+    turned = (
+        (False, bool(flags[-1]) if flags else False) if registers or not flags else (bool(flags[0]), bool(flags[1]))
+    )
+    return WarpgroupProduct(shape, MatrixTypes(td, ta, tb, td), registers, scales, turned, saturate)
+
+
+def _multiply(site: Site, op: Opcode) -> Run:
+    form = _take_form(site, op)
+    _, n, k = form.shape
+    types, texts, position, groups = form.types, site.texts, site.position, site.warpgroups
+    layout = fragments.accumulator(_ROWS_OF_WARP, n)
+    layout_a = fragments.operand_a(_ROWS_OF_WARP, k, types.a)
+    read_c = fragments.reader(site, texts[0], types.c, layout)
+    write = fragments.writer(site, texts[0], types.d, layout)
+    held_a = fragments.reader(site, texts[1], types.a, layout_a) if form.registers else None
+    first = None if form.registers else _Operand(site, texts[1], types.a, _ROWS, turned=form.turned[0], by_warp=True)
+    second = _Operand(site, texts[2], types.b, n, turned=form.turned[1], by_warp=False)
+    adds = site.operands.source(texts[3], "pred")
+    sums = site.operands.register_names(texts[0])
+    inputs = site.operands.register_names(texts[1]) if form.registers else ()
+    warps = site.batch.warps
+
+    def run(lanes: Lanes) -> None:
+        starts = groups.whole(position, lanes)
+        if not len(starts):
+            return
+        members = (starts[:, None] + np.arange(WARPGROUP)).reshape(-1)
+        here = Lanes(lanes.threads, (members[:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1))
+        groups.use(position, here, sums, inputs)
+        if held_a is not None:
+            a = layout_a.gather(held_a())[members].reshape(len(starts), _ROWS, k)
+        else:
+            a = first.fetch(here, starts) if first is not None else np.zeros(0)
+        b = second.fetch(here, starts).swapaxes(1, 2)
+        c = layout.gather(read_c())[members]
+        kept = here.fill(adds(here)).reshape(len(members), WARP_SIZE)[:, 0]
+        c[~kept] = 0.0
+        total = multiply_add(
+            a * form.scales[0], b * form.scales[1], c.reshape(len(starts), _ROWS, n), types.all, "wgmma"
+        )
+        if types.d == "s32":
+            total = narrowed(total, saturate=form.saturate)
+        everyone = np.zeros((warps, _ROWS_OF_WARP, n))
+        everyone[members] = total.reshape(-1, _ROWS_OF_WARP, n)
+        write(here, layout.scatter(everyone))
+
+    return run
+
+
+class _Operand:
+    """A matrix in shared memory that a descriptor names."""
+
+    def __init__(self, site: Site, text: str, t: str, rows: int, *, turned: bool, by_warp: bool) -> None:
+        """Bind the descriptor.
+
+        Args:
+            site: The instruction.
+            text: The operand.
+            t: Element type.
+            rows: Rows of A, or columns of B.
+            turned: The matrix is contiguous along these.
+            by_warp: Each warp reads a quarter of the rows; otherwise each reads all.
+        """
+        self._site, self._t, self._rows, self._turned, self._by_warp = site, t, rows, turned, by_warp
+        self._read: Read[np.uint64] = site.operands.source(text, "b64")
+
+    def fetch(self, here: Lanes, starts: Indices) -> Doubles:
+        """Return the matrices of some warpgroups, (warpgroups, rows, k).
+
+        Args:
+            here: The threads of the warpgroups.
+            starts: The first warp of each.
+        """
+        site, each = self._site, WARPGROUP * WARP_SIZE
+        words = here.fill(self._read(here)).reshape(len(starts), each)
+        if (words != words[:, :1]).any():
+            detail = "the threads of a warpgroup give different matrix descriptors"
+            site.findings.add("wgmma-misuse", site.position, detail, starts * WARP_SIZE)
+        found = descriptors.decode(np.ascontiguousarray(words[:, 0]))
+        width = elements.BITS[self._t]
+        if self._turned:
+            offsets = descriptors.across_k(found, _K_BYTES * 8 // width, self._rows * width // (8 * PIECE))
+        else:
+            offsets = descriptors.along_k(found, self._rows, _K_BYTES // PIECE)
+        values = self._load(offsets, starts)
+        raw = np.ascontiguousarray(values.reshape(*offsets.shape[:2], -1)).view(np.uint32)
+        decoded = elements.decode(raw, self._t)
+        return decoded.swapaxes(1, 2) if self._turned else decoded
+
+    def _load(self, offsets: Addresses, starts: Indices) -> NDArray[np.uint8]:
+        """Return the bytes of pieces, (warpgroups, rows, pieces, 16), checked; zero beyond shared memory.
+
+        Args:
+            offsets: (warpgroups, rows, pieces) in the shared memory of the warpgroup's block.
+            starts: The first warp of each warpgroup.
+        """
+        site, shared = self._site, self._site.memory.shared
+        threads = starts * WARP_SIZE
+        beyond = offsets > shared.size - PIECE
+        if beyond.any():
+            which = np.flatnonzero(beyond.any(axis=(1, 2)))
+            address = int(offsets[beyond].max())
+            detail = f"wgmma of {PIECE} bytes at offset {address} of {shared.name} ({shared.size} bytes)"
+            site.findings.add("out-of-bounds", site.position, detail, threads[which], address=address)
+            offsets = np.where(beyond, 0, offsets)
+        base = shared.places(np.zeros(len(threads), np.int64), threads)
+        places = offsets + base[:, None, None]
+        self._watch(places, offsets, starts)
+        if shared.size < PIECE:
+            return np.zeros((*offsets.shape, PIECE), np.uint8)
+        values: NDArray[np.uint8] = shared.data[places[..., None] + np.arange(PIECE)]
+        values[beyond] = 0
+        return values
+
+    def _watch(self, places: Addresses, offsets: Addresses, starts: Indices) -> None:
+        """Let each warp's part of the reads be checked."""
+        site = self._site
+        if site.memory.watch.shadow is None:
+            return
+        for i, start in enumerate(starts.tolist()):
+            for warp in range(WARPGROUP):
+                part: tuple[int | slice, ...] = (i,)
+                if self._by_warp:
+                    axis = 2 if self._turned else 1
+                    size = offsets.shape[axis] // WARPGROUP
+                    part = (i, *([slice(None)] * (axis - 1)), slice(warp * size, (warp + 1) * size))
+                site.warpgroups.read(
+                    site.position, start + warp, places[part].reshape(-1), offsets[part].reshape(-1), PIECE
+                )

@@ -1,0 +1,166 @@
+"""wmma: matrix fragments whose layout PTX leaves open.
+
+Here, with E elements a lane, element e of lane l is number ``(E l + e) mod size`` of the tile in row order. Integers of
+less than a byte count as the 32-bit words that hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator import operands
+from lab.emulator.arrays import Addresses, Doubles
+from lab.emulator.binding import Read, Write
+from lab.emulator.lanes import Lanes
+from lab.emulator.opcodes import Opcode, UnknownForm
+from lab.emulator.operations import fragments
+from lab.emulator.operations.elements import BITS, REGISTER_BITS, container, per_register
+from lab.emulator.operations.matrix import MatrixTypes, alike, product, sums_of
+from lab.emulator.operations.shapes import Shape, take_shape
+from lab.emulator.operations.spaces import take_space
+from lab.emulator.operations.system import Run, Site, system
+
+_BYTE = 8
+_TYPES = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s4", "u4", "b1", "s32", "f64")
+
+
+@system("wmma")
+def wmma(site: Site, op: Opcode) -> Run:
+    """Build wmma.load, wmma.store and wmma.mma."""
+    what = op.one_of(("load", "store", "mma"))
+    if what == "mma":
+        return _multiply(site, op)
+    which = op.one_of(("a", "b", "c", "d"))
+    op.one_of(("sync",))
+    op.one_of(("aligned",))
+    by_row = op.one_of(("row", "col")) == "row"
+    shape = take_shape(op)
+    space = take_space(op)
+    t = op.one_of(_TYPES)
+    op.finish()
+    packed = _packed(t)
+    rows, cols = _size(which, shape, packed)
+    fragment, place, *more = (site.texts[1], site.texts[0], *site.texts[2:]) if what == "store" else site.texts
+    stride = site.operands.source(more[0] if more else str(packed * (cols if by_row else rows)), "u32")
+    names = operands.elements(fragment)
+    width = max(BITS[t] * packed, _BYTE) // _BYTE
+    each = len(names) * _elements_of_register(width)
+    lane = np.arange(site.batch.threads) % WARP_SIZE
+
+    def offsets(lanes: Lanes, e: int) -> Addresses:
+        """Return the byte offsets of element e of each lane, (count,)."""
+        row, col = np.divmod((lanes.select(lane) * each + e) % (rows * cols), cols)
+        step = stride(lanes).astype(np.int64) // packed
+        return np.asarray(width * (row * step + col if by_row else col * step + row))
+
+    if what == "load":
+        writes = [site.operands.target(name, container(t)) for name in names]
+        return _load(site, space, place, offsets, writes=writes, width=width)
+    reads: list[Read[np.unsignedinteger[Any]]] = [site.operands.source(name, container(t)) for name in names]
+    return _store(site, space, place, offsets, reads=reads, width=width)
+
+
+Offsets = Callable[[Lanes, int], Addresses]
+
+
+def _packed(t: str) -> int:
+    """Return the elements that count as one: those of a word where they are smaller than a byte."""
+    return per_register(t) if BITS[t] < _BYTE else 1
+
+
+def _size(which: str, shape: Shape, packed: int) -> tuple[int, int]:
+    """Return the rows and columns of a fragment's matrix, where some elements along k count as one."""
+    m, n, k = shape
+    return {"a": (m, k // packed), "b": (k // packed, n)}.get(which, (m, n))
+
+
+def _elements_of_register(width: int) -> int:
+    return max(1, REGISTER_BITS // _BYTE // width)
+
+
+def _load(site: Site, space: str, place: str, offsets: Offsets, *, writes: Sequence[Write], width: int) -> Run:
+    """Build the load of a fragment from an address, element by element."""
+    per = _elements_of_register(width)
+    address, memory, position = site.operands.address(place, space), site.memory, site.position
+
+    def run(lanes: Lanes) -> None:
+        start = address(lanes)
+        for i, write in enumerate(writes):
+            total = np.zeros(len(start), f"u{max(4, width)}")
+            for j in range(per):
+                places = start + offsets(lanes, i * per + j)
+                value = memory.load(position, space, places, lanes, width=width)[0]
+                total |= value.astype(total.dtype) << total.dtype.type(8 * width * j)
+            write(lanes, total)
+
+    return run
+
+
+def _store(
+    site: Site, space: str, place: str, offsets: Offsets, *, reads: Sequence[Read[np.unsignedinteger[Any]]], width: int
+) -> Run:
+    """Build the store of a fragment to an address, element by element."""
+    per = _elements_of_register(width)
+    address, memory, position = site.operands.address(place, space), site.memory, site.position
+
+    def run(lanes: Lanes) -> None:
+        start = address(lanes)
+        for i, read in enumerate(reads):
+            value = lanes.fill(read(lanes))
+            for j in range(per):
+                piece = (value >> value.dtype.type(8 * width * j)).astype(f"u{width}")
+                memory.store(position, space, start + offsets(lanes, i * per + j), [piece], lanes)
+
+    return run
+
+
+def _multiply(site: Site, op: Opcode) -> Run:
+    """Build the product of fragments."""
+    logic = op.one_of(("xor", "and"), "")
+    if logic:
+        op.one_of(("popc",))
+    op.one_of(("sync",))
+    op.one_of(("aligned",))
+    for _ in range(2):
+        op.one_of(("row", "col"))  # how the fragments were loaded; they are alike here
+    m, n, k = take_shape(op)
+    op.flag("rn")
+    saturate = op.flag("satfinite")
+    types = _take_types(op)
+    if saturate and types.d != "s32":
+        raise UnknownForm(".satfinite on floating-point numbers")
+    if (logic == "") != (types.a != "b1"):
+        raise UnknownForm("a bit operation belongs to .b1, and only to it")
+    texts = zip(site.texts[1:], types.all[1:], strict=True)
+    reads = [fragments.reader(site, text, t) for text, t in texts]
+    write = fragments.writer(site, site.texts[0], types.d)
+    warps, packed = site.batch.warps, _packed(types.a)
+
+    def tile(values: Doubles, rows: int, cols: int) -> Doubles:
+        return values.reshape(warps, -1)[:, : rows * cols].reshape(warps, rows, cols)
+
+    def run(lanes: Lanes) -> None:
+        a, b, c = (read() for read in reads)
+        right = tile(b, k // packed, n * packed).reshape(warps, -1, n, packed).swapaxes(2, 3).reshape(warps, k, n)
+        write(lanes, product(tile(a, m, k), right, tile(c, m, n), types, logic=logic, saturate=saturate))
+
+    return run
+
+
+def _take_types(op: Opcode) -> MatrixTypes:
+    """Take the types of D, A, B and C, or of D and C alone where A and B are f16."""
+    parts, op.parts = op.parts, []
+    if len(parts) == 2:  # noqa: PLR2004  D and C
+        parts = [parts[0], "f16", "f16", parts[1]]
+    if len(parts) != 4:  # noqa: PLR2004  D, A, B, C
+        raise UnknownForm(f".{'.'.join(parts)}")
+    types = MatrixTypes(*parts)
+    sums = sums_of(types.a)
+    known = types.a in ("f16", "bf16", "tf32", "s8", "u8", "s4", "u4", "b1", "f64")
+    if not known or not alike(types.a, types.b) or types.d not in sums or types.c not in sums:
+        raise UnknownForm(f"types .{'.'.join(parts)}")
+    return types

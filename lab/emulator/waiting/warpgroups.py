@@ -1,0 +1,298 @@
+"""What warpgroups have on their way: groups of wgmma, the registers and the memory that these use; register limits.
+
+A wgmma is executed at once. What is remembered is that its registers may not be touched, and its operands in shared
+memory may not be overwritten, before a `wgmma.wait_group` of the warp; and which registers were touched since the
+warp's last `wgmma.fence`. Copies from register to register pass these marks on, and constants leave none: compilers
+move both across a fence, and the assembler puts them right.
+
+PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Indices, Mask
+from lab.emulator.batch import Batch
+from lab.emulator.binding import WARPGROUP
+from lab.emulator.findings import BatchFindings
+from lab.emulator.lanes import Lanes, warp_of
+from lab.emulator.memory.watch import AccessWatch
+from lab.emulator.program import RegisterName
+
+REGISTERS_OF_AN_SM = 65_536
+_REGISTER_STEP = 8
+_MOST_REGISTERS = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """Shared memory that wgmma of one warp still read.
+
+    Attributes:
+        warp: The warp of the batch.
+        group: Number of the wgmma-group.
+        position: Index of the instruction.
+        cells: Cells that it reads.
+        who: (cells,) thread that stands for the warp.
+    """
+
+    warp: int
+    group: int
+    position: int
+    cells: Indices
+    who: Indices
+
+
+class Warpgroups:
+    """The wgmma of a batch."""
+
+    def __init__(
+        self, batch: Batch, watch: AccessWatch, findings: BatchFindings, *, registers: int | None = None
+    ) -> None:
+        """Begin with nothing on its way.
+
+        Args:
+            batch: The threads.
+            watch: What is known about shared memory.
+            findings: Where faults are noted.
+            registers: Registers of each thread when the kernel begins; None where nothing says how many.
+        """
+        self._batch, self._watch, self._findings = batch, watch, findings
+        self.groups: NDArray[np.int32] = np.zeros(batch.threads, np.int32)
+        self._completed: NDArray[np.int32] = np.zeros(batch.threads, np.int32)
+        self._fenced: Mask = np.zeros(batch.threads, np.bool_)
+        self._sums: dict[RegisterName, NDArray[np.int32]] = {}  # the group that a register's wgmma belongs to
+        self._inputs: dict[RegisterName, NDArray[np.int32]] = {}
+        self._touched: dict[RegisterName, Mask] = {}
+        self._readings: list[_Reading] = []
+        self._limits: NDArray[np.int64] | None = None
+        self._registers, self._limited_at = registers, -1
+
+    # --- who takes part ---------------------------------------------------------------------------------------
+
+    def whole(self, position: int, lanes: Lanes) -> Indices:
+        """Return the first warp of each warpgroup of which all threads are here; note a fault of the others.
+
+        Args:
+            position: Index of the instruction.
+            lanes: The threads.
+        """
+        warps = self._batch.warps // self._batch.blocks
+        first = (np.arange(self._batch.blocks)[:, None] * warps + np.arange(0, warps, WARPGROUP)).reshape(-1)
+        here = lanes.present().reshape(-1, WARP_SIZE).sum(axis=1)
+        found = []
+        for start in first.tolist():
+            end = min(start + WARPGROUP, start - start % warps + warps)
+            count = int(here[start:end].sum())
+            if count == WARPGROUP * WARP_SIZE:
+                found.append(start)
+            elif count:
+                members = lanes.indices()
+                threads = members[(members >= start * WARP_SIZE) & (members < end * WARP_SIZE)]
+                detail = f"{count} of a warpgroup's {WARPGROUP * WARP_SIZE} threads are here: all four warps take part"
+                self._findings.add("wgmma-misuse", position, detail, threads)
+        return np.array(found, np.int64)
+
+    # --- registers --------------------------------------------------------------------------------------------
+
+    def touch(self, position: int, lanes: Lanes, names: Sequence[RegisterName], *, constant: bool = False) -> None:
+        """Note that threads access registers by an instruction that is not a wgmma.
+
+        Args:
+            position: Index of the instruction.
+            lanes: The threads.
+            names: Registers that some wgmma uses.
+            constant: They are set to a constant.
+        """
+        for name in names:
+            self._find_in_flight(position, lanes, name, self._sums, "an accumulator")
+            self._find_in_flight(position, lanes, name, self._inputs, "an operand")
+            self._touched.setdefault(name, np.zeros(self._batch.threads, np.bool_))[lanes.rows] = not constant
+
+    def copy(self, lanes: Lanes, target: RegisterName, source: RegisterName) -> None:
+        """Note that threads copy one register that wgmma may use to another one: what is known of it goes along."""
+        for table in (self._sums, self._inputs):
+            if source in table:
+                self._of(table, target)[lanes.rows] = table[source][lanes.rows]
+            elif target in table:
+                table[target][lanes.rows] = 0
+        marks = self._touched.get(source)
+        mine = self._touched.setdefault(target, np.zeros(self._batch.threads, np.bool_))
+        mine[lanes.rows] = False if marks is None else marks[lanes.rows]
+
+    def _of(self, table: dict[RegisterName, NDArray[np.int32]], name: RegisterName) -> NDArray[np.int32]:
+        return table.setdefault(name, np.zeros(self._batch.threads, np.int32))
+
+    def _find_in_flight(
+        self, position: int, lanes: Lanes, name: RegisterName, table: dict[RegisterName, NDArray[np.int32]], what: str
+    ) -> None:
+        held = table.get(name)
+        if held is None:
+            return
+        late = np.flatnonzero(held[lanes.rows] > self._completed[lanes.rows])
+        if len(late):
+            detail = f"{name[1]} is {what} of a wgmma that has not been waited for"
+            remedy = "wgmma.wait_group before the access"
+            self._findings.add("async-not-waited", position, detail, lanes.indices()[late], remedy=remedy)
+
+    def use(self, position: int, lanes: Lanes, sums: Sequence[RegisterName], inputs: Sequence[RegisterName]) -> None:
+        """Note a wgmma with its registers.
+
+        Args:
+            position: Index of the instruction.
+            lanes: The threads.
+            sums: Registers of D.
+            inputs: Registers of A, where it is in registers.
+        """
+        group = self.groups[lanes.rows] + np.int32(1)
+        threads = lanes.indices()
+        unfenced = np.flatnonzero(~self._fenced[lanes.rows])
+        if len(unfenced):
+            detail = "no wgmma.fence comes before the first wgmma"
+            self._findings.add("wgmma-misuse", position, detail, threads[unfenced], remedy="wgmma.fence.sync.aligned")
+        for name in (*sums, *inputs):
+            marks = self._touched.get(name)
+            if marks is not None and not len(unfenced) and marks[lanes.rows].any():
+                late = np.flatnonzero(marks[lanes.rows])
+                detail = f"{name[1]} was accessed, and no wgmma.fence came since"
+                remedy = "wgmma.fence.sync.aligned between the access and the wgmma"
+                self._findings.add("wgmma-misuse", position, detail, threads[late], remedy=remedy)
+                break
+        for name in inputs:
+            self._find_in_flight(position, lanes, name, self._sums, "an accumulator")
+            self._of(self._inputs, name)[lanes.rows] = group
+        for name in sums:
+            self._find_in_flight(position, lanes, name, self._inputs, "an operand")
+            self._of(self._sums, name)[lanes.rows] = group
+
+    # --- fences and groups ------------------------------------------------------------------------------------
+
+    def fence(self, lanes: Lanes) -> None:
+        """Order what threads did with their registers before the wgmma that follow."""
+        self._fenced[lanes.rows] = True
+        for marks in self._touched.values():
+            marks[lanes.rows] = False
+
+    def commit(self, lanes: Lanes) -> None:
+        """Make a group of the wgmma that threads have begun."""
+        self.groups[lanes.rows] += 1
+
+    def wait(self, lanes: Lanes, still: int) -> None:
+        """Wait until all but the latest `still` groups of threads are complete."""
+        self._completed[lanes.rows] = np.maximum(self._completed[lanes.rows], self.groups[lanes.rows] - np.int32(still))
+        shadow = self._watch.shadow
+        if shadow is None or not self._readings:
+            return
+        here = np.unique(warp_of(lanes.indices()))
+        done = [
+            one
+            for one in self._readings
+            if one.warp in here and one.group <= int(self._completed[one.warp * WARP_SIZE])
+        ]
+        self._readings = [one for one in self._readings if one not in done]
+        for one in done:
+            shadow.end_matrix_read(one.cells, one.who, one.position)
+
+    # --- shared memory ----------------------------------------------------------------------------------------
+
+    def read(self, position: int, warp: int, places: Indices, offsets: Indices, width: int) -> None:
+        """Check what one warp's wgmma reads from shared memory, and remember it until the wait.
+
+        Args:
+            position: Index of the instruction.
+            warp: The warp of the batch.
+            places: (pieces,) bytes in the batch's shared memory at which pieces begin.
+            offsets: (pieces,) the same in the block's.
+            width: Bytes of a piece.
+        """
+        shadow = self._watch.shadow
+        if shadow is None:
+            return
+        found, cells, who = shadow.begin_matrix_read(places, width, warp, position)
+        per = len(cells) // max(1, len(places))
+        self._watch.report_shared(position, who, np.repeat(offsets, per), found)
+        group = int(self.groups[warp * WARP_SIZE]) + 1
+        self._readings.append(_Reading(warp, group, position, cells, who))
+
+    def leave(self, lanes: Lanes) -> None:
+        """Note the wgmma that threads have begun and leave without waiting for."""
+        here = set(np.unique(warp_of(lanes.indices())).tolist())
+        for one in self._readings:
+            if one.warp in here:
+                detail = "these threads end before they have waited for this wgmma"
+                self._findings.add("async-not-waited", one.position, detail, one.who[:1])
+        self._readings = [one for one in self._readings if one.warp not in here]
+
+    # --- register limits --------------------------------------------------------------------------------------
+
+    def limit(self, position: int, lanes: Lanes, count: int, *, more: bool) -> None:
+        """Change the registers of a warpgroup's threads (setmaxnreg).
+
+        Args:
+            position: Index of the instruction.
+            lanes: The threads.
+            count: The new number.
+            more: It is to be larger than before.
+        """
+        if self._limits is None:
+            self._limits = np.full(self._batch.warps, self._registers or 0, np.int64)
+        for first in self.whole(position, lanes).tolist():
+            now = int(self._limits[first])
+            if now and (count < now if more else count > now):
+                detail = f"{count} registers are {'fewer' if more else 'more'} than the {now} that the warp has"
+                self._findings.add("wgmma-misuse", position, detail, np.array([first * WARP_SIZE]))
+            self._limits[first : first + WARPGROUP] = count
+        if more:
+            self._limited_at = position
+
+    def check_limits(self, alive: Mask) -> None:
+        """Note a fault where the warps of a block that has ended were given more registers than it has.
+
+        Args:
+            alive: (threads,) the threads that have not ended.
+        """
+        if self._limits is None or self._registers is None or self._limited_at < 0:
+            return
+        blocks = self._batch.blocks
+        held = self._registers * self._batch.warps // blocks * WARP_SIZE
+        wanted = self._limits.reshape(blocks, -1).sum(axis=1) * WARP_SIZE
+        for block in np.flatnonzero((wanted > held) & ~alive.reshape(blocks, -1).any(axis=1)).tolist():
+            detail = (
+                f"the warps of a block ask for {wanted[block]} registers in all, and it has {held}: they wait forever"
+            )
+            first = np.array([block * self._batch.threads // blocks])
+            self._findings.add("wgmma-misuse", self._limited_at, detail, first)
+            self._limits.reshape(blocks, -1)[block] = self._registers
+
+
+def refused_count(count: int) -> str:
+    """Return why setmaxnreg does not take a number of registers; nothing where it does."""
+    if 24 <= count <= _MOST_REGISTERS and count % _REGISTER_STEP == 0:  # noqa: PLR2004  PTX's least
+        return ""
+    return f"{count} registers; accepted are multiples of {_REGISTER_STEP} from 24 to {_MOST_REGISTERS}"
+
+
+def registers_at_start(directives: dict[str, tuple[int, ...]], threads: int) -> int | None:
+    """Return the registers of each thread when a kernel begins.
+
+    Args:
+        directives: The kernel's.
+        threads: Threads of a block, whole warps.
+
+    Returns:
+        What `.maxnreg` says, else the share of each thread where the kernel says how large its blocks are and how many
+        of them an SM holds; None where it does not.
+    """
+    if "maxnreg" in directives:
+        return directives["maxnreg"][0]
+    if "maxntid" not in directives and "reqntid" not in directives:
+        return None
+    blocks = directives.get("minnctapersm", (1,))[0]
+    share = REGISTERS_OF_AN_SM // (threads * max(1, blocks))
+    return min(_MOST_REGISTERS, share) // _REGISTER_STEP * _REGISTER_STEP

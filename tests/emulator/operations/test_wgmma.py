@@ -1,0 +1,221 @@
+"""wgmma: what it computes, from every layout, and every way to use it wrongly."""
+
+import functools
+
+import compiling
+import numpy as np
+import pytest
+from small_ptx import kernel
+
+from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
+
+
+@pytest.fixture(scope="module")
+def tensor(benchmark_script):
+    return benchmark_script("tensor_cases")
+
+
+def executed(case):
+    out = np.zeros(*case.output)
+    emulation = launch(case.ptx, "k", len(out), case.threads, [*case.inputs, out])
+    assert emulation.clean, emulation.findings
+    return out
+
+
+WIDTHS = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "s8": 1, "u8": 1}
+
+
+def values(raw, t):
+    if t == "bf16":
+        return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(float)
+    if t == "e4m3":
+        code = raw.view(np.uint8).astype(int)
+        exponent, rest = code >> 3 & 15, code & 7
+        size = np.where(exponent > 0, (1 + rest / 8) * 2.0 ** (exponent - 7), 0.0)
+        return np.where(code > 127, -size, size)
+    kinds = {"f16": np.float16, "tf32": np.float32, "s8": np.int8, "u8": np.uint8, "f32": np.float32, "s32": np.int32}
+    return raw.view(kinds[t]).astype(float)
+
+
+def address(word, row, k, size, *, turned):
+    """Bytes from the image's start to an element, by the canonical layouts."""
+    start, leading, stride = ((int(word) >> shift & 0x3FFF) * 16 for shift in (0, 16, 32))
+    pieces = {0: 1, 1: 8, 2: 4, 3: 2}[int(word) >> 62]
+    per = 16 // size
+    if turned:
+        outer_row, outer_k = (stride, leading) if pieces == 1 else (leading, stride)
+        tile = per * pieces
+        plain = start + row % tile * size + row // tile * outer_row + k % 8 * 16 * pieces + k // 8 * outer_k
+    else:
+        over = leading * (k // per) + k % per * size if pieces == 1 else k * size
+        plain = start + row % 8 * 16 * pieces + row // 8 * stride + over
+    return plain ^ ((plain >> 7 & pieces - 1) << 4)
+
+
+def matrix(image, word, t, rows, depth, *, turned):
+    size = WIDTHS[t]
+    found = np.zeros((rows, depth))
+    for row in range(rows):
+        for k in range(depth):
+            at = address(word, row, k, size, turned=turned)
+            found[row, k] = values(image[at : at + size], t)[0]
+    return found
+
+
+LAYOUTS = [
+    ("f32", "f16", (0, 0)), ("f32", "f16", (0, 1)), ("f32", "f16", (1, 0)), ("f16", "bf16", (0, 0)),
+    ("f32", "tf32", (0, 0)), ("f32", "e4m3", (0, 0)), ("s32", "s8", (0, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("td", "ta", "turned"), [one for one in LAYOUTS if one[:2] != ("f16", "bf16")])
+def test_every_layout_of_shared_memory(tensor, td, ta, turned):
+    case = tensor.layout_case(td, ta, seed=5, turned=turned)
+    out = executed(case)
+    images, words, _, before = case.inputs
+    k = 32 // WIDTHS[ta]
+    rows, columns = tensor.index_c(16, 16)
+    for trial in range(4):  # one of each mode of A
+        a = matrix(images[trial], words[trial, 0], ta, 64, k, turned=bool(turned[0]))
+        b = matrix(images[trial], words[trial, 1], ta, 16, k, turned=bool(turned[1]))
+        sign = 1 if td == "s32" else -1
+        total = sign * a @ b.T
+        for warp in range(4):
+            part = slice(32 * warp, 32 * warp + 32)
+            wanted = values(before[trial, part], td) + total[16 * warp + rows, columns]
+            np.testing.assert_array_equal(values(out[trial, part], td), wanted)
+
+
+@pytest.mark.parametrize(("td", "ta"), [("f32", "bf16"), ("f32", "tf32"), ("s32", "u8")])
+def test_a_from_registers(tensor, td, ta):
+    case = tensor.layout_case(td, ta, seed=5, registers=True)
+    out = executed(case)
+    images, words, held, before = case.inputs
+    k = 32 // WIDTHS[ta]
+    index_a, index_c = tensor.index_a(16, k, ta), tensor.index_c(16, 16)
+    for trial in range(2):
+        b = matrix(images[trial], words[trial, 1], ta, 16, k, turned=False)
+        for warp in range(4):
+            part = slice(32 * warp, 32 * warp + 32)
+            a = np.zeros((16, k))
+            a[index_a] = values(np.ascontiguousarray(held[trial, part]), ta)
+            total = a @ b.T * (1 if td == "s32" else -1)
+            wanted = values(before[trial, part], td) + total[index_c]
+            np.testing.assert_array_equal(values(out[trial, part], td), wanted)
+
+
+# --- as CUDA C++ has it -------------------------------------------------------------------------------------------
+
+KERNEL = """
+#include <cuda_fp16.h>
+extern "C" __global__ void __launch_bounds__(THREADS) k(const __half* a, const __half* b, float* out) {
+    __shared__ __align__(1024) __half sa[64 * 64];
+    __shared__ __align__(1024) __half sb[8 * 64];
+    const int t = threadIdx.x;
+    const auto at = [](const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); };
+    const auto described = [&](const void* p) {  // rows of 128 bytes, swizzled
+        return static_cast<unsigned long long>(at(p) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62; };
+    const auto fence = [] { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); };
+    const auto proxy = [] { asm volatile("fence.proxy.async;" ::: "memory"); };
+    const auto commit = [] { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); };
+    const auto wait = [] { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); };
+    float d[4] = {};
+    const auto multiply = [&](unsigned long long x, unsigned long long y, int add) {
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %6, 0; "
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, p, 1, 1, 0, 0; }"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(x), "l"(y), "r"(add)); };
+    const auto load = [&] {
+        for (int i = t; i < 64 * 64; i += THREADS) {
+            const int row = i / 64, piece = i / 8 % 8;
+            sa[row * 64 + (piece ^ row % 8) * 8 + i % 8] = a[i];
+            if (i < 8 * 64) sb[row * 64 + (piece ^ row % 8) * 8 + i % 8] = b[i];
+        } };
+    const auto product = [&] {
+        for (int k = 0; k < 4; ++k) multiply(described(sa) + 2 * k, described(sb) + 2 * k, k > 0); };
+    const auto store = [&] {
+        for (int i = 0; i < 4; ++i)
+            out[(t / 32 * 16 + t % 32 / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = d[i]; };
+    BODY
+}
+"""
+GOOD = "load(); proxy(); __syncthreads(); fence(); product(); commit(); wait(); store();"
+RANDOM = np.random.default_rng(6)
+A, B = RANDOM.integers(-4, 5, (64, 64)).astype(np.float16), RANDOM.integers(-4, 5, (8, 64)).astype(np.float16)
+WANTED = A.astype(np.float32) @ B.astype(np.float32).T
+
+
+@functools.cache
+def ptx(body, threads):
+    source = KERNEL.replace("BODY", body).replace("THREADS", str(threads))
+    return compiling.compile_text(source, "-lineinfo", arch="compute_90a")
+
+
+def run(body, threads=128):
+    out = np.zeros((64, 8), np.float32)
+    return launch(ptx(body, threads), "k", 1, threads, [A, B, out]), out
+
+
+def test_a_product_of_swizzled_tiles():
+    emulation, out = run(GOOD)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, WANTED)
+
+
+def test_a_loop_that_waits_one_group_behind():
+    steps = "for (int k = 0; k < 4; ++k) { multiply(described(sa) + 2 * k, described(sb) + 2 * k, k > 0); commit(); "
+    steps += 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }'
+    emulation, out = run(GOOD.replace("product(); commit();", steps))
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, WANTED)
+
+
+AGAIN = "multiply(described(sa), described(sb), 1); commit(); wait(); store();"
+APART = "multiply(described(sa) + t, described(sb), 0);"
+WRONG = [
+    ("no wait", GOOD.replace("wait();", ""), "async-not-waited"),
+    ("no commit", GOOD.replace("commit();", ""), "async-not-waited"),
+    ("no fence", GOOD.replace("fence();", "", 1), "wgmma-misuse"),
+    ("no fence of the proxies", GOOD.replace("proxy();", ""), "missing-proxy-fence"),
+    ("no barrier", GOOD.replace("__syncthreads();", ""), "shared-race"),
+    ("no fence after a change", GOOD.replace("store();", f"d[0] += 1; {AGAIN}"), "wgmma-misuse"),
+    ("overwritten", GOOD.replace("wait();", "__syncthreads(); sa[t] = a[0]; wait();"), "async-not-waited"),
+    ("overwritten after one warp's wait", GOOD + "if (t < 32) sb[t] = a[0];", "shared-race"),
+    ("three warps", GOOD.replace("product();", "if (t >= 32) product();"), "wgmma-misuse"),
+    ("half a warp", GOOD.replace("product();", "if (t != 5) product();"), "warp-divergence"),
+    ("beyond", GOOD.replace("product();", "multiply(described(sa + 65536), described(sb), 0);"), "out-of-bounds"),
+    ("different descriptors", GOOD.replace("product();", APART), "wgmma-misuse"),
+    ("never waited", GOOD.replace("wait(); store();", ""), "async-not-waited"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "kind"), [one[1:] for one in WRONG], ids=[one[0] for one in WRONG])
+def test_wrong_uses_are_found(body, kind):
+    emulation, _ = run(body)
+    assert kind in {finding.kind for finding in emulation.findings}, emulation.findings
+    assert all(finding.line > 0 for finding in emulation.findings)
+
+
+def test_two_warpgroups_share_b():
+    emulation, out = run(GOOD.replace("store();", "if (t < 128) store();"), 256)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, WANTED)
+
+
+D4 = "{%f0, %f1, %f2, %f3}"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "why"),
+    [
+        (f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {D4}, %rd0, %rd1, %p0, 1, 1, 0, 0;", "m64n12k16"),
+        (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16 {D4}, %rd0, %rd1, %p0, 1, 1, 0, 0;", "types"),
+        (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd0, %rd1, %p0, 1, 2, 0, 0;", "the constants 1, 2"),
+        (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd0, %rd1, %p0, 1, 1;", "6 operands"),
+        (f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {D4}, %rd0, %rd1, %r0, 0, %p0, 1, 1, 0, 0;", "sparse"),
+        ("setmaxnreg.inc.sync.aligned.u32 100;", "100 registers"),
+    ],
+)
+def test_what_does_not_exist_is_refused(instruction, why):
+    with pytest.raises(UnsupportedInstruction, match=why):
+        launch(kernel(instruction), "k", 1, 128, [])
