@@ -321,7 +321,7 @@ def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, sch
     if max_steps is not None:
         return "the steps are limited"
     if schedule is not None:
-        return "another order of execution was asked for"
+        return "another order of warps and blocks was asked for"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
     if check and program.definedness.unwritten:

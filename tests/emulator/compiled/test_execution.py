@@ -68,7 +68,7 @@ def test_many_rounds_of_a_loop_are_left_to_the_interpreter(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"schedule": 1}, "another order of execution was asked for"),
+        ({"schedule": 1}, "another order of warps and blocks was asked for"),
         ({"check": False, "max_steps": 9}, "the steps are limited"),
     ],
 )
