@@ -107,3 +107,13 @@ def test_no_duration_is_taken_from_a_clock_that_can_be_set() -> None:
     """Limits and durations are on `time.monotonic` and `time.perf_counter`; dates are only written down."""
     settable = re.compile(r"\btime\.time(_ns)?\(|^from time import .*\btime\b", re.MULTILINE)
     assert not [relative(module) for module in MODULES if settable.search(module.read_text(encoding="utf-8"))]
+
+
+def test_every_process_gets_an_environment_of_its_own() -> None:
+    """A process that is started without one reads this process's variables, which another thread may be changing."""
+    found = []
+    for module in MODULES:
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
+                found += [] if any(one.arg == "env" for one in node.keywords) else [f"{relative(module)}:{node.lineno}"]
+    assert found == []

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from lab.base.workers import environment
+
 _DECIDING = (
     "numpy",
     "cuda-bindings",
@@ -57,6 +59,7 @@ def commit() -> str:
             text=True,
             timeout=10,
             check=False,
+            env=environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -135,7 +135,7 @@ class ProcessExecutor:
             memory_of: Among how many processes the memory is shared, where it is not `jobs`.
         """
         self._jobs, self._context = jobs, workers.context()
-        self._begin = workers.share_of_memory(memory_of or jobs), dict(os.environ)
+        self._begin = workers.share_of_memory(memory_of or jobs), workers.environment()
         self._workers: list[_Worker] = []
         self._waiting: deque[_Work] = deque()
         self._lock = threading.Lock()  # of `_waiting` and of the three flags

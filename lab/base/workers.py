@@ -42,10 +42,17 @@ def context() -> BaseContext:
 def handed_down() -> Iterator[None]:
     """Within this context, a Python process that is started imports from this process's path and nowhere else.
 
-    One thread at a time is in it.
+    One thread at a time is in it. Another process that starts meanwhile must get `environment()`: without one of its
+    own it reads this process's variables while they change, and the start fails (exit code 255, which means nothing).
     """
     with _HANDING_DOWN:
         yield from _handed_down()
+
+
+def environment() -> dict[str, str]:
+    """Return this process's variables, but those that `handed_down` sets for a moment."""
+    with _HANDING_DOWN:
+        return dict(os.environ)
 
 
 def _handed_down() -> Iterator[None]:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from lab.base.errors import Location, UserError
+from lab.base.workers import environment
 from lab.templates.sandbox import MOST_OUTPUT, rendered
 from lab.templates.values import packed, unpacked
 
@@ -162,7 +163,7 @@ class Renderer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_ONE_THREAD},
+            env={**environment(), **_ONE_THREAD},
             bufsize=0,
         )
         atexit.register(self.stop)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
+from lab.base.workers import environment
 from lab.toolchain.base import check_not_killed
 
 TIMEOUT_S = 600.0
@@ -43,6 +44,7 @@ def run_tool(
             errors="replace",
             timeout=timeout_s,
             check=False,
+            env=environment(),
         )
     except OSError as error:
         raise MissingToolError(f"cannot run {name} ({error}); install it: {install}") from error

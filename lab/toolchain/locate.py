@@ -16,6 +16,7 @@ from pathlib import Path
 import platformdirs
 from cuda import pathfinder
 
+from lab.base import workers
 from lab.toolchain.base import is_version
 
 _TIMEOUT_S = 60.0
@@ -196,7 +197,13 @@ def tool_output(path: Path, *arguments: str) -> str | None:
     """Return the standard output of a short command, or None if it fails."""
     try:
         run = subprocess.run(
-            [path, *arguments], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+            [path, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=workers.environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

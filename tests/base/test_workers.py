@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -124,3 +125,47 @@ def test_a_limit_of_the_machines_own_is_not_raised():
                 [sys.executable, "-c", program, str(asked)], capture_output=True, text=True, check=False
             )
             assert told.stdout.split() == [str(given), str(lower)], told.stderr
+
+
+def test_an_environment_is_that_of_no_moment_of_handing_down():
+    seen, inside, leave = [], threading.Event(), threading.Event()
+
+    def hand_down():
+        with workers.handed_down():
+            inside.set()
+            leave.wait(60)
+
+    before = dict(os.environ)
+    holder, reader = (
+        threading.Thread(target=hand_down),
+        threading.Thread(target=lambda: seen.append(workers.environment())),
+    )
+    holder.start()
+    inside.wait(60)
+    assert os.environ["PYTHONSAFEPATH"] == "1"
+    reader.start()
+    reader.join(0.05)
+    assert seen == []
+    leave.set()
+    holder.join()
+    reader.join()
+    assert seen == [before]
+
+
+def test_processes_start_while_another_thread_hands_down():
+    """Without an environment of their own, one in forty fails with a bad address."""
+    done = threading.Event()
+
+    def churn():
+        while not done.is_set():
+            with workers.handed_down():
+                pass
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        for _ in range(100):
+            subprocess.run(["/bin/true"], env=workers.environment(), check=True)
+    finally:
+        done.set()
+        thread.join()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.base.errors import LabError
+from lab.base.workers import environment
 
 INSTALL: Final = "`ncu` is part of the CUDA Toolkit; NVIDIA's repository has it as the package nsight-compute"
 """Where to get Nsight Compute."""
@@ -98,7 +99,9 @@ def version(ncu: Path | str) -> str:
         ProfilerError: It cannot be started.
     """
     try:
-        done = subprocess.run([str(ncu), "--version"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [str(ncu), "--version"], capture_output=True, text=True, check=False, timeout=60, env=environment()
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProfilerError(f"{ncu} cannot be started: {error}") from error
     found = re.search(r"Version (\S+)", done.stdout)
@@ -171,6 +174,7 @@ def _run(command: Sequence[str], timeout: float | None) -> tuple[int, str]:
             text=True,
             errors="replace",
             start_new_session=True,
+            env=environment(),
         )
     except OSError as error:
         raise ProfilerError(f"{command[0]} cannot be started: {error.strerror}; {INSTALL}") from error

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Protocol
 
+from lab.base import workers
 from lab.gpu.device.backend import Backend
 from lab.gpu.process.worker import main
 
@@ -166,7 +167,7 @@ def start_worker(backend: Callable[[], Backend]) -> WorkerProcess:
     context = multiprocessing.get_context("spawn")
     connection, theirs = context.Pipe()
     process = context.Process(target=main, args=(theirs, backend), name="lab-gpu", daemon=True)
-    with _ignoring_interrupts():
+    with workers.handed_down(), _ignoring_interrupts():
         process.start()
     theirs.close()  # only the worker holds its end now, so its death closes the pipe
     return WorkerProcess(process, connection)

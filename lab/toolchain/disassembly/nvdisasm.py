@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lab.base.errors import CompileError, MissingToolError
 from lab.base.files import scratch
+from lab.base.workers import environment
 from lab.isa.sass.lines import LineTable
 from lab.toolchain import locate
 from lab.toolchain.base import Disassembly, check_not_killed, first_error
@@ -151,7 +152,9 @@ def _run(tool: Path, options: tuple[str, ...], cubin: bytes) -> bytes:
         image.write_bytes(cubin)
         command = " ".join(["nvdisasm", *options, image.name])
         try:
-            run = subprocess.run([tool, *options, image], capture_output=True, timeout=TIMEOUT_S, check=False)
+            run = subprocess.run(
+                [tool, *options, image], capture_output=True, timeout=TIMEOUT_S, check=False, env=environment()
+            )
         except OSError as error:
             raise MissingToolError(f"cannot run nvdisasm ({error}); install it: {INSTALL}") from error
         except subprocess.TimeoutExpired as error:

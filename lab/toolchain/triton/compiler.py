@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.base import workers
 from lab.base.errors import CompileError, MissingToolError
 from lab.base.files import scratch
 from lab.isa.ptx.module import read_ptx
@@ -143,7 +144,7 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
     }
     question, answer = folder / "question.json", folder / "answer.json"
     question.write_text(json.dumps(asked), encoding="utf-8")
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "HOME": str(folder)}
+    environment = {**workers.environment(), "TRITON_CACHE_DIR": str(folder / "cache"), "HOME": str(folder)}
     environment["TRITON_DUMP_PTXAS_LOG"] = "1"  # on standard output; it has the spills
     environment.pop("PYTHONPATH", None)  # the user's file imports what is installed, and nothing of lab's
     try:
