@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.api import launch
+from lab.emulator.compiled.execution import SUSPICIOUS
 from lab.emulator.compiled.kept import KernelMaker
 from lab.emulator.compiled.native import forget
 from lab.emulator.compiled.shadows import Watched
@@ -163,18 +164,22 @@ def making(module: Module, entry: str) -> tuple[float, float]:
 
 
 def compare(programs: int) -> None:
-    """Run random programs on both engines; print how many agree on outputs, counts and findings."""
-    agree, other = 0, 0
+    """Run random programs on both engines, with all checks; print how many agree on outputs, counts and findings."""
+    agree, suspicious, other = 0, 0, 0
+    ways: tuple[Engine, Engine] = ("interpreted", "compiled")
     for seed in range(programs):
         kernel = random_ptx.random_kernel(seed)
-        (slow, wanted), (fast, found) = (random_ptx.run(kernel, seed, engine) for engine in ("interpreted", "compiled"))
-        if fast.engine != "compiled":
-            other += 1
-        elif np.array_equal(wanted, found) and (slow.lines, slow.findings) == (fast.lines, fast.findings):
-            agree += 1
+        (slow, wanted), (fast, found) = (random_ptx.run(kernel, seed, engine, check=True) for engine in ways)
+        suspicious += fast.not_compiled == SUSPICIOUS
+        other += fast.engine != "compiled" and fast.not_compiled != SUSPICIOUS
+        if np.array_equal(wanted, found) and (slow.lines, slow.findings) == (fast.lines, fast.findings):
+            agree += fast.engine == "compiled"
         else:
             print(f"random program {seed}: the engines differ")
-    print(f"{agree} of {programs} random programs: the same bits and counts; {other} were not compiled")
+    print(
+        f"{agree} of {programs} random programs: the same bits, counts and findings; {suspicious} were suspicious, "
+        f"{other} were not compiled for other reasons"
+    )
 
 
 def main() -> None:

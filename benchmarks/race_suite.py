@@ -16,12 +16,14 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.api import launch
-from lab.emulator.results import Emulation
+from lab.emulator.compiled.execution import SUSPICIOUS
+from lab.emulator.results import Emulation, EngineChoice
 from lab.isa.ptx.module import read_ptx
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +66,9 @@ def compile_kernel(file: Path, cache: Path) -> str:
     return kept.read_text()
 
 
-def execute(file: Path, graph: tuple[NDArray[np.int32], NDArray[np.int32]], cache: Path) -> Emulation:
+def execute(
+    file: Path, graph: tuple[NDArray[np.int32], NDArray[np.int32]], cache: Path, engine: EngineChoice
+) -> Emulation:
     """Execute one kernel on random data within the graph's range."""
     module = read_ptx(compile_kernel(file, cache))
     index, neighbours = graph
@@ -75,7 +79,8 @@ def execute(file: Path, graph: tuple[NDArray[np.int32], NDArray[np.int32]], cach
     data1, data2 = rng.integers(0, nodes, size).astype(dtype), rng.integers(0, edges, size).astype(dtype)
     data1[0] = data2[0] = 0
     name = next(function.name for function in module.kernels if "test_kernel" in function.name)
-    return launch(module, name, BLOCKS, THREADS, [index.copy(), neighbours.copy(), data1, data2, nodes], count=False)
+    arguments = [index.copy(), neighbours.copy(), data1, data2, nodes]
+    return launch(module, name, BLOCKS, THREADS, arguments, count=False, engine=engine)
 
 
 def in_half(name: str, half: int | None) -> bool:
@@ -90,17 +95,21 @@ def main() -> None:
     parser.add_argument("--half", type=int, choices=(0, 1), help="only one half of the files")
     parser.add_argument("--only", default="", help="only files whose name contains this")
     parser.add_argument("--names", action="store_true", help="name the files that were missed or wrongly flagged")
+    parser.add_argument("--engine", choices=get_args(EngineChoice), default="interpreted", help="what executes them")
     parser.add_argument("--cache", type=Path, default=Path("reports/race_suite"), help="where PTX is kept")
     chosen = parser.parse_args()
     graph = read_graph(next(iter(sorted(chosen.folder.glob("*.egr")))))
     files = [file for file in sorted(chosen.folder.glob("*.cu")) if in_half(file.stem, chosen.half)]
     score: Counter[tuple[str, str, bool]] = Counter()
+    engines: Counter[tuple[str, str, str]] = Counter()
     began = time.perf_counter()
     for file in files:
         if chosen.only not in file.stem:
             continue
         label = label_of(file.stem)
-        kinds = {finding.kind for finding in execute(file, graph, chosen.cache).findings}
+        done = execute(file, graph, chosen.cache, chosen.engine)
+        kinds = {finding.kind for finding in done.findings}
+        engines[label, done.engine, done.not_compiled if done.not_compiled == SUSPICIOUS else ""] += 1
         for what, wanted in (("race", RACES), ("overrun", OVERRUNS)):
             found, expected = bool(kinds & wanted), what in label
             score[label, what, found] += 1
@@ -111,6 +120,9 @@ def main() -> None:
             seen, silent = score[label, what, True], score[label, what, False]
             words = f"found {seen}, missed {silent}" if what in label else f"false {seen}, rightly silent {silent}"
             print(f"{what:8} in kernels labelled {label + ':':18} {words}")
+    if chosen.engine != "interpreted":
+        for (label, engine, why), number in sorted(engines.items()):
+            print(f"{label + ':':18} {number:4} {engine}{', ' if why else ''}{why}")
     print(f"{time.perf_counter() - began:.0f} s")
 
 

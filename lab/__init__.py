@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lab.base.expressions import Scalar
     from lab.cli.inspect import Inspection
-    from lab.emulator.results import Emulation, Engine
+    from lab.emulator.results import Emulation, EngineChoice
     from lab.library import dispatch
     from lab.runs.compare import Comparison
     from lab.runs.frame import ExperimentRun
@@ -326,7 +326,7 @@ def emulate(
     options: Sequence[str] = (),
     variant: str | None = None,
     parameters: Mapping[str, Scalar] | None = None,
-    engine: Engine = "interpreted",
+    engine: EngineChoice = "auto",
     schedule: int | None = None,
 ) -> Emulation | EmulationRecord:
     """Execute one kernel on the CPU, as `lab emulate` does: of a file, of CUDA text, or of an experiment.
@@ -346,9 +346,9 @@ def emulate(
         options: Of CUDA: further compiler options.
         variant: Of an experiment: the id of a variant, or the beginning of it.
         parameters: Of an experiment: values that the variant has; the first one that has them is executed.
-        engine: Of a file or of CUDA: `compiled` runs the kernel as machine code, many times as fast. Bounds
-            are checked, but neither races nor reads of memory that nothing wrote. What that engine lacks, and a launch
-            with a fault, still goes to the interpreter: the result says which of them ran.
+        engine: Of a file or of CUDA: `compiled` runs the kernel as machine code, many times as fast, with the same
+            checks. What that engine lacks, and a launch with a fault, still goes to the interpreter: the result says
+            which of them ran. `auto` takes machine code where there is much to do.
         schedule: Of a file or of CUDA: seed of another fair order of warps and blocks. A kernel without races gives the
             same results in every order, but for the rounding of atomic sums.
 

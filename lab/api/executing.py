@@ -16,7 +16,7 @@ from lab.base.expressions import Scalar
 from lab.base.yamlfile import read_text
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
-from lab.emulator.results import Emulation, Engine
+from lab.emulator.results import Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.space import expand
@@ -53,7 +53,7 @@ class KernelLaunch:
         macros: Macros of a source.
         arch: Architecture that a source is compiled for.
         options: Further compiler options.
-        engine: What executes it; the compiled engine does not watch for races.
+        engine: What executes it, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
     """
 
@@ -65,7 +65,7 @@ class KernelLaunch:
     macros: Mapping[str, Scalar]
     arch: str
     options: Sequence[str]
-    engine: Engine = "interpreted"
+    engine: EngineChoice = "auto"
     schedule: int | None = None
 
 
@@ -145,7 +145,6 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
         how.block,
         values,
         dynamic_shared_bytes=how.shared_bytes,
-        check=how.engine == "interpreted",
         engine=how.engine,
         schedule=how.schedule,
     )

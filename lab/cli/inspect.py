@@ -15,7 +15,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import read_regular
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
-from lab.emulator.results import Buffer, Emulation, Engine
+from lab.emulator.results import Buffer, Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
@@ -191,7 +191,7 @@ def execute_file(
     *,
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
-    engine: Engine = "interpreted",
+    engine: EngineChoice = "auto",
     schedule: int | None = None,
 ) -> Emulation:
     """Execute one kernel of a `.ptx` file on the CPU.
@@ -205,7 +205,7 @@ def execute_file(
             `lab.emulator.arguments` describes.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         seed: Seed of random buffers.
-        engine: What executes it; the compiled engine does not watch for races.
+        engine: What executes it, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
 
     Raises:
@@ -240,7 +240,6 @@ def execute_file(
         block,
         values,
         dynamic_shared_bytes=dynamic_shared_bytes,
-        check=engine == "interpreted",
         engine=engine,
         schedule=schedule,
     )

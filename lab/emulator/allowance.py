@@ -10,8 +10,12 @@ PER_STEP = 2000
 CACHED = 1_000_000
 """Work, in instructions of threads, that takes as long as to load machine code: some hundredths of a second."""
 
-MADE = 40_000_000
-"""Work that takes as long as to make machine code: one or two seconds."""
+_MADE, _MADE_PER_INSTRUCTION = 4_000_000, 20_000
+
+
+def work_to_make(instructions: int) -> int:
+    """Return the work that takes as long as to make machine code of so many instructions: 0.2 to 2 s."""
+    return _MADE + _MADE_PER_INSTRUCTION * instructions
 
 
 class Outgrown(Exception):  # noqa: N818  a way out of the loop, not an error

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
-from lab.emulator.allowance import CACHED, MADE, Allowance, Outgrown
+from lab.emulator.allowance import CACHED, Allowance, Outgrown, work_to_make
 from lab.emulator.arrays import Bytes
 from lab.emulator.batch import padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
@@ -205,10 +205,10 @@ class _Started:
         lines = self.counters.lines() if self.counters else ()
         loops = _loops(request.program, lines) if self.counters else ()
         counts = summary(lines) if self.counters else None
-        name = request.program.kernel.name
-        notes = () if plan is None else (*plan.notes, *_notes_on_output(plan.printed))
+        notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
         printed = "" if plan is None else plan.printed.text
-        return Emulation(name, counts, loops, lines, self.findings.all(), steps, notes, engine, not_compiled, printed)
+        name, found = request.program.kernel.name, self.findings.all()
+        return Emulation(name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed)
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:
@@ -249,16 +249,10 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         extents=started.extents,
         workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
         dice=None if request.schedule is None else np.random.default_rng(request.schedule),
-        allowance=None if asked is None else Allowance([(CACHED, asked.ready), (MADE, asked.possible)]),
+        allowance=None if asked is None else asked.allowance(),
     )
     steps = _run(plan)
     return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
-
-
-def _notes_on_output(printed: Printed) -> tuple[str, ...]:
-    if not printed.lost:
-        return ()
-    return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
 
 
 class _Asked:
@@ -271,6 +265,11 @@ class _Asked:
     def __init__(self, request: _Request, started: _Started) -> None:
         self._request, self._started = request, started
         self.why_not = ""
+
+    def allowance(self) -> Allowance:
+        """Return the work after which it is asked."""
+        whole = work_to_make(len(self._request.program.code))
+        return Allowance([(CACHED, self.ready), (whole, self.possible)])
 
     def ready(self) -> bool:
         """Whether the code was made before."""
@@ -313,16 +312,16 @@ def _provenance_of(program: Program) -> Provenance:
 
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
-    if schedule is not None:
-        return "another order of warps and blocks was asked for"
     if max_steps is not None:
         return "the steps are limited"
-    if check and program.definedness.unwritten:
-        return "registers may be read before anything is written there"
+    if schedule is not None:
+        return "another order of warps and blocks was asked for"
     if check and len(program.variables_in("local")) > 1:
         return "several variables in local memory are told apart"
     if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
         return "clusters of blocks"
+    if check and program.definedness.unwritten:
+        return "registers may be read before anything is written there"
     return ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, fields, replace
 import numpy as np
 
 from lab.base.warp import LINE_BYTES, WARP_SIZE
-from lab.emulator.arrays import Addresses
+from lab.emulator.arrays import Addresses, Indices
 from lab.emulator.lanes import Lanes
 from lab.emulator.program import Program
 from lab.emulator.results import ExecutedCounts, LineCount, MemoryCount
@@ -120,6 +120,10 @@ class Counters:
     def add_traffic(self, position: int, key: str, count: MemoryCount) -> None:
         """Add traffic of an instruction that was counted elsewhere; `key` as in `memory`."""
         self._add(position, key, astuple(count))
+
+    def add_chunks(self, position: int, chunks: Indices) -> None:
+        """Note (count,) chunks of global memory that an atomic touched, counted elsewhere."""
+        self._chunks[position].update(chunks.tolist())
 
     def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount) -> None:
         """Note one bulk copy: what it wrote to shared memory and read from global memory."""

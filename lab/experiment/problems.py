@@ -40,7 +40,7 @@ class ProblemCase:
         values: The problem.
         emulate: The same at the size that is executed on the CPU; None where the file has none.
         label: What tells it from the others: its name, or ``layout=nt m=2048``; empty for a single problem.
-        whole: The problem itself is executed, which takes the compiled engine.
+        whole: The problem itself is executed, which takes machine code.
     """
 
     values: Problem

@@ -267,7 +267,6 @@ def numbers(seed: int) -> NDArray[np.uint32]:
 def run(kernel: RandomKernel, seed: int, engine: Engine, **options: Any) -> tuple[Emulation, NDArray[np.uint8]]:
     """Execute a kernel; return the emulation and what it stored, (threads, bytes)."""
     out = np.zeros((kernel.threads, _STORED), np.uint8)
-    done = launch(
-        kernel.ptx, "k", kernel.grid, kernel.block, [numbers(seed), out], check=False, engine=engine, **options
-    )
+    settings = {"check": False, **options}
+    done = launch(kernel.ptx, "k", kernel.grid, kernel.block, [numbers(seed), out], engine=engine, **settings)
     return done, out

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from lab.emulator.compiled import patterns, shadows
 from lab.emulator.compiled.ir import BITS_VECTOR, LANES, words
+from lab.emulator.floats import NAN32
 from lab.emulator.memory.memory import SEGMENT_SHIFT, WITHIN_SEGMENT
+from lab.hardware.memory import CHUNK_BYTES
 
 FAULT = 2
 """What a function returns where an access is refused."""
@@ -68,6 +70,7 @@ class MovedBytes:
         bits: Bits of an element.
         count: Elements of each lane.
         granule: Bytes of a cell of a watched launch; 0 where nothing is watched.
+        counted: An atomic's updates are counted.
     """
 
     kind: str
@@ -75,6 +78,7 @@ class MovedBytes:
     bits: int
     count: int
     granule: int = 0
+    counted: bool = False
 
     @property
     def width(self) -> int:
@@ -124,6 +128,7 @@ moved:"""
 def _pattern(access: MovedBytes, cost: int) -> str:
     """IR: find the pattern, replace it on a miss, check bounds and alignment; leaves `%p0`, the first lane's byte."""
     width, shared = access.width, access.shared
+    missed = "@missed_atomic" if access.counted else "@missed"
     if shared:
         head = f"""{_first_address("i32")}
   %d = sub {_V} %a, %starts
@@ -181,7 +186,7 @@ placed:
 miss:
   {miss}
 replace:
-  call void @missed(ptr %rec, {_V} %d, i32 %mask, i32 %rest, i32 {width}, i32 {cost})
+  call void {missed}(ptr %rec, {_V} %d, i32 %mask, i32 %rest, i32 {width}, i32 {cost})
   br label %ready
 ready:
   %leastq = getelementptr i8, ptr %rec, i64 {patterns.LEAST}
@@ -220,6 +225,7 @@ _FAULT = f"fault:\n  ret i32 {FAULT}\n}}\n"
 def _arguments(access: MovedBytes) -> str:
     where = "ptr %base, i64 %floor, i64 %size" if access.shared else "ptr %table, i64 %segments"
     watched = ", ptr %context, ptr %state, i32 %warp, i32 %group" if access.granule else ""
+    watched += ", ptr %chunks" if access.counted else ""
     return f"{where}, ptr %site, {_V if access.shared else _W} %a, i32 %mask{watched}"
 
 
@@ -463,14 +469,49 @@ def atomic(access: MovedBytes, update: str) -> str:
         f"define internal i32 {name_of('atomic', access.space, bits, 1, update)}"
         f"({_arguments(access)}, {words(bits)} %v0) #0 {{"
     )
-    update_each = _each_lane(
-        f"i{bits}", bits // 8, "moved", f"%old = atomicrmw {update} ptr %to, i{bits} %part monotonic"
-    )
+    write = f"%old = atomicrmw {update} ptr %to, i{bits} %part monotonic"
+    if update == "fadd":
+        write = _float_sum(bits, flush=not access.shared and bits == 32)  # noqa: PLR2004  PTX ISA, atom
+    if access.counted and not access.shared:
+        write += f"""
+  %dv64 = sext i32 %dv to i64
+  %place = add i64 %off0, %dv64
+  %chunk = lshr i64 %place, {CHUNK_BYTES.bit_length() - 1}
+  %chunk_at = getelementptr i8, ptr %chunks, i64 %chunk
+  store i8 1, ptr %chunk_at"""
+    update_each = _each_lane(f"i{bits}", bits // 8, "moved", write)
     return f"""{head}
 entry:
   %buffer = alloca {words(bits)}, align 64
   store {words(bits)} %v0, ptr %buffer, align 64{_pattern(access, cost)}{update_each}
 {_FAULT}"""
+
+
+def _float_sum(bits: int, *, flush: bool) -> str:
+    """IR: add a float to memory, one lane after another; other cores stand still."""
+    float_ = "float" if bits == 32 else "double"  # noqa: PLR2004  bits of a single
+
+    def flushed(name: str) -> str:
+        if not flush:
+            return ""
+        return f"""
+  %{name}_e = and i32 %{name}, 2139095040
+  %{name}_t = icmp eq i32 %{name}_e, 0
+  %{name}_s = and i32 %{name}, -2147483648
+  %{name}_f = select i1 %{name}_t, i32 %{name}_s, i32 %{name}"""
+
+    end = "_f" if flush else ""
+    nan = f"""
+  %is_nan = fcmp uno float %sum, %sum
+  %bits1 = bitcast float %sum to i32
+  %bits = select i1 %is_nan, i32 {NAN32}, i32 %bits1"""
+    if float_ == "double":  # as the interpreter: sums of doubles keep their NaN
+        nan = "\n  %bits = bitcast double %sum to i64"
+    return f"""%old = load i{bits}, ptr %to, align {bits // 8}{flushed("old")}{flushed("part")}
+  %a0 = bitcast i{bits} %old{end} to {float_}
+  %b0 = bitcast i{bits} %part{end} to {float_}
+  %sum = fadd {float_} %a0, %b0{nan}{flushed("bits")}
+  store i{bits} %bits{end}, ptr %to, align {bits // 8}"""
 
 
 DECLARATIONS = "".join(

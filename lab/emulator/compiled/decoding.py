@@ -161,6 +161,7 @@ class Decoder:
         decoded: Each instruction that ends no block, by position.
         live: For each block, the registers whose values are needed when a thread enters it.
         loose: Registers that hold loose floats alone, see `Form`.
+        ordered: The order of the blocks decides a sum of floats.
     """
 
     def __init__(self, program: Program, symbols: dict[str, int]) -> None:
@@ -184,6 +185,7 @@ class Decoder:
         if any(variable.space in ("global", "const") for variable in program.kernel.variables):
             raise NotCompiled("variables of the kernel in global or constant memory")
         self.blocks = [block for block in program.blocks if program.priority[block.index] < len(program.blocks)]
+        self.ordered = False
         self._read: set[str] = set()
         for block in self.blocks:
             for position in (*range(block.first, block.stop), *([] if block.end is None else [block.end])):
@@ -268,7 +270,7 @@ class Decoder:
             if op.family in ("ld", "ldu", "st"):
                 return self._access(position, instruction, op)
             if op.family in ("atom", "red"):
-                return self._atomic(instruction, op)
+                return self._atomic(position, instruction, op)
             if op.family == "cp":
                 return _copy(instruction, op)
             if op.family in ("shfl", "vote", "activemask"):
@@ -331,7 +333,7 @@ class Decoder:
             raise UnknownForm("a generic access to a variable")
         return MemoryAccess("load" if load else "store", space, address, registers, t)
 
-    def _atomic(self, instruction: Instruction, op: Opcode) -> MemoryAccess:
+    def _atomic(self, position: int, instruction: Instruction, op: Opcode) -> MemoryAccess:
         texts = list(instruction.operands)
         result = texts.pop(0) if op.family == "atom" else SINK
         if result != SINK and result in self._read:
@@ -343,11 +345,33 @@ class Decoder:
         if narrow and space != "shared":
             raise UnknownForm("an update of which other blocks know nothing")
         update = op.one_of(tuple(_COMMUTATIVE))
-        t = op.one_of(_COMMUTATIVE[update])
+        floats = ("f32", "f64") if update == "add" else ()
+        t = op.one_of((*_COMMUTATIVE[update], *floats))
+        if t in floats:
+            self._take_order(position)
         op.finish()
         if len(texts) != 2 or space not in ("global", "shared"):  # noqa: PLR2004  address and value
             raise UnknownForm(f".{space}")
         return MemoryAccess("atomic", space, texts[0], (texts[1],), t, update)
+
+    def _take_order(self, position: int) -> None:
+        """Note that the order of blocks matters: what every thread does at most once, both engines do in one order.
+
+        Raises:
+            UnknownForm: it may be done more often, or is not the only thing of its kind.
+        """
+        if self.ordered:
+            raise UnknownForm("a second sum of floats, which depends on the order of threads")
+        block = next(block for block in self.blocks if block.first <= position < block.stop)
+        todo, seen = [*self.program.successors(block)], set[int]()
+        while todo:
+            number = todo.pop()
+            if number not in seen:
+                seen.add(number)
+                todo += self.program.successors(self.program.blocks[number])
+        if block.index in seen:
+            raise UnknownForm("a sum of floats in a loop, which depends on the order of threads")
+        self.ordered = True
 
     def _check_end(self, block: CodeBlock) -> None:
         if block.end is None:

@@ -21,12 +21,13 @@ from lab.emulator.compiled.ir import LANES
 from lab.emulator.compiled.kept import KernelMaker
 from lab.emulator.compiled.kernel_code import KernelCode
 from lab.emulator.compiled.shadows import MOST_THREADS, WRITTEN, Cells32, Watched, meet
-from lab.emulator.compiled.warp_code import COPY
+from lab.emulator.compiled.warp_code import COPY, GLOBAL_ATOMIC
 from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace, Region
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
 from lab.emulator.program import Program
 from lab.emulator.results import MemoryCount
 from lab.emulator.tally import Counters
+from lab.hardware.memory import CHUNK_BYTES
 
 ROUNDS = 1 << 27
 """Back-edges that a warp may take from one barrier to the next: a second or so. More of them may be a wait for another
@@ -103,7 +104,7 @@ def execute(
         raise NotCompiled("more threads than a watched launch can tell apart")
     made = maker.make()
     code = made.code
-    count = max(1, min(threads or cores(), geometry.blocks))
+    count = 1 if code.ordered else max(1, min(threads or cores(), geometry.blocks))
     workers = [_Worker(code, space, geometry, watched, written) for _ in range(count)]
     status = _run(made.native.run, workers, geometry.blocks)
     suspicious = any(worker.suspects for worker in workers) or (not status and _meet(workers))
@@ -152,6 +153,7 @@ class _Worker:
         counts: Counts of blocks and guards.
         sites: Patterns of the memory instructions.
         cells: What is known of each granule of the buffers that are watched, by their segments.
+        chunks: Which chunks of a buffer the atomics in global memory touched, (instructions, chunks).
     """
 
     def __init__(
@@ -178,6 +180,9 @@ class _Worker:
         exists = (batch.exists.reshape(warps, LANES) * weights).sum(axis=1, dtype=np.uint32)
         self.cells = {} if watched is None else _cells(space, written, watched.global_)
         table = _table(space, self.cells)
+        atomics = sum(site.key == GLOBAL_ATOMIC for site in code.sites)
+        largest = max((region.size for region in space.regions.values() if region.space == "global"), default=0)
+        self.chunks: NDArray[np.bool_] = np.zeros((max(1, atomics), largest // CHUNK_BYTES + 1), np.bool_)
         shadow_bytes = 0 if watched is None else shared_bytes // watched.shared * 4
         shadows = [_aligned(max(1, shadow_bytes)) for _ in range(3)]
         local_written = _aligned(max(1, warps * LANES * code.local_stride) if watched is not None else 1)
@@ -203,6 +208,8 @@ class _Worker:
             "warps": warps,
             "dynamic_bytes": geometry.dynamic_bytes,
             **{name: one.ctypes.data for name, one in zip(("writes", "reads", "pending"), shadows, strict=True)},
+            "chunks": self.chunks.ctypes.data,
+            "chunk_bytes": self.chunks.shape[1],
             "local_written": local_written.ctypes.data,
             "shadow_bytes": shadow_bytes,
             **{f"ntid_{axis}": size for axis, size in zip("xyz", geometry.block, strict=True)},
@@ -280,6 +287,10 @@ def _collect(program: Program, code: KernelCode, workers: list[_Worker], counter
     for site, count in zip(code.sites, _traffic(code, workers), strict=True):
         if site.key not in ("", COPY) and count.requests:
             counters.add_traffic(site.position, site.key, count)
+    touched = np.logical_or.reduce([worker.chunks for worker in workers])
+    atomics = [site for site in code.sites if site.key == GLOBAL_ATOMIC]
+    for site, chunks in zip(atomics, touched, strict=False):
+        counters.add_chunks(site.position, np.flatnonzero(chunks))
     for number, site in enumerate(code.sites):
         if site.key == COPY:
             place = slice(number * accesses.SITE_BYTES, (number + 1) * accesses.SITE_BYTES)
@@ -306,6 +317,7 @@ def _traffic(code: KernelCode, workers: list[_Worker]) -> list[MemoryCount]:
     waves = total(patterns.TOTAL_WAVES, narrow[..., patterns.WAVES // 4])
     ideal = total(patterns.TOTAL_IDEAL, narrow[..., patterns.IDEAL // 4])
     requests, used = total(patterns.TOTAL_REQUESTS, 1), total(patterns.TOTAL_LANES, lanes)
+    updates = total(patterns.TOTAL_UPDATES, narrow[..., patterns.UPDATES // 4])
     for i, site in enumerate(code.sites):  # those of copies mean something else, and are not used
         cost, least = int(waves[i]), int(ideal[i])
         shared = site.key.startswith("shared")
@@ -316,6 +328,7 @@ def _traffic(code: KernelCode, workers: list[_Worker]) -> list[MemoryCount]:
                 0 if shared else cost,
                 int(used[i]) * site.width,
                 least if shared else 0,
+                int(updates[i]) if "atomic" in site.key else 0,
             )
         )
     return found

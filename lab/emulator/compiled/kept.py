@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import lab
 from lab.emulator.compiled.kernel_code import KernelCode, kernel_code
 from lab.emulator.compiled.native import NativeCode, code_key, is_kept, native
 from lab.emulator.compiled.shadows import Watched
@@ -89,7 +88,7 @@ class KernelMaker:
 def _engine() -> str:
     """Return the hash of the files that decide what machine code a kernel has."""
     found = hashlib.sha256()
-    home = Path(lab.__file__).parent
+    home = Path(__file__).parents[2]
     for room in _DECIDING:
         for file in sorted((home / room).rglob("*.py")):
             found.update(str(file.relative_to(home)).encode() + b"\0" + file.read_bytes() + b"\0")

@@ -27,6 +27,7 @@ class KernelCode:
         counters: The number of i64 counts.
         state_bytes: Size of a warp's state.
         local_stride: Bytes from one thread's local memory to the next one's; 0 without local memory.
+        ordered: Blocks must run in order: sums of floats depend on it.
     """
 
     text: str
@@ -35,18 +36,19 @@ class KernelCode:
     counters: int
     state_bytes: int
     local_stride: int
+    ordered: bool
 
     @property
     def about(self) -> str:
         """Everything but the text, as JSON."""
-        facts = [self.guarded, self.counters, self.state_bytes, self.local_stride]
+        facts = [self.guarded, self.counters, self.state_bytes, self.local_stride, self.ordered]
         return json.dumps([[[site.position, site.key, site.width] for site in self.sites], *facts])
 
     @classmethod
     def from_about(cls, about: str) -> KernelCode:
         """Return the module of which `about` tells, without its text."""
-        sites, guarded, counters, state_bytes, local_stride = json.loads(about)
-        return cls("", tuple(CountedSite(*site) for site in sites), tuple(guarded), counters, state_bytes, local_stride)
+        sites, guarded, counters, *rest = json.loads(about)
+        return cls("", tuple(CountedSite(*site) for site in sites), tuple(guarded), counters, *rest)
 
 
 def kernel_code(
@@ -79,7 +81,7 @@ def kernel_code(
             parts.append(copies.COPIED)
             continue
         granule = 0 if watched is None else watched.granule(space)
-        access = accesses.MovedBytes(kind, space, bits, elements, granule)
+        access = accesses.MovedBytes(kind, space, bits, elements, granule, counted=count and kind == "atomic")
         if kind == "load":
             parts.append(accesses.load(access))
         elif kind == "store":
@@ -88,11 +90,21 @@ def kernel_code(
             parts.append(accesses.atomic(access, update))
         if watched is not None:
             asked[kind, space, access.cells] = None
+    if count and any(kind == "atomic" for kind, *_ in warp.needs):
+        parts.append(patterns.MISSED_ATOMIC)
     if watched is not None:
         parts += [shadows.watch(*one, watched.granule(one[1]), copies=watched.copies) for one in asked]
     stride = local_stride(program) if program.local_bytes else 0
     parts += [step, _driver(warp, program, stride, watched), _ATTRIBUTES]
-    return KernelCode("\n".join(parts), tuple(warp.sites), tuple(warp.guarded), warp.counters, warp.state_bytes, stride)
+    return KernelCode(
+        "\n".join(parts),
+        tuple(warp.sites),
+        tuple(warp.guarded),
+        warp.counters,
+        warp.state_bytes,
+        stride,
+        decoder.ordered,
+    )
 
 
 _ATTRIBUTES = """

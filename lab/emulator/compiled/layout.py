@@ -6,11 +6,12 @@ FIELDS = (
     "params", "table", "segments", "shared", "shared_bytes", "local", "counts", "sites", "tids", "exists", "states",
     "callback", "copied", "stop", "fuel", "warps", "dynamic_bytes", "ntid_x", "ntid_y", "ntid_z", "nctaid_x",
     "nctaid_y", "nctaid_z", "ctaid_x", "ctaid_y", "ctaid_z", "writes", "reads", "pending", "local_written",
-    "shadow_bytes", "time", "since", "begun", "visible", "groups", "first", "suspects",
+    "shadow_bytes", "time", "since", "begun", "visible", "groups", "first", "suspects", "chunks", "chunk_bytes",
 )  # fmt: skip
 """The context is one i64 for each of these: pointers, sizes, the place of the block that runs, and what a watched
 launch needs: the cells of shared memory, its times (see `lab.emulator.compiled.shadows`), the groups of cp.async
-that every thread sees, the number of the block's first thread, and whether something was suspicious."""
+that every thread sees, the number of the block's first thread, and whether something was suspicious. Atomics that are
+counted note the chunks of global memory that they touch."""
 
 CONTEXT = {name: 8 * i for i, name in enumerate(FIELDS)}
 """Byte offset of each field of the context."""

@@ -24,6 +24,10 @@ LEADERS, ALONE = 200, 204
 """Byte offsets of i32 fields that watched launches need: of the lanes at one place the lowest; lanes with a place of
 their own."""
 
+UPDATES, TOTAL_UPDATES = 208, 216
+"""Byte offsets of what atomics keep, an i32 and an i64: updates that wait for each other, and what earlier patterns in
+its place cost."""
+
 BYTES = 256
 """Size of a pattern."""
 
@@ -251,6 +255,78 @@ done:
   %ideal = select i1 %is_global, i32 0, i32 %ideal_s
 {_field("waves", WAVES)}{_field("ideal", IDEAL)}
   ret void"""
+
+
+def _lane_in(left: str, name: str) -> str:
+    """IR: the lowest lane of `left`, and the lanes of `%mask` whose key is the same: `%{name}_lane`, `%{name}_same`."""
+    return f"""
+  %{name}_lane = call i32 @llvm.cttz.i32(i32 {left}, i1 true)
+  %{name}_q = getelementptr i32, ptr %keys, i32 %{name}_lane
+  %{name}_k = load i32, ptr %{name}_q
+  %{name}_k1 = insertelement {_V} poison, i32 %{name}_k, i32 0
+  %{name}_ks = shufflevector {_V} %{name}_k1, {_V} poison, {_V} zeroinitializer
+  %{name}_eq = icmp eq {_V} %key, %{name}_ks
+  %{name}_b = bitcast {BITS_VECTOR} %{name}_eq to i32
+  %{name}_same = and i32 %{name}_b, %mask"""
+
+
+MISSED_ATOMIC = f"""
+define internal void @missed_atomic(ptr %rec, {_V} %given, i32 %mask, i32 %rest, i32 %width, i32 %cost) noinline #0 {{
+entry:
+  %keys = alloca {_V}, align 128
+  %hq = getelementptr i8, ptr %rec, i64 {HITS}
+  %hits = load i64, ptr %hq
+  %uq = getelementptr i8, ptr %rec, i64 {UPDATES}
+  %u = load i32, ptr %uq
+  %u64 = zext i32 %u to i64
+{_flush("u", TOTAL_UPDATES, "%u64")}
+  call void @missed(ptr %rec, {_V} %given, i32 %mask, i32 %rest, i32 %width, i32 %cost)
+  %d = load {_V}, ptr %rec, align 128
+  %r1 = insertelement {_V} poison, i32 %rest, i32 0
+  %rests = shufflevector {_V} %r1, {_V} poison, {_V} zeroinitializer
+  %x = add {_V} %d, %rests
+  %is_global = icmp eq i32 %cost, {GLOBAL}
+  %banks1 = ashr {_V} %x, splat (i32 {BANK_BYTES.bit_length() - 1})
+  %banks = and {_V} %banks1, splat (i32 {BANKS - 1})
+  %key = select i1 %is_global, {_V} %d, {_V} %banks
+  store {_V} %key, ptr %keys, align 128
+  %sectors = ashr {_V} %x, splat (i32 {SECTOR_BYTES.bit_length() - 1})
+  br label %sector
+sector:
+  %left = phi i32 [ %mask, %entry ], [ %left1, %next ]
+  %total = phi i32 [ 0, %entry ], [ %total1, %next ]
+  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
+  %s = extractelement {_V} %sectors, i32 %lane
+  %s1 = insertelement {_V} poison, i32 %s, i32 0
+  %ss = shufflevector {_V} %s1, {_V} poison, {_V} zeroinitializer
+  %in1 = icmp eq {_V} %sectors, %ss
+  %in2 = bitcast {BITS_VECTOR} %in1 to i32
+  %in = select i1 %is_global, i32 %in2, i32 -1
+  %members = and i32 %in, %mask
+  br label %place
+place:
+  %rest_of = phi i32 [ %members, %sector ], [ %rest_of1, %place ]
+  %most = phi i32 [ 0, %sector ], [ %most1, %place ]
+{_lane_in("%rest_of", "p")}
+  %meet = call i32 @llvm.ctpop.i32(i32 %p_same)
+  %most1 = call i32 @llvm.umax.i32(i32 %most, i32 %meet)
+  %away = xor i32 %p_same, -1
+  %rest_of1 = and i32 %rest_of, %away
+  %more_places = icmp ne i32 %rest_of1, 0
+  br i1 %more_places, label %place, label %next
+next:
+  %total1 = add i32 %total, %most1
+  %gone = xor i32 %members, -1
+  %left1 = and i32 %left, %gone
+  %more = icmp ne i32 %left1, 0
+  br i1 %more, label %sector, label %done
+done:
+  store i32 %total1, ptr %uq
+  ret void
+}}
+"""
+"""IR of ``@missed_atomic``: as `@missed`, for an atomic that is counted. The rule is that of
+`lab.hardware.memory.atomic_updates`."""
 
 DECLARATIONS = f"""
 declare i32 @llvm.ctpop.i32(i32)

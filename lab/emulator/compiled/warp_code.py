@@ -48,6 +48,9 @@ _LONGEST_UNIT = 64
 _STATE_ALIGNMENT = 256
 
 
+GLOBAL_ATOMIC = "global.atomic"
+"""The key of a site of atomics in global memory."""
+
 COPY = "copy"
 """The key of a site that counts what a cp.async costs on both its sides."""
 
@@ -534,8 +537,6 @@ class WarpCode:
         code.label(after)
 
     def _access(self, position: int, access: MemoryAccess, guard: str | None) -> None:
-        if access.kind == "atomic" and self._count:
-            raise NotCompiled("which updates of atomics meet is counted by the interpreter")
         code, t = self._code, access.t
         bits, count = bits_of(t), len(access.registers)
         if access.kind == "load":
@@ -706,6 +707,8 @@ class WarpCode:
         update = access.update if access.kind == "atomic" else ""
         if access.t[0] == "u" and update in ("min", "max"):
             update = "u" + update
+        if update and access.t[0] == "f":
+            update = "f" + update
         self.needs[access.kind, space, bits, count, update] = None
         site = code.op(f"getelementptr i8, ptr %sites, i64 {len(self.sites) * accesses.SITE_BYTES}")
         key = f"{space}.{access.kind}" if transfer.counted else ""
@@ -720,12 +723,22 @@ class WarpCode:
         else:
             rest = ", ".join(f"{words(bits)} {value}" for value in self._packed(transfer, bits, count))
         watched = "" if self._watched is None else f"ptr %context, ptr %state, i32 %warp, i32 {transfer.group}, "
+        if self._count and access.kind == "atomic":
+            watched += f"ptr {self._chunks() if space == 'global' else 'null'}, "
         status = code.op(
             f"call i32 {name}({where}, ptr {site}, {type_} {address}, i32 {transfer.lanes}, {watched}{rest})"
         )
         good = code.fresh("good")
         code.do(f"br i1 {code.op(f'icmp eq i32 {status}, 0')}, label %{good}, label %fault")
         code.label(good)
+
+    def _chunks(self) -> str:
+        """Return where the chunks that an atomic in global memory touches are noted; its site is the last one."""
+        code = self._code
+        number = sum(site.key == GLOBAL_ATOMIC for site in self.sites[:-1])
+        each = code.field("%context", layout.CONTEXT["chunk_bytes"], "i64", 8)
+        start = code.field("%context", layout.CONTEXT["chunks"], "ptr", 8)
+        return code.op(f"getelementptr i8, ptr {start}, i64 {code.op(f'mul i64 {each}, {number}')}")
 
     def _extent(self, position: int) -> str:
         """Return the first byte of shared memory that an access may touch, and the end of what it may touch."""

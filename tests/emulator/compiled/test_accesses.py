@@ -41,10 +41,54 @@ def test_the_interpreter_tells_what_is_wrong_with_an_access(fault, kind):
 @pytest.mark.parametrize("update", ["add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"])
 def test_atomics_without_a_result(update):
     body = ADDRESS.format(0) + f"mul.lo.s32 %r2, %r1, 77; red.global.{update} [%rd2], %r2;"
-    emulation, _ = both(body, np.array([5, 0], np.uint32), block=96, count=False)
-    assert emulation.engine == "compiled"
-    counted, _ = both(body, np.array([5, 0], np.uint32), block=96)
-    assert "updates of atomics" in counted.not_compiled
+    emulation, _ = both(body, np.array([5, 0], np.uint32), block=96)
+    assert emulation.engine == "compiled", emulation.not_compiled
+
+
+ANYWHERE = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; shl.b32 %r2, %r2, 6; add.s32 %r1, %r1, %r2;
+    ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2; ld.global.u32 %r3, [%rd2];
+    and.b32 %r4, %r3, 255; shl.b32 %r5, %r4, 2; mov.u32 %r6, s; add.s32 %r5, %r6, %r5; setp.gt.u32 %p1, %r4, 50;"""
+
+
+def test_atomics_anywhere_are_counted_alike():
+    """What meets in a bank, in a sector and in a chunk."""
+    body = (
+        ANYWHERE
+        + """cvt.u64.u32 %rd3, %r4; mul.lo.s64 %rd3, %rd3, 28; and.b64 %rd3, %rd3, -4; add.s64 %rd3, %rd1, %rd3;
+        @%p1 red.shared.add.u32 [%r5], %r1; red.global.max.u32 [%rd3+512], %r1; @%p1 red.global.add.u32 [%rd1+512], 3;
+        """
+    )
+    start = np.random.default_rng(0).integers(0, 256, 4096).astype(np.uint32)
+    emulation, _ = both(body, start, block=64, declarations=".shared .align 4 .b8 s[1024];")
+    assert emulation.engine == "compiled", emulation.not_compiled
+    assert max(line.memory["global.atomic"].chunks for line in emulation.lines if "global.atomic" in line.memory) > 5
+
+
+@pytest.mark.parametrize(("t", "space"), [("f32", "global"), ("f64", "global"), ("f32", "shared")])
+def test_sums_of_floats_come_in_the_order_of_threads(t, space):
+    """Subnormal numbers, infinities and NaNs among them."""
+    register, size = ("%f1", 4) if t == "f32" else ("%fd1", 8)
+    body = f"""mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.s32 %r1, %r2, 96, %r1; ld.param.u64 %rd1, [out];
+        mul.wide.u32 %rd2, %r1, {size}; add.s64 %rd2, %rd1, %rd2; ld.global.{t} {register}, [%rd2+64];
+        and.b32 %r3, %r1, 7; mul.wide.u32 %rd3, %r3, {size}; add.s64 %rd3, %rd1, %rd3;
+        mul.lo.s32 %r4, %r3, {size}; mov.u32 %r5, s; add.s32 %r4, %r4, %r5; bar.sync 0;
+        red.{space}.add.{t} [{"%rd3" if space == "global" else "%r4"}], {register}; bar.sync 0;
+        ld.shared.f32 %f3, [%r4]; st.global.f32 [%rd2+4096], %f3;"""
+    rng = np.random.default_rng(1)
+    data = rng.standard_normal(2048) * 10.0 ** rng.integers(-44, 8, 2048)
+    data[:16], data[22:24], data[55] = 0, np.inf, -np.inf
+    out = data.astype(np.float32 if t == "f32" else np.float64).view(np.uint32)
+    emulation, _ = both(body, out, block=96, declarations=".shared .align 8 .b8 s[64];")
+    assert emulation.engine == "compiled", emulation.not_compiled
+
+
+def test_sums_of_floats_in_a_loop_are_left_to_the_interpreter():
+    body = """ld.param.u64 %rd1, [out]; mov.u32 %r1, 3; $L: red.global.add.f32 [%rd1], 0f3f800000; add.s32 %r1, %r1, -1;
+        setp.gt.s32 %p1, %r1, 0; @%p1 bra $L;"""
+    emulation, _ = both(body, np.zeros(8, np.uint32))
+    assert "a sum of floats in a loop" in emulation.not_compiled
+    twice = "ld.param.u64 %rd1, [out]; red.global.add.f32 [%rd1], 0f3f800000; red.global.add.f32 [%rd1], 0f3f800000;"
+    assert "a second sum of floats" in both(twice, np.zeros(8, np.uint32))[0].not_compiled
 
 
 def test_local_memory_is_each_threads_own():

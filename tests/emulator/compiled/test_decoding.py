@@ -49,7 +49,7 @@ def test_accesses_and_operations_are_told_apart():
         ("ld.volatile.global.u32 %r1, [%rd1];", "orders others"),
         ("mbarrier.init.shared.b64 [%r1], 1;", "no compiled form"),
         ("bar.sync 1, 64;", "form of barrier"),
-        ("red.global.add.f32 [%rd1], %f1;", "u32"),
+        ("red.global.add.f32 [%rd1], %f1; red.global.add.f32 [%rd1], %f1;", "second sum of floats"),
     ],
 )
 def test_what_is_not_supported_is_named_with_its_line(body, why):

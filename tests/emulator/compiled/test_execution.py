@@ -6,9 +6,10 @@ import pytest
 import random_ptx
 import small_ptx
 
+from lab.emulator import api
 from lab.emulator.api import launch
 from lab.emulator.compiled import execution
-from lab.emulator.compiled.execution import Geometry, cores
+from lab.emulator.compiled.execution import SUSPICIOUS, Geometry, cores
 from lab.emulator.results import Engine
 
 
@@ -89,3 +90,53 @@ def test_sizes():
     assert Geometry((3, 2, 1), (33, 1, 1), 0, 0).warps == 2
     assert Geometry((3, 2, 1), (33, 1, 1), 0, 0).blocks == 6
     assert cores() >= 1
+
+
+LOOP = """mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2;
+    ld.global.u32 %r2, [%rd2]; mov.u32 %r3, 200; $L: add.s32 %r2, %r2, 1; add.s32 %r3, %r3, -1; setp.gt.s32 %p1, %r3, 0;
+    @%p1 bra $L; st.global.u32 [%rd2], %r2;"""
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Machine code is worth its making after a little work."""
+    monkeypatch.setattr(api, "work_to_make", lambda _instructions: 100_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "engine", "why", "clean"),
+    [
+        (LOOP, "compiled", "", True),
+        (LOOP + "mov.u32 %r4, %clock;", "interpreted", "operand %clock", True),
+        (LOOP + "st.global.u32 [%rd1], %r1;", "interpreted", SUSPICIOUS, False),
+        ("st.global.u32 [%rd9+4096], 1;" + LOOP, "interpreted", "", False),
+    ],
+)
+def test_much_work_goes_over_to_machine_code(soon, body, engine, why, clean):
+    """What the interpreter had done by then does not show in the buffers."""
+    ptx = small_ptx.kernel("ld.param.u64 %rd9, [out];" + body, ["out"])
+    outs, done = [], []
+    for choice in ("interpreted", "auto"):
+        outs.append(np.arange(64, dtype=np.uint32))
+        done.append(launch(ptx, "k", 1, 64, [outs[-1]], engine=choice))
+    assert done[1].engine == engine
+    assert why in done[1].not_compiled
+    assert done[1].clean == clean
+    assert (done[0].lines, done[0].findings) == (done[1].lines, done[1].findings)
+    np.testing.assert_array_equal(outs[0], outs[1])
+
+
+def test_little_work_is_the_interpreters():
+    ptx = small_ptx.kernel(LOOP, ["out"])
+    assert launch(ptx, "k", 1, 64, [np.zeros(64, np.uint32)], engine="auto").engine == "interpreted"
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_one_array_may_be_read_and_written_through_two_parameters(engine):
+    body = """mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mul.wide.u32 %rd3, %r1, 4;
+        add.s64 %rd1, %rd1, %rd3; add.s64 %rd2, %rd2, %rd3; ld.global.u32 %r2, [%rd1]; add.s32 %r2, %r2, 1;
+        st.global.u32 [%rd2], %r2;"""
+    data = np.arange(32, dtype=np.uint32)
+    done = launch(small_ptx.kernel(body, ["a", "b"]), "k", 1, 32, [data, data], engine=engine)
+    assert done.clean
+    np.testing.assert_array_equal(data, np.arange(1, 33))

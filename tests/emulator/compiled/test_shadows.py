@@ -111,11 +111,10 @@ def both(source, grid, block, **options) -> Emulation:
     """Run a kernel on both engines; they must agree."""
     ptx, done, outs = compiling.compile_text(HEAD + source), [], []
     narrow = "char" in source
-    count = "atomic" not in source
     for engine in ENGINES:
         data = np.arange(8192).astype(np.uint8 if narrow else np.float32)
         out = np.zeros(8192, np.uint8 if narrow else np.float32)
-        done.append(launch(ptx, "k", grid, block, [data, out], engine=engine, count=count, **options))
+        done.append(launch(ptx, "k", grid, block, [data, out], engine=engine, **options))
         outs.append(out)
     assert outs[0].tobytes() == outs[1].tobytes()
     assert (done[0].findings, done[0].lines, done[0].notes) == (done[1].findings, done[1].lines, done[1].notes)
