@@ -310,6 +310,12 @@ def _provenance_of(program: Program) -> Provenance:
     return Provenance(program)
 
 
+def _notes_on_output(printed: Printed) -> tuple[str, ...]:
+    if not printed.lost:
+        return ()
+    return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
+
+
 def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
     if max_steps is not None:
