@@ -41,7 +41,7 @@ A mapping describes a tile; its map is held in memory, and what follows from it 
 _DIGITS = 9
 """The most digits of a number; a longer one is refused before it is converted."""
 
-_TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<word>[A-Za-z_]\w*)|(?P<sign>=>|[^\s\w]))")
+_TOKEN = re.compile(r"\s*(?:(?P<number>[0-9]+)|(?P<word>[A-Za-z_]\w*)|(?P<sign>=>|\S))")
 _EXAMPLE = "such as [4, 2] | [32] => [i0, t0, i1]"
 
 

@@ -58,6 +58,8 @@ def test_spellings_and_shorthands(text, same):
         ("[3] | [4] => [i0, t0], 7", 24, "7", "'offset'"),
         ("[3] | [4] => [i0, t0], offset: -7", 32, "-", "an integer from 0"),
         ("[3] | [4] => [i0, t0] and more", 23, "and", "the end of the text"),
+        ("[3] | [4] => [é0, t0]", 15, "é", "i0"),
+        ("[٣] | [4] => [i0, t0]", 2, "٣", "an integer from 1"),
         ("cyclc(width=4)", 1, "cyclc", "cyclic"),
         ("cyclic(widht=4)", 8, "widht", "width, items, threads"),
         ("cyclic(width=2, width=4)", 17, "width", "items, threads"),
