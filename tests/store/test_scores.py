@@ -120,6 +120,8 @@ def test_lean_records_keep_what_their_lines_say_of_loops(one):
     assert (looped.warps, looped.threads, looped.memory["shared.load"].wavefronts) == (100, 3200, 4)
     assert scores([kept]) == scores([record])
     assert lean(replace(record, emulation=None)).emulation is None
+    turned = replace(record, emulation=replace(record.emulation, lines=lines[::-1]))
+    assert lean(turned).emulation.launches[0].looped == looped
 
 
 def test_throughput_by_a_score_never_exceeds_the_ceiling(make):

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import planted_tuning
 import pytest
 
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning_model import Census, CutKind, Timed, baseline_id
+from lab.store.tuning_model import Census, Cut, CutKind, KernelFacts, Timed, baseline_id
 
 
 def test_the_efficiencies_are_the_papers():
@@ -29,3 +30,15 @@ def test_what_failed_has_no_time():
 
 def test_a_loop_without_instructions_has_no_efficiency():
     assert Census("k", 0, 0, 0, 0, 0).efficiency("none") == 0
+
+
+def test_times_are_measured_where_there_is_a_gpu():
+    assert planted_tuning.facts(planted_tuning.GPU).kind is Kind.MEASURED
+    assert planted_tuning.facts(None).kind is Kind.PREDICTED
+
+
+def test_what_is_not_known_of_a_kernel_or_a_rule_is_zero():
+    kernel = KernelFacts("id", "name", "group", "type", "template", {}, "sm_90")
+    assert (kernel.registers, kernel.spill_bytes, kernel.shared_bytes, kernel.threads, kernel.blocks_per_sm) == (0,) * 5
+    cut = Cut(CutKind.PREDICTION, 3, 2.0)
+    assert (cut.nearest, cut.coarse, cut.sizes) == (0, 0, 0)
