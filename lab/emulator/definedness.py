@@ -131,7 +131,7 @@ class Definedness:
                 writes = names
             else:
                 reads += names
-        if facts.moves and instruction.operands[-1][0] == "{":
+        if facts.moves and instruction.operands and instruction.operands[-1][0] == "{":
             passes = "all"
         return Roles(writes, reads, addresses, passes)
 

@@ -22,6 +22,7 @@ from lab.emulator.binding import Storage
 from lab.emulator.callgraph import ASSERTION
 from lab.emulator.calls import Calls, is_provided
 from lab.emulator.control import CodeBlock, is_wait
+from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
 from lab.emulator.lanes import Lanes, warp_of
@@ -526,7 +527,10 @@ class Interpreter:
     def _branch_by_table(self, stack: Stack, position: int, lanes: Lanes) -> None:
         number, instruction = self._program.code[position]
         function = self._program.functions[number]
-        labels = function.tables[instruction.operands[1]]
+        name = instruction.operands[1] if len(instruction.operands) > 1 else ""
+        labels = function.tables.get(name)
+        if labels is None or not set(labels) <= set(function.labels):
+            raise unsupported(instruction, f"{name or 'nothing'} is no table of labels of this function")
         index = lanes.fill(self._storage.at(position).source(instruction.operands[0], "u32")(lanes))
         for i, label in enumerate(labels):
             target = self._program.block_at[self._program.offsets[number] + function.labels[label]]

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from small_ptx import execute
+from small_ptx import execute, kernel
 
+from lab.base.errors import LabError
+from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 
 X = np.arange(45, dtype=np.uint32)
@@ -54,3 +56,28 @@ def test_registers_wider_than_the_type():
 def test_what_cannot_be_bound_names_line_and_reason(instruction, why):
     with pytest.raises(UnsupportedInstruction, match=f"PTX line.*{why}"):
         execute(instruction)
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mov.b64;",
+        "mov.b64 {}, %rd0;",
+        "mov.b64 %rd0, {};",
+        "min.f32 %f0, %f1;",
+        "max.f32 %f0, %f1, %f1, %f1, %f1;",
+        "atom.global.add.u32;",
+        "cp.async.ca.shared.global [tile], [p], [tile];",
+        "cp.async.ca.shared.global [tile], [p], %rd1;",
+        "brx.idx %r0, (out);",
+        "brx.idx %r0;",
+        "brx.idx %r0, %r7;",
+    ],
+)
+def test_operands_that_do_not_fit_are_refused_with_their_line(text, engine):
+    ptx = kernel(f"mov.f32 %f1, 0f3F800000; mov.u32 %r0, 0; mov.u64 %rd0, 0;\n{text}", ["p"], ".shared .b8 tile[64];")
+    with pytest.raises(LabError) as caught:
+        launch(ptx, "k", 1, 32, [np.zeros(4, np.uint32)], engine=engine)
+    line = next(i for i, one in enumerate(ptx.splitlines(), 1) if one == text)
+    assert f"line {line}" in str(caught.value) or f":{line}:" in str(caught.value)

@@ -164,6 +164,8 @@ def mov(op: Opcode, _n: int) -> Form:
 
 
 def _element(t: str, count: int) -> str:
+    if not count:
+        raise UnknownForm("a vector without elements")
     bits = 8 * DTYPES[t].itemsize // count
     if (t[0] != "b" and t not in ("u32", "u64")) or f"b{bits}" not in DTYPES:
         raise UnknownForm(f"{count} elements of .{t}")

@@ -280,6 +280,8 @@ class Decoder:
             return _whole(self._operation(instruction, op))
         except UnknownForm as error:
             raise self._refused(position, str(error)) from error
+        except (ValueError, IndexError) as error:
+            raise self._refused(position, "it takes other operands") from error
 
     def _operation(self, instruction: Instruction, op: Opcode) -> Operation:
         written = instruction.operands

@@ -436,7 +436,7 @@ def extremum(op: Opcode, n: int) -> Alu:
     if t == "f64":
         return Alu(_double(compute), (t,), (t, t))
     if t == "f32":
-        return Alu(_single(of_three if three else compute, ftz=ftz, sat=False), (t,), (t,) * (n - 1))
+        return Alu(_single(of_three if three else compute, ftz=ftz, sat=False), (t,), (t,) * (3 if three else 2))
     return Alu(half_operation(t, compute, ftz=ftz), (t,), (t, t))
 
 

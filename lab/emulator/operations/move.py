@@ -57,6 +57,8 @@ def unpacking(t: str, count: int) -> Alu:
 
 
 def _element(t: str, count: int) -> str:
+    if not count:
+        raise UnknownForm("a vector without elements")
     bits = 8 * DTYPES[t].itemsize // count
     if t[0] != "b" and t not in ("u32", "u64"):
         raise UnknownForm(f"a vector in .{t}")
