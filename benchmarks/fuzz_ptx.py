@@ -159,7 +159,7 @@ def _changed_text(text: str, rng: random.Random) -> str:
     if kind == 2:  # noqa: PLR2004 - kinds are numbered as they stand here
         return text[:stop] + " " + _changed(rng.choice(_TOUR), rng) + text[stop:]
     if kind == 3 and rng.random() < 0.3:  # noqa: PLR2004
-        return text[: rng.randrange(len(text))]
+        return text[: rng.randrange(len(text) + 1)]
     return text[:start] + _changed(text[start:stop], rng) + text[stop:]
 
 

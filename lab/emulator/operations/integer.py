@@ -119,6 +119,13 @@ def high_product(a: Integers, b: Integers) -> Integers:
     return result
 
 
+def _wider(t: str) -> str:
+    """Return the type of a product of twice the width."""
+    if t not in _WIDER:
+        raise UnknownForm(f".wide of .{t}")
+    return _WIDER[t]
+
+
 def mul(op: Opcode) -> Alu:
     """Build mul.lo, mul.hi and mul.wide."""
     part = op.one_of(("lo", "hi", "wide"))
@@ -128,7 +135,7 @@ def mul(op: Opcode) -> Alu:
         return Alu(from_ufunc(np.multiply), (t,), (t, t))
     if part == "hi":
         return Alu(assign(high_product), (t,), (t, t))
-    wide = _WIDER[t]
+    wide = _wider(t)
 
     def compute(out: Integers, a: Integers, b: Integers) -> None:
         np.multiply(a, b, out=out, dtype=out.dtype)
@@ -150,12 +157,12 @@ def mad(op: Opcode) -> Alu:
     if carry_in or carry_out:
         return _mad_with_carry(t, part, carry_in=carry_in, carry_out=carry_out)
     if part == "wide":
-        wide = DTYPES[_WIDER[t]]
+        wide = DTYPES[_wider(t)]
 
         def widened(out: Integers, a: Integers, b: Integers, c: Integers) -> None:
             np.add(np.multiply(a, b, dtype=wide), c, out=out)
 
-        return Alu(widened, (_WIDER[t],), (t, t, _WIDER[t]))
+        return Alu(widened, (_wider(t),), (t, t, _WIDER[t]))
     multiply: Callable[[Integers, Integers], Integers] = np.multiply if part == "lo" else high_product
 
     def compute(out: Integers, a: Integers, b: Integers, c: Integers) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
 from lab.emulator.arrays import Indices
 from lab.emulator.lanes import Lanes
-from lab.emulator.opcodes import Opcode
+from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 
@@ -40,6 +42,11 @@ def _addressing(lanes: Lanes, count: int) -> Indices:
     return np.flatnonzero(lanes.indices() % WARP_SIZE < _EDGE * count)
 
 
+def _check_count(registers: Sequence[object], count: int) -> None:
+    if len(registers) != count:
+        raise UnknownForm(f"{len(registers)} registers for {count} matrices")
+
+
 @system("ldmatrix")
 def ldmatrix(site: Site, op: Opcode) -> Run:
     """Build the load of 8 x 8 matrices of 16-bit elements: lanes 8 i to 8 i + 7 give the rows of matrix i."""
@@ -47,6 +54,7 @@ def ldmatrix(site: Site, op: Opcode) -> Run:
     destination, source = site.texts
     address = site.operands.address(source, space)
     writes = [site.operands.target(name, "b32") for name in operands.elements(destination)]
+    _check_count(writes, count)
     memory, position, threads = site.memory, site.position, site.batch.threads
     row, col = _PAIRS
 
@@ -72,6 +80,7 @@ def stmatrix(site: Site, op: Opcode) -> Run:
     destination, source = site.texts
     address = site.operands.address(destination, space)
     reads = [site.operands.source(name, "b32") for name in operands.elements(source)]
+    _check_count(reads, count)
     memory, position, warps = site.memory, site.position, site.batch.warps
     everyone = site.batch.everyone
     row, col = _PAIRS
