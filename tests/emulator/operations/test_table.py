@@ -1,5 +1,7 @@
 """The complete tables of operations."""
 
+import re
+
 import pytest
 
 from lab.emulator.opcodes import Opcode, UnknownForm
@@ -32,3 +34,15 @@ def test_a_family_is_in_one_table():
 def test_builders_refuse_unknown_words(family):
     with pytest.raises(UnknownForm):
         ALU[family](Opcode(f"{family}.whatever"), 3)
+
+
+CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "brkpt"}
+
+
+def test_the_page_on_ptx_lists_every_family(root):
+    page = (root / "docs" / "ptx.md").read_text()
+    table, refused = page.partition("Refused:")[::2]
+    listed = set(re.findall(r"`(\w+)`", table)) - {"printf", "assert"}
+    textures = set(re.findall(r"`(\w+)`", refused.partition(")")[0]))
+    assert (listed | textures) - CONTROL == set(ALU) | set(SYSTEM)
+    assert CONTROL <= listed
