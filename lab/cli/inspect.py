@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.api import executing
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.expressions import Scalar
 from lab.base.files import read_regular
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
@@ -150,20 +152,32 @@ def emulate_words(
     dynamic_shared_bytes: int = 0,
     seed: int = 0,
     schedule: int | None = None,
+    macros: Mapping[str, Scalar] | None = None,
 ) -> tuple[Emulation, tuple[str, ...]]:
     """Execute one kernel as `emulate_file` does, and say in a line each what it wrote to its buffers.
 
+    A CUDA source is compiled first, with macros and their values.
+
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
+        CompileError: the compiler refused the source.
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
     grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
     values = arguments_from_words(arguments, seed)
     before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
-    done = execute_file(
-        file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed, schedule=schedule
-    )
+    if macros and not executing.is_source(file):
+        raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
+    if executing.is_source(file):
+        how = executing.KernelLaunch(
+            kernel, grid, block, dynamic_shared_bytes, seed, macros or {}, DEFAULT_ARCH, (), schedule=schedule
+        )
+        done = executing.execute_source(file, values, how)
+    else:
+        done = execute_file(
+            file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed, schedule=schedule
+        )
     outputs = []
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):

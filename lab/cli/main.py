@@ -227,7 +227,7 @@ def inspect(
 
 @app.command()
 def emulate(
-    file: Annotated[Path, typer.Argument(help="A .ptx file.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="A .ptx or .cu file.", show_default=False)],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Kernel arguments: i32=5, f32[64,32]=normal, f32[8]=out.", show_default=False),
@@ -241,17 +241,27 @@ def emulate(
         int | None,
         typer.Option(min=0, help="Seed of another fair order of warps and blocks.", show_default="the program's order"),
     ] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("--define", "-D", help="Macro of a .cu file: block_size_x=128.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Execute one kernel of a PTX file on the CPU: counts, memory behaviour and faults."""
+    """Execute one kernel of a PTX or CUDA file on the CPU: counts, memory behaviour and faults."""
     from dataclasses import asdict
 
     from lab.cli.inspect import emulate_words
     from lab.cli.tables import print_emulation
+    from lab.cli.trial import macros_of
 
-    words = arguments or []
     done, outputs = emulate_words(
-        file, kernel, (grid, block), words, dynamic_shared_bytes=shared, seed=seed, schedule=schedule
+        file,
+        kernel,
+        (grid, block),
+        arguments or [],
+        dynamic_shared_bytes=shared,
+        seed=seed,
+        schedule=schedule,
+        macros=macros_of(define or []),
     )
     if as_json:
         _print_json(asdict(done) | {"outputs": outputs})

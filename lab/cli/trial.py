@@ -56,9 +56,11 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
         made.setdefault("parameters", {})[name] = [_value(word) for word in values.split(",")]
     for words in asked.arguments:
         name, given = _pair(words, "--argument", "name=out float32[n]")
-        if name not in made["arguments"]:
+        structures = [one for one in made["arguments"].values() if isinstance(one, dict)]
+        holder = next((one for one in (made["arguments"], *structures) if isinstance(one.get(name), str)), None)
+        if holder is None:
             raise _unknown(name, made["arguments"], "--argument", "the kernel has no such argument")
-        made["arguments"][name] = given
+        holder[name] = given
     if asked.reference:
         made["reference"] = dict(_pair(words, "--reference", "name=a + b") for words in asked.reference)
     made |= {name: _sizes(words) if name != "shared_bytes" else words for name, words in asked.geometry.items()}
@@ -79,6 +81,15 @@ def _problem(made: dict[str, Any], given: Mapping[str, str]) -> None:
 def _unknown(name: str, known: Mapping[str, Any], key: str, message: str) -> UserError:
     accepted = list(known) or "none"
     return UserError(message, key=key, found=name, accepted=accepted, suggestion=did_you_mean(name, known))
+
+
+def macros_of(words: Sequence[str]) -> dict[str, bool | int | float | str]:
+    """Return macros, each given as ``name=value``.
+
+    Raises:
+        UserError: One is not of that form.
+    """
+    return {name: _value(value) for name, value in (_pair(word, "-D", "name=1") for word in words)}
 
 
 def _pair(words: str, key: str, form: str) -> tuple[str, str]:

@@ -147,6 +147,11 @@ def test_emulate_executes_a_kernel_from_the_shell(folder, bound, code, words):
     assert len(value["outputs"]) == 1
     again = here("emulate", "k.ptx", "--block", "64", "--schedule", "3", *words_of, "--json", cwd=folder)
     assert json.loads(again.stdout)["outputs"] == value["outputs"]
+    (folder / "k.cu").write_text(SQUARE)
+    compiled = here("emulate", "k.cu", "-D", f"BOUND={bound}", "--block", "64", *words_of, "--json", cwd=folder)
+    assert json.loads(compiled.stdout)["outputs"] == value["outputs"]
+    refused = here("emulate", "k.ptx", "-D", "BOUND=1", *words_of, cwd=folder)
+    assert "only CUDA has macros" in refused.stderr
     wrong = here("emulate", "k.ptx", "--block", "sixty", *words_of, cwd=folder)
     assert wrong.returncode == 2
     assert "--block" in wrong.stderr
