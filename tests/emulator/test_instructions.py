@@ -85,3 +85,10 @@ def test_operands_that_do_not_fit_are_refused_with_their_line(text, engine):
         launch(ptx, "k", 1, 32, [np.zeros(4, np.uint32)], engine=engine)
     line = next(i for i, one in enumerate(ptx.splitlines(), 1) if one == text)
     assert f"line {line}" in str(caught.value) or f":{line}:" in str(caught.value)
+
+
+def test_an_operand_that_machine_code_cannot_take_leaves_the_launch_to_the_interpreter():
+    body = "ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; lop3.b32 %r1, %r0, %r0, %r0, %r0; st.global.b32 [%rd0], %r1;"
+    ptx = kernel(body, ["p"])
+    done = launch(ptx, "k", 1, 1, [np.zeros(4, np.uint32)], engine="compiled")
+    assert (done.engine, "a table that is not a literal" in done.not_compiled) == ("interpreted", True)

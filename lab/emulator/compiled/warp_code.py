@@ -37,7 +37,9 @@ from lab.emulator.compiled.ir import (
 )
 from lab.emulator.compiled.shadows import LAST_TIME, TIME_SHIFT, Watched
 from lab.emulator.control import CodeBlock, is_gate
+from lab.emulator.errors import text_of
 from lab.emulator.memory.memory import SHARED_SEGMENT, SHARED_WINDOW
+from lab.emulator.opcodes import UnknownForm
 from lab.emulator.program import Program
 from lab.isa.model import Instruction
 
@@ -515,7 +517,11 @@ class WarpCode:
             tolerant = decoded.outs[0] in self._decoder.loose
         ins = [self._read(position, text, t, tolerant=tolerant) for text, t in zip(decoded.ins, form.ins, strict=True)]
         loose = form.loose or (form.copies and decoded.outs[0] in self._decoder.loose)
-        results = form.emit(self._code, ins)
+        try:
+            results = form.emit(self._code, ins)
+        except UnknownForm as error:  # what only an operand's value decides
+            instruction = self._program.code[position][1]
+            raise NotCompiled(f"PTX line {instruction.line}: {text_of(instruction)}: {error}") from error
         for name, t, value in zip(decoded.outs, form.outs, results, strict=True):
             self._set(name, t, value, guard, loose=loose and t in ("f32", "f64"))
 
