@@ -115,34 +115,6 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     return _compile(str(file), tool, request)
 
 
-def emulate_file(
-    file: Path,
-    kernel: str | None,
-    geometry: tuple[str, str],
-    arguments: Sequence[str],
-    *,
-    dynamic_shared_bytes: int = 0,
-    seed: int = 0,
-) -> Emulation:
-    """Execute one kernel of a `.ptx` file on the CPU, with everything given as text.
-
-    Args:
-        file: The file.
-        kernel: Name of the kernel; None means the only one.
-        geometry: Grid and block as text: `4,4`.
-        arguments: Texts in the form that `lab.emulator.arguments` describes.
-        dynamic_shared_bytes: Dynamic shared memory of a block.
-        seed: Seed of random buffers.
-
-    Raises:
-        UserError: there is no such file or kernel, or an argument is malformed.
-        ReaderError: the PTX cannot be read.
-        UnsupportedInstruction: the emulator does not support an instruction.
-    """
-    words = emulate_words(file, kernel, geometry, arguments, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed)
-    return words[0]
-
-
 def emulate_words(
     file: Path,
     kernel: str | None,
@@ -154,9 +126,17 @@ def emulate_words(
     schedule: int | None = None,
     macros: Mapping[str, Scalar] | None = None,
 ) -> tuple[Emulation, tuple[str, ...]]:
-    """Execute one kernel as `emulate_file` does, and say in a line each what it wrote to its buffers.
+    """Execute one kernel on the CPU, given as texts, and say in a line each what it wrote to its buffers.
 
-    A CUDA source is compiled first, with macros and their values.
+    Args:
+        file: A `.ptx` file, or a CUDA source, which is compiled first.
+        kernel: Name of the kernel; None means the only one.
+        geometry: Grid and block as text: `4,4`.
+        arguments: Texts in the form that `lab.emulator.arguments` describes.
+        dynamic_shared_bytes: Dynamic shared memory of a block.
+        seed: Seed of random buffers.
+        schedule: Seed of another fair order of warps and blocks; None for the order of the program.
+        macros: Of a CUDA source: macros and their values.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UserError
-from lab.cli.inspect import InspectedListing, Inspection, emulate_file, execute_file, inspect_file, variants
+from lab.cli.inspect import InspectedListing, Inspection, emulate_words, execute_file, inspect_file, variants
 
 PTX = """.version 8.0
 .target sm_90
@@ -54,7 +54,7 @@ def test_a_cubin_that_is_not_there_is_named(tmp_path):
 def test_arguments_as_text_and_as_arrays_give_the_same(kernel):
     out = np.zeros(64, np.int32)
     by_array = execute_file(kernel, None, 2, 32, [out[:32].copy()])
-    by_text = emulate_file(kernel, "k", ("2", "32"), ["i32[32]=out"])
+    by_text, _ = emulate_words(kernel, "k", ("2", "32"), ["i32[32]=out"])
     assert by_array.clean
     assert by_text.clean
     assert by_array.counts == by_text.counts
@@ -65,7 +65,7 @@ def test_arguments_as_text_and_as_arrays_give_the_same(kernel):
 @pytest.mark.parametrize("word", ["", "0", "1,2,3,4", "-1", "a", "1,,2"])
 def test_a_malformed_size_is_refused(kernel, word):
     with pytest.raises(UserError, match="not a size") as raised:
-        emulate_file(kernel, None, ("1", word), ["i32[32]=out"])
+        emulate_words(kernel, None, ("1", word), ["i32[32]=out"])
     assert raised.value.key == "--block"
 
 
@@ -73,10 +73,10 @@ def test_the_kernel_must_be_named_where_there_are_several(tmp_path):
     both = PTX.format(name="first") + PTX.format(name="second").split(".address_size 64\n")[1]
     (tmp_path / "k.ptx").write_text(both)
     with pytest.raises(UserError, match="name one") as raised:
-        emulate_file(tmp_path / "k.ptx", None, ("1", "32"), ["i32[32]=out"])
+        emulate_words(tmp_path / "k.ptx", None, ("1", "32"), ["i32[32]=out"])
     assert raised.value.accepted == ["first", "second"]
     with pytest.raises(UserError, match="no such kernel") as raised:
-        emulate_file(tmp_path / "k.ptx", "frist", ("1", "32"), ["i32[32]=out"])
+        emulate_words(tmp_path / "k.ptx", "frist", ("1", "32"), ["i32[32]=out"])
     assert "first" in raised.value.suggestion
 
 
