@@ -90,3 +90,23 @@ def chosen_by_sign(op: Opcode) -> tuple[str, str, bool]:
     t = op.type()
     op.finish()
     return t, control, ftz
+
+
+def element_of(t: str, count: int) -> str:
+    """Return the type of each of the parts that `mov` packs into a register, or takes out of one.
+
+    Args:
+        t: Type of the register.
+        count: Number of parts.
+
+    Raises:
+        UnknownForm: There are no such parts.
+    """
+    if not count:
+        raise UnknownForm("a vector without elements")
+    bits = 8 * DTYPES[t].itemsize // count
+    if t[0] != "b" and t not in ("u32", "u64"):
+        raise UnknownForm(f"a vector in .{t}")
+    if f"b{bits}" not in DTYPES:
+        raise UnknownForm(f"{count} elements of .{t}")
+    return f"b{bits}"

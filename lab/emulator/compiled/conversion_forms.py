@@ -8,7 +8,7 @@ from lab.emulator.compiled.float_forms import canonical, flush, number, saturate
 from lab.emulator.compiled.forms import Form, form, one
 from lab.emulator.compiled.integer_forms import extend
 from lab.emulator.compiled.ir import BITS_VECTOR, LANES, Code, bits_of, splat, vector, words
-from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import Opcode, UnknownForm, element_of
 
 _INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
 _TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
@@ -163,18 +163,9 @@ def mov(op: Opcode, _n: int) -> Form:
     return Form(lambda _code, ins: tuple(ins), (t,), (t,), tolerant=True, copies=True)
 
 
-def _element(t: str, count: int) -> str:
-    if not count:
-        raise UnknownForm("a vector without elements")
-    bits = 8 * DTYPES[t].itemsize // count
-    if (t[0] != "b" and t not in ("u32", "u64")) or f"b{bits}" not in DTYPES:
-        raise UnknownForm(f"{count} elements of .{t}")
-    return f"b{bits}"
-
-
 def packing(t: str, count: int) -> Form:
     """Build ``mov.b64 d, {a, b}``: the first element in the low bits."""
-    part = _element(t, count)
+    part = element_of(t, count)
     bits, whole = bits_of(part), "b" + str(bits_of(t))
 
     def emit(code: Code, ins: Sequence[str]) -> Sequence[str]:
@@ -189,7 +180,7 @@ def packing(t: str, count: int) -> Form:
 
 def unpacking(t: str, count: int) -> Form:
     """Build ``mov.b64 {a, b}, d``."""
-    part = _element(t, count)
+    part = element_of(t, count)
     bits, whole = bits_of(part), "b" + str(bits_of(t))
 
     def emit(code: Code, ins: Sequence[str]) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.emulator.arrays import Bits, Values
-from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, element_of
 from lab.emulator.operations.base import Alu, operation
 
 
@@ -31,7 +31,7 @@ def elementwise(t: str, count: int) -> Alu:
 
 def packing(t: str, count: int) -> Alu:
     """Build ``mov.b64 d, {a, b}``: the first element in the low bits."""
-    element = _element(t, count)
+    element = element_of(t, count)
     dtype, bits = DTYPES[t], 8 * DTYPES[element].itemsize
 
     def compute(out: Bits, *ins: Bits) -> None:
@@ -45,7 +45,7 @@ def packing(t: str, count: int) -> Alu:
 
 def unpacking(t: str, count: int) -> Alu:
     """Build ``mov.b64 {a, b}, d``."""
-    element = _element(t, count)
+    element = element_of(t, count)
     dtype, bits = DTYPES[t], 8 * DTYPES[element].itemsize
 
     def compute(*arrays: Bits) -> None:
@@ -54,14 +54,3 @@ def unpacking(t: str, count: int) -> Alu:
             outs[i][...] = piece.astype(DTYPES[element])
 
     return Alu(compute, (element,) * count, (t,))
-
-
-def _element(t: str, count: int) -> str:
-    if not count:
-        raise UnknownForm("a vector without elements")
-    bits = 8 * DTYPES[t].itemsize // count
-    if t[0] != "b" and t not in ("u32", "u64"):
-        raise UnknownForm(f"a vector in .{t}")
-    if f"b{bits}" not in DTYPES:
-        raise UnknownForm(f"{count} elements of .{t}")
-    return f"b{bits}"
