@@ -15,7 +15,7 @@ from lab.emulator.batch import Batch
 from lab.emulator.binding import CARRY, OperandBinder, Storage
 from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
-from lab.emulator.lanes import Lanes
+from lab.emulator.lanes import Lanes, preceded
 from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu
@@ -89,7 +89,6 @@ class InstructionBinder:
         self, undefined: UndefinedValues, position: int, binder: OperandBinder, full: Full, part: Part
     ) -> tuple[Full, Part]:
         """Return an instruction that follows undefined values as it runs."""
-        everyone = self.batch.everyone
         full, part = undefined.around(position, full, part)
         if not binder.instruction.predicate:
             return full, part
@@ -97,16 +96,7 @@ class InstructionBinder:
         check = undefined.guards(position)
         if check is None:
             return inner_full, inner_part
-
-        def all_threads() -> None:
-            check(everyone)
-            inner_full()
-
-        def some_threads(lanes: Lanes) -> None:
-            check(lanes)
-            inner_part(lanes)
-
-        return all_threads, some_threads
+        return preceded(check, self.batch.everyone, inner_full, inner_part)
 
     def _site(self, position: int, binder: OperandBinder) -> Site:
         return Site(
@@ -126,7 +116,7 @@ class InstructionBinder:
         names = tuple(name for text in instruction.operands for name in binder.register_names(text) if name in shared)
         if not names or instruction.opcode.startswith("wgmma."):
             return full, part
-        warpgroups, everyone = self.warpgroups, self.batch.everyone
+        warpgroups = self.warpgroups
         if is_register_copy(instruction):
             target, source = (binder.register_names(text)[0] for text in instruction.operands)
             note = partial(warpgroups.copy, target=target, source=source)
@@ -137,16 +127,7 @@ class InstructionBinder:
                 and operands.literal(instruction.operands[-1]) is not None
             )
             note = partial(warpgroups.touch, position, names=names, constant=constant)
-
-        def all_threads() -> None:
-            note(lanes=everyone)
-            full()
-
-        def some_threads(lanes: Lanes) -> None:
-            note(lanes=lanes)
-            part(lanes)
-
-        return all_threads, some_threads
+        return preceded(note, self.batch.everyone, full, part)
 
     def _guarded(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
         """Execute an instruction only for the threads whose guard is true."""

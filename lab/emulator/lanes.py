@@ -6,7 +6,7 @@ or scattered. `Lanes` hides the difference from all code that need not care abou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -127,3 +127,26 @@ class Lanes:
 
 
 _NOBODY: Indices = np.zeros(0, np.int64)
+
+
+def preceded(
+    act: Callable[[Lanes], object], everyone: Lanes, full: Callable[[], Any], part: Callable[[Lanes], Any]
+) -> tuple[Callable[[], Any], Callable[[Lanes], Any]]:
+    """Return an instruction in front of which something is done for the same threads.
+
+    Args:
+        act: What is done.
+        everyone: All threads of the batch.
+        full: Executes the instruction for all of them.
+        part: Executes it for some.
+    """
+
+    def all_threads() -> None:
+        act(everyone)
+        full()
+
+    def some_threads(lanes: Lanes) -> None:
+        act(lanes)
+        part(lanes)
+
+    return all_threads, some_threads

@@ -22,7 +22,7 @@ from lab.emulator.arrays import Bits, Mask
 from lab.emulator.binding import Storage
 from lab.emulator.definedness import follows
 from lab.emulator.findings import BatchFindings
-from lab.emulator.lanes import Lanes
+from lab.emulator.lanes import Lanes, preceded
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.reach import Reach
 from lab.emulator.operations.warp import SHUFFLES, source_lanes
@@ -126,15 +126,7 @@ class UndefinedValues:
             if follow is not None:
                 follow(lanes)
 
-        def all_threads() -> None:
-            before(everyone)
-            full()
-
-        def some_threads(lanes: Lanes) -> None:
-            before(lanes)
-            part(lanes)
-
-        return all_threads, some_threads
+        return preceded(before, everyone, full, part)
 
     def guards(self, position: int) -> Act | None:
         """Return what checks the guard of an instruction, and the operands of one that ends a block; None for nothing.
