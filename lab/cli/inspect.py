@@ -147,13 +147,13 @@ def emulate_words(
     grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
     values = arguments_from_words(arguments, seed)
     before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
-    if macros and not executing.is_source(file):
-        raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
     if executing.is_source(file):
         how = executing.KernelLaunch(
             kernel, grid, block, dynamic_shared_bytes, seed, macros or {}, DEFAULT_ARCH, (), schedule=schedule
         )
         done = executing.execute_source(file, values, how)
+    elif macros:
+        raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
     else:
         done = execute_file(
             file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed, schedule=schedule

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from lab.base import structures
 from lab.base.expressions import Scalar
 from lab.base.structures import bytes_of, is_structure, members_of
 from lab.gpu.device.backend import RefusedError
@@ -101,8 +100,8 @@ def marshal(
             )
             codes += code
             values.append(value)
-        if is_structure(c_type):  # it begins at its parameter's offset
-            codes += "x" * (-struct.calcsize(codes) % structures.offsets([bytes_of(kind) for _, kind in members])[2])
+        if is_structure(c_type):  # it begins at its parameter's offset, and ends at a multiple of its widest member
+            codes += "x" * (-struct.calcsize(codes) % max(bytes_of(kind) for _, kind in members))
     return codes, tuple(values)
 
 
