@@ -41,9 +41,8 @@ def touched(mapping):
         element, stride, there = mapping.offset, 1, True
         for d in mapping.layout:
             digit = digit_of[d.kind, d.number]
-            coordinate = d.size - 1 - digit if d.reversed else digit
-            there = there and coordinate < d.extent
-            element += coordinate * stride
+            there = there and digit < d.extent
+            element += (d.extent - 1 - digit if d.reversed else digit) * stride
             stride *= d.extent
         if there:
             found[number["t"], number["i"]] = element

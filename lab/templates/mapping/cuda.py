@@ -24,9 +24,9 @@ class _Digit:
         divisor: Product of the sizes of the lower digits.
         size: How many values it takes.
         highest: Whether it is the highest digit of the number.
-        extent: Tensor extent; the digit must be below it.
+        extent: Tensor extent; the digit must be below it, reversed or not.
         stride: Elements from one value to the next.
-        reversed: Whether it counts downwards.
+        reversed: Whether its coordinate is `extent` - 1 - digit.
     """
 
     name: str
@@ -38,14 +38,19 @@ class _Digit:
     reversed: bool
 
     @property
-    def value(self) -> str:
+    def digit(self) -> str:
         """The digit, in parentheses where it is an expression."""
         text = self.name
         if self.divisor > 1:
             text = _infix(text, ">>", _log2(self.divisor)) if _power(self.divisor) else _infix(text, "/", self.divisor)
         if not self.highest:
             text = _infix(text, "&", self.size - 1) if _power(self.size) else _infix(text, "%", self.size)
-        return _infix(str(self.size - 1), "-", text) if self.reversed else text
+        return text
+
+    @property
+    def value(self) -> str:
+        """The coordinate in the tensor, in parentheses where it is an expression."""
+        return _infix(str(self.extent - 1), "-", self.digit) if self.reversed else self.digit
 
     @property
     def term(self) -> str:
@@ -58,6 +63,7 @@ class _Digit:
 def index(layout: Sequence[Dimension], offset: int, names: Mapping[str, str]) -> str:
     """Return the expression of the element that is touched."""
     terms = [digit.term for digit in _digits(layout, names)]
+    offset += _ahead(layout)
     terms += [str(offset)] if offset or not terms else []
     return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
@@ -66,7 +72,16 @@ def guards(layout: Sequence[Dimension], names: Mapping[str, str]) -> Iterator[st
     """Yield one condition for each digit that may be too large for the tensor."""
     for digit in _digits(layout, names):
         if digit.extent < digit.size:
-            yield f"{digit.value} < {digit.extent}"
+            yield f"{digit.digit} < {digit.extent}"
+
+
+def _ahead(layout: Sequence[Dimension]) -> int:
+    """Return the elements in front of what reversed dimensions of size 1 touch, which are the last of their places."""
+    ahead, stride = 0, 1
+    for d in layout:
+        ahead += (d.extent - 1) * stride if d.reversed and d.size == 1 else 0
+        stride *= d.extent
+    return ahead
 
 
 def _digits(layout: Sequence[Dimension], names: Mapping[str, str]) -> list[_Digit]:

@@ -15,7 +15,7 @@ class Dimension:
         number: Its place among the dimensions of its kind, from 0.
         size: How many indices or threads it has.
         extent: How many places it has in the tensor; `size` unless the mapping says otherwise.
-        reversed: Whether it runs downwards.
+        reversed: Whether it runs downwards, from the last place that it has in the tensor.
     """
 
     kind: Literal["i", "t"]

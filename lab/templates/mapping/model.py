@@ -3,10 +3,11 @@
 With the layout's dimensions d = 0, 1, ... low first, coordinate c(d) and tensor extent E(d), thread t touches with its
 local index i the element
 
-    ``offset + Σ c(d) · E(0) · … · E(d - 1)``      where every c(d) < E(d); else it touches nothing.
+    ``offset + Σ c(d) · E(0) · … · E(d - 1)``      where every digit is below E(d); else it touches nothing.
 
-A local dimension's coordinate is its digit of i, a thread dimension's its digit of t, both in the mixed radix of the
-dimensions' sizes, low dimension first. A reversed dimension of size D counts D - 1 - c.
+A local dimension's digit is that of i, a thread dimension's that of t, both in the mixed radix of the dimensions' sizes,
+low dimension first. A dimension's coordinate c(d) is its digit, or, reversed, E(d) - 1 - digit: the digits that are
+skipped are the high ones in both directions.
 """
 
 from __future__ import annotations
@@ -83,9 +84,8 @@ class ThreadMapping:
         skipped, stride = np.zeros_like(found, dtype=bool), 1
         for d in self.layout:
             digit = digits[d.kind] // place[d.kind, d.number] % d.size
-            coordinate = d.size - 1 - digit if d.reversed else digit
-            found += coordinate * stride
-            skipped |= coordinate >= d.extent
+            found += (d.extent - 1 - digit if d.reversed else digit) * stride
+            skipped |= digit >= d.extent
             stride *= d.extent
         touched = np.where(skipped, -1, found)
         touched.setflags(write=False)

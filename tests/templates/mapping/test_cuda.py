@@ -83,6 +83,9 @@ def test_powers_of_two_need_no_division(mapping):
         ("[3] | [2, (2, 1)] => [i0, t0, t1]", "(i + t * 3)", "t < 2"),
         ("[1, 3] | [(4, 2), 2] => [i0, t0, t1, i1]", "((t & 3) + ((t >> 2) << 1) + (i << 2))", "(t & 3) < 2"),
         ("[(3, 4)] | [2, 2] => [i0, t0, t1]", "(i + (t << 2))", "true"),
+        ("[3] | [2, (4, 2)] => [i0, t0, -t1]", "(i + (t & 1) * 3 + (1 - (t >> 1)) * 6)", "(t >> 1) < 2"),
+        ("[(3, 4)] | [2] => [-i0, t0]", "((3 - i) + (t << 2))", "true"),
+        ("[(1, 4)] | [2] => [-i0, t0], offset: 5", "((t << 2) + 8)", "true"),
     ],
 )
 def test_expressions_are_no_longer_than_they_need_be(text, index, guard):
