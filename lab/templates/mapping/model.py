@@ -5,9 +5,9 @@ local index i the element
 
     ``offset + Σ c(d) · E(0) · … · E(d - 1)``      where every digit is below E(d); else it touches nothing.
 
-A local dimension's digit is that of i, a thread dimension's that of t, both in the mixed radix of the dimensions' sizes,
-low dimension first. A dimension's coordinate c(d) is its digit, or, reversed, E(d) - 1 - digit: the digits that are
-skipped are the high ones in both directions.
+A local dimension's digit is that of i, a thread dimension's that of t, both in the mixed radix of the dimensions'
+sizes, low dimension first. A dimension's coordinate c(d) is its digit, or, reversed, E(d) - 1 - digit: the digits that
+are skipped are the high ones in both directions.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
 
 Low dimensions stand first. A dimension is its size, or ``(size, extent)`` where it has an extent of its own in the
 tensor: a smaller one skips the indices or threads beyond it, a larger one skips data. The permutation names every
-dimension once, `i0`, `i1`, … local and `t0`, `t1`, … threads; a minus reverses one. `layout:` may be left out, and so
-may the offset, which is 0 then.
+dimension once, `i0`, `i1`, … local and `t0`, `t1`, … threads, or numbers them from 0, local ones first; a minus
+reverses one. The word `layout:` may be left out, and so may the offset, which is 0 then. Without a permutation the
+dimensions stand in the order in which they are given: ``[3] | [4]`` is ``[3] | [4] => [i0, t0]``.
 
 Shorthands, with their defaults:
 
@@ -23,8 +24,8 @@ Shorthands, with their defaults:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal, NoReturn
 
@@ -127,12 +128,17 @@ def _mapping(reader: _Reader) -> ThreadMapping:
     local = _sizes(reader, "local")
     reader.expect("|", "thread dimensions must follow")
     threads = _sizes(reader, "thread")
-    reader.expect("=>", "the layout must follow")
-    if reader.maybe("layout"):
-        reader.expect(":", "the permutation must follow")
-    layout = _layout(reader, {"i": local, "t": threads})
-    if not reader.maybe(",") and reader.next.text != "offset":
+    known = _dimensions(local, threads)
+    layout = tuple(known.values())
+    if reader.next.kind == "end":
         return ThreadMapping(layout)
+    reader.expect("=>", "the layout must follow")
+    if reader.next.text != "offset":
+        if reader.maybe("layout"):
+            reader.expect(":", "the permutation must follow")
+        layout = _layout(reader, known)
+        if not reader.maybe(",") and reader.next.text != "offset":
+            return ThreadMapping(layout)
     reader.expect("offset", "only an offset can follow the layout")
     reader.expect(":", "the number of elements must follow")
     return ThreadMapping(layout, reader.number(0, "an offset"))
@@ -154,19 +160,27 @@ def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
     return made
 
 
-def _layout(reader: _Reader, sizes: dict[Literal["i", "t"], list[tuple[int, int]]]) -> tuple[Dimension, ...]:
-    known = {f"{kind}{n}": (kind, n, *size) for kind, of_kind in sizes.items() for n, size in enumerate(of_kind)}
+def _dimensions(local: Sequence[tuple[int, int]], threads: Sequence[tuple[int, int]]) -> dict[str, Dimension]:
+    """Every dimension by its name, in the order of the numbers that a permutation may give in place of names."""
+    kinds: tuple[tuple[Literal["i", "t"], Sequence[tuple[int, int]]], ...] = (("i", local), ("t", threads))
+    made = [Dimension(kind, number, *size) for kind, sizes in kinds for number, size in enumerate(sizes)]
+    return {one.name: one for one in made}
+
+
+def _layout(reader: _Reader, known: Mapping[str, Dimension]) -> tuple[Dimension, ...]:
+    numbered = {str(number): name for number, name in enumerate(known)}
     reader.expect("[", "the permutation must stand here in brackets")
     made: dict[str, Dimension] = {}
     while not made or reader.maybe(","):
         reversed_ = reader.maybe("-")
         token = reader.take()
+        name = numbered.get(token.text, token.text)
         left = [name for name in known if name not in made]
-        if token.text in made:
+        if name in made:
             reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
-        if token.text not in known:
+        if name not in known:
             reader.refuse("no such dimension", ", ".join(left) or "']'", token)
-        made[token.text] = Dimension(*known[token.text], reversed_)
+        made[name] = replace(known[name], reversed=reversed_)
     closing = reader.next
     reader.expect("]", "the closing bracket of the layout is missing")
     left = [name for name in known if name not in made]
