@@ -10,6 +10,9 @@ dimension once, `i0`, `i1`, … local and `t0`, `t1`, … threads, or numbers th
 reverses one. The word `layout:` may be left out, and so may the offset, which is 0 then. Without a permutation the
 dimensions stand in the order in which they are given: ``[3] | [4]`` is ``[3] | [4] => [i0, t0]``.
 
+Dimensions in parentheses count one axis of the tensor together, whose extent stands behind a colon and need not be
+their product: with ``[3, 2] | [2, 2] => [(t0, i0: 5), t1, i1]``, two threads share 5 columns, three and two.
+
 Shorthands, with their defaults:
 
 ``blocked(items=16, threads=256)``
@@ -30,7 +33,7 @@ from functools import lru_cache
 from typing import Final, Literal, NoReturn
 
 from lab.base.errors import UserError, did_you_mean
-from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.dimension import Dimension, TensorAxis, axis
 from lab.templates.mapping.model import ThreadMapping
 
 MOST: Final = 2**20
@@ -129,19 +132,19 @@ def _mapping(reader: _Reader) -> ThreadMapping:
     reader.expect("|", "thread dimensions must follow")
     threads = _sizes(reader, "thread")
     known = _dimensions(local, threads)
-    layout = tuple(known.values())
+    axes = tuple(axis(one) for one in known.values())
     if reader.next.kind == "end":
-        return ThreadMapping(layout)
+        return ThreadMapping(axes)
     reader.expect("=>", "the layout must follow")
     if reader.next.text != "offset":
         if reader.maybe("layout"):
             reader.expect(":", "the permutation must follow")
-        layout = _layout(reader, known)
+        axes = _axes(reader, known)
         if not reader.maybe(",") and reader.next.text != "offset":
-            return ThreadMapping(layout)
+            return ThreadMapping(axes)
     reader.expect("offset", "only an offset can follow the layout")
     reader.expect(":", "the number of elements must follow")
-    return ThreadMapping(layout, reader.number(0, "an offset"))
+    return ThreadMapping(axes, reader.number(0, "an offset"))
 
 
 def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
@@ -167,26 +170,37 @@ def _dimensions(local: Sequence[tuple[int, int]], threads: Sequence[tuple[int, i
     return {one.name: one for one in made}
 
 
-def _layout(reader: _Reader, known: Mapping[str, Dimension]) -> tuple[Dimension, ...]:
-    numbered = {str(number): name for number, name in enumerate(known)}
+def _axes(reader: _Reader, known: Mapping[str, Dimension]) -> tuple[TensorAxis, ...]:
     reader.expect("[", "the permutation must stand here in brackets")
-    made: dict[str, Dimension] = {}
+    left = dict(known)
+    made: list[TensorAxis] = []
     while not made or reader.maybe(","):
-        reversed_ = reader.maybe("-")
-        token = reader.take()
-        name = numbered.get(token.text, token.text)
-        left = [name for name in known if name not in made]
-        if name in made:
-            reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
-        if name not in known:
-            reader.refuse("no such dimension", ", ".join(left) or "']'", token)
-        made[name] = replace(known[name], reversed=reversed_)
+        if reader.maybe("("):
+            together = [_named(reader, known, left)]
+            while reader.maybe(","):
+                together.append(_named(reader, known, left))
+            reader.expect(":", "the extent of the axis must follow its dimensions")
+            made.append(TensorAxis(tuple(together), reader.number(1, "the extent of an axis")))
+            reader.expect(")", "the closing parenthesis of an axis is missing")
+        else:
+            made.append(axis(_named(reader, known, left)))
     closing = reader.next
     reader.expect("]", "the closing bracket of the layout is missing")
-    left = [name for name in known if name not in made]
     if left:
         reader.refuse("the layout must name every dimension once", f"also {', '.join(left)}", closing)
-    return tuple(made.values())
+    return tuple(made)
+
+
+def _named(reader: _Reader, known: Mapping[str, Dimension], left: dict[str, Dimension]) -> Dimension:
+    """Read a dimension by its name or number, and take it out of those that are `left`."""
+    reversed_ = reader.maybe("-")
+    token = reader.take()
+    name = dict(zip(map(str, range(len(known))), known, strict=True)).get(token.text, token.text)
+    if name not in known:
+        reader.refuse("no such dimension", ", ".join(left) or "']'", token)
+    if name not in left:
+        reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
+    return replace(left.pop(name), reversed=reversed_)
 
 
 # ---- shorthands
