@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.base.sizes import Size
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.cache import Flush
-from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy, room
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
@@ -144,7 +144,7 @@ class MeasuredBench:
 
     Attributes:
         ledger: Known times.
-        line: The line of work for the GPU.
+        cards: The GPUs.
         timing: How kernels are timed.
         seed: Seed of the inputs.
         done: Called with each size and the number of new times.
@@ -152,7 +152,7 @@ class MeasuredBench:
     """
 
     ledger: Ledger
-    line: GpuLine
+    cards: Cards
     timing: TimingModel
     seed: int
     done: Callable[[Size, int], None]
@@ -173,7 +173,7 @@ class MeasuredBench:
         )
         wanted = list(tasks)
         ground = ground_of(of, wanted, self.seed)
-        waiting: deque[tuple[Size, Future[tuple[SurveyPoint, ...]]]] = deque()
+        waiting: deque[tuple[Size, Future[Surveyed]]] = deque()
         for task in wanted:
             missing = _missing(self.ledger, stage, task)
             failed = _not_built(missing, self.kind)
@@ -192,15 +192,15 @@ class MeasuredBench:
                 policy=policy,
                 kept=task.kept,
             )
-            waiting.append((task.size, self.line.survey(order, {one.facts.id: one.cubin for one in runs})))
+            waiting.append((task.size, self.cards.survey(order, {one.facts.id: one.cubin for one in runs})))
             if len(waiting) >= _AHEAD:
                 self._take(stage, of, *waiting.popleft())
         while waiting:
             self._take(stage, of, *waiting.popleft())
 
-    def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[SurveyPoint, ...]]) -> None:
+    def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[Surveyed]) -> None:
         found = {}
-        for point in future.result():
+        for point in future.result().points:
             name = baseline_id(of.label) if point.kernel == BASELINE else point.kernel
             found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure)
             self.library = point.note or self.library

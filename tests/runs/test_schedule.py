@@ -80,19 +80,24 @@ def test_time_limits_reach_the_executor():
 
 
 class Line:
-    """A serial resource whose jobs the test finishes."""
+    """Serial resources whose jobs the test finishes; the one with the empty name by default."""
 
-    def __init__(self, ahead=2, refused=()):
+    def __init__(self, ahead=2, refused=(), places=("",), *, ordered=True):
         self.started: list[str] = []
+        self.at: list[tuple[str, str]] = []
         self.futures: list[Future[None]] = []
         self.ended: list[str] = []
-        self.refused = refused
-        self.lane = SerialLane(self.start, lambda item, future: self.ended.append(item), ahead)
+        self.refused, self.places = refused, places
+        self.lane = SerialLane(self.start, self.end, places=lambda: self.places, ordered=ordered, ahead=ahead)
 
-    def start(self, item):
+    def end(self, item, future):
+        self.ended.append(item)
+
+    def start(self, item, place):
         if item in self.refused:
             return None
         self.started.append(item)
+        self.at.append((item, place))
         self.futures.append(Future())
         return self.futures[-1]
 

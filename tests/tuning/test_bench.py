@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from run_support import cards_of
 from tuning_support import H200, kernel, tuning
 
 from lab.base.sizes import Size
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
@@ -23,21 +24,23 @@ from lab.tuning.product import product
 SIZE: Size = (256, 128, 64)
 
 
-class Line:
-    """A line whose surveys are done at once; every kernel takes a millisecond."""
+class Played:
+    """A card whose surveys are done at once; every kernel takes a millisecond."""
+
+    cards = cards_of(1)
 
     def __init__(self) -> None:
         self.orders: list[Survey] = []
         self.cubins: list[Mapping[str, bytes]] = []
 
-    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[SurveyPoint, ...]]:
+    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[Surveyed]:
         self.orders.append(order)
         self.cubins.append(cubins)
         points = [SurveyPoint(one.kernel, Samples((1.0, 1.0)), "warm", 1e-8) for one in order.entrants]
         if order.baseline:
             points.append(SurveyPoint(BASELINE, Samples((2.0,)), "warm", None, note="cuBLAS 13"))
-        future: Future[tuple[SurveyPoint, ...]] = Future()
-        future.set_result(tuple(points))
+        future: Future[Surveyed] = Future()
+        future.set_result(Surveyed(tuple(points), "GPU-a"))
         return future
 
 
@@ -57,13 +60,13 @@ def kernels(group: Group) -> tuple[Kernel, Kernel, Kernel]:
     return kernel(group), kernel(group, thread_tile_0=4), kernel(group, thread_tile_0=2, failure="it did not compile")
 
 
-def measured(ledger: Ledger, line: Line, done: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
+def measured(ledger: Ledger, line: Played, done: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
     model = TimingModel.model_validate({"samples": 2, **timing})
-    return MeasuredBench(ledger, cast("GpuLine", line), model, 7, lambda size, points: done.append((size, points)))
+    return MeasuredBench(ledger, cast("Cards", line), model, 7, lambda size, points: done.append((size, points)))
 
 
 def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
+    line, done = Played(), list[tuple[Size, int]]()
     bench, made = measured(ledger, line, done), kernels(group)
     for _ in range(2):
         bench.run(TimingStage.FINAL, group.type, [TimingTask(SIZE, made)], drop=0.1, baseline=True)
@@ -78,7 +81,7 @@ def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> N
 
 
 def test_a_new_stage_asks_for_times_of_its_own(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
+    line, done = Played(), list[tuple[Size, int]]()
     bench = measured(ledger, line, done)
     for stage in (TimingStage.STEPS, TimingStage.FINAL):
         bench.run(stage, group.type, [TimingTask(SIZE, (kernel(group),))], drop=None, baseline=False)
@@ -86,7 +89,7 @@ def test_a_new_stage_asks_for_times_of_its_own(ledger: Ledger, group: Group) -> 
 
 
 def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
+    line, done = Played(), list[tuple[Size, int]]()
     broken = kernels(group)[2]
     measured(ledger, line, done).run(
         TimingStage.FINAL, group.type, [TimingTask(SIZE, (broken,))], drop=None, baseline=False
@@ -98,7 +101,7 @@ def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger
 
 
 def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
+    line, done = Played(), list[tuple[Size, int]]()
     bench = measured(ledger, line, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0)
     one = kernel(group)
     bench.run(
