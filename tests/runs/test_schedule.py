@@ -137,14 +137,16 @@ def test_each_place_is_given_as_many_ahead_and_keeps_to_its_group():
     assert line.at[4:] == [("g", "one"), ("e", "two"), ("f", "one")]
 
 
-def test_which_place_was_quicker_changes_neither_the_order_of_results_nor_what_they_decide():
+def test_which_place_was_quicker_changes_neither_the_order_of_results_nor_what_they_decide(monkeypatch):
     """Of two places, either may be the quicker one: an item is handed over after the same results each time."""
     for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)):
         line = Line(places=("one", "two"), ahead=1)
         for item in "abcd":
             line.put(item)
-        known = []
-        line.lane._then = lambda item, future, line=line, known=known: known.append((item, tuple(line.started)))
+        known: list[tuple[str, tuple[str, ...]]] = []
+        monkeypatch.setattr(
+            line.lane, "_then", lambda item, _, into=known, of=line: into.append((item, (*of.started,)))
+        )
         while line.lane.running:
             futures = list(line.lane.running)
             for place in order:
