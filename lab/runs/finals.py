@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.experiment.variants import Planned
+from lab.experiment.variants import Plan
 from lab.gpu.process.cards import Cards
 from lab.gpu.process.job import JobResult
 from lab.measured.timing import Measurement
@@ -16,7 +15,7 @@ from lab.runs.search import leaders
 from lab.templates.launches import BuiltLaunch
 
 
-def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, planned: Sequence[Planned]) -> None:
+def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan) -> None:
     """Measure the fastest variant of each problem again in a fresh process, which all of them share.
 
     Args:

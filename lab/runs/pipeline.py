@@ -12,7 +12,7 @@ from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.space import Expansion, expand, neighbours
-from lab.experiment.variants import Planned, plan, toolchains
+from lab.experiment.variants import Plan, plan, toolchains
 from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
@@ -127,7 +127,7 @@ def run(
             asked.gpu,
             emulated=options.emulate,
             measured=options.measure,
-            variants=[one.variant for one in asked.planned],
+            variants=asked.planned.variants,
         )
         done, facts, before = _take_up(store, asked, conditions, options)
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
@@ -172,7 +172,7 @@ class _Asked:
     not_measured: str
     tools: Sequence[Toolchain]
     archs: tuple[str, ...]
-    planned: tuple[Planned, ...]
+    planned: Plan
 
     @property
     def gpu(self) -> GpuDescription | None:
@@ -220,7 +220,7 @@ def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileMode
 
 def _take_up(
     store: Store, asked: _Asked, conditions: Mapping[str, object], options: RunOptions
-) -> tuple[dict[str, VariantRecord], RunRecord, Path | None]:
+) -> tuple[Mapping[str, VariantRecord], RunRecord, Path | None]:
     """Begin a run, or go on with the unfinished one in its directory.
 
     Returns:
@@ -251,7 +251,7 @@ def _take_up(
 
 def _earlier(
     store: Store, conditions: Mapping[str, object], *, resume: bool | None
-) -> tuple[dict[str, VariantRecord], tuple[str, ...]]:
+) -> tuple[Mapping[str, VariantRecord], tuple[str, ...]]:
     """Records of an earlier run that this one need not make again, and notes for the reader of the report.
 
     Args:
@@ -292,7 +292,7 @@ class _Work:
     cards: Cards | None
     baselines: BaselineWatch
     facts: RunRecord
-    planned: list[Planned] = field(default_factory=list)
+    planned: Plan = field(default_factory=Plan)
     not_measured: str = ""
 
 
@@ -304,7 +304,7 @@ def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Re
 def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
     context = FlowContext(asked.experiment, asked.gpu, emulate)
     baselines = BaselineWatch(recorder.store.noted("baselines") or {})
-    return _Work(asked, context, recorder, cards, baselines, facts, list(asked.planned))
+    return _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
 
 
 def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
@@ -328,7 +328,7 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
             work.not_measured = sweep.not_measured
             if sweep.not_measured:
                 work.cards = None
-    work.recorder.store.drop_others({one.variant for one in work.planned})
+    work.recorder.store.drop_others(work.planned.variants)
 
 
 def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> None:
@@ -338,7 +338,8 @@ def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> Non
     sweep.work(work.planned, done, searched=None if search is None else 0)
     for number in range(1, refine.rounds + 1 if refine else 1):
         best = leaders(work.recorder.scores.values(), refine.top) if refine else ()
-        points = neighbours((work.planned[one.position].point for one in best), (one.point for one in work.planned))
+        every = work.planned.points
+        points = neighbours((every[one.position] for one in best), every)
         more = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
         if not more:
             break
