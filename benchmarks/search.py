@@ -34,7 +34,7 @@ from recorded_space import FOLDER, RecordedSpace, read
 
 from lab.search import local, model
 from lab.search.search import Moves, Search
-from lab.search.space import Axis, Place, SearchSpace
+from lab.search.space import SearchAxis, Place, SearchSpace
 
 COVERED: Final = 0.95
 NEAR: Final = (0.05, 0.01)
@@ -73,7 +73,7 @@ class Replayed:
 
 def replayed(recorded: RecordedSpace) -> Replayed:
     """Turn a measured space into one to search."""
-    axes = tuple(Axis(name, values) for name, values in recorded.values.items())
+    axes = tuple(SearchAxis(name, values) for name, values in recorded.values.items())
     places = [tuple(axis.values.index(one.parameters[axis.name]) for axis in axes) for one in recorded.variants]
     ms = {place: one.ms or math.inf for place, one in zip(places, recorded.variants, strict=True)}
     space = SearchSpace(axes, ms.__contains__)
