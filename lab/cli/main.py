@@ -42,6 +42,14 @@ _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70,
 # from UsageError, and typer exports it
 _UsageError: Any = typer.BadParameter.__base__
 
+Cluster = Annotated[
+    Literal["local"] | None,
+    typer.Option(help="local: every GPU of this machine measures.", show_default="the first GPU"),
+]
+GpuModel = Annotated[
+    str,
+    typer.Option(help="Part of the name of the GPUs to measure on: H200. Models are never mixed.", show_default=False),
+]
 Serve = Annotated[
     bool, typer.Option("--serve", help="Show the progress on a page of this machine; its address is printed.")
 ]
@@ -99,6 +107,8 @@ def run(
         bool | None,
         typer.Option(help="Continue the run in the directory, or start over.", show_default="if it is unfinished"),
     ] = None,
+    cluster: Cluster = None,
+    gpu_model: GpuModel = "",
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
     ] = False,
@@ -128,6 +138,8 @@ def run(
         profile=profile,
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
+        cluster=cluster or "",
+        gpu_model=gpu_model,
     )
     account = RunAccount()
     with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
@@ -182,6 +194,8 @@ def tune(
         bool | None,
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
+    cluster: Cluster = None,
+    gpu_model: GpuModel = "",
     serve: Serve = False,
     port: Port = None,
     as_json: Json = False,
@@ -200,7 +214,16 @@ def tune(
 
     console = Console(stderr=True)
     command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
-    options = TuningOptions(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
+    options = TuningOptions(
+        output=output,
+        jobs=jobs,
+        measure=gpu,
+        arch=arch,
+        cluster=cluster or "",
+        gpu_model=gpu_model,
+        resume=resume,
+        command=command,
+    )
     account = TuneAccount()
     with LivePage(account, console, serve=serve, port=port) as page:
         with TuneProgress(console, account) as progress:

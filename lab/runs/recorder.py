@@ -9,7 +9,7 @@ from typing import Self
 
 from lab.experiment.variants import Planned
 from lab.runs.observer import RunObserver
-from lab.runs.search import Pruner, Rank, score
+from lab.runs.search import Group, Pruner, Rank, score
 from lab.store.database import Store
 from lab.store.model import VariantRecord
 from lab.store.writer import Writer
@@ -32,6 +32,7 @@ class Recorder:
         """Start with the notes of an earlier, unfinished run; `pruner` learns from every finished variant."""
         self.store, self.observer = store, observer
         self.scores: dict[int, Rank] = {}
+        self._groups: dict[Group, Group] = {}  # each once: there are few, of many fields, and scores of all variants
         self.notes = list(notes)
         self.pruner, self._writer = pruner, Writer()
 
@@ -73,6 +74,7 @@ class Recorder:
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
         if finished := score(record, planned.position):
+            finished = replace(finished, group=self._groups.setdefault(finished.group, finished.group))
             self.scores[planned.position] = finished
             if self.pruner is not None:
                 self.pruner.learn(finished)

@@ -10,14 +10,13 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from live_support import begin, build, written
 from rich.console import Console
 
 from lab.cli.live.lines import EVERY_S, MOST_FAILURES
 from lab.cli.live.run_account import RunAccount
 from lab.cli.progress import RunProgress, RunWatch, TuneProgress
-from lab.experiment.variants import Planned
 from lab.measured.timing import Kind
-from lab.stages.build import BuildFailure
 from lab.store.model import Status
 from lab.store.tuning_model import KernelFacts, ProtocolStep
 from lab.tuning.file.load import Tuning
@@ -35,15 +34,6 @@ def terminal():
     return Console(file=io.StringIO(), width=160, force_terminal=True, force_interactive=True, color_system=None)
 
 
-def planned(progress, variants=24):
-    experiment = SimpleNamespace(name="mine", question="Does it?", problems=())
-    progress.planned(experiment, SimpleNamespace(combinations=30), variants, "NVIDIA H200")
-
-
-def named(record):
-    return cast("Planned", SimpleNamespace(variant=record.variant, label=record.label))
-
-
 def failed(record, variant=None):
     return replace(
         record,
@@ -58,8 +48,8 @@ def failed(record, variant=None):
 def test_a_run_begins_with_its_question_and_its_size(request, where):
     shown = request.getfixturevalue(where)
     with RunProgress(shown) as progress:
-        planned(progress)
-    text = shown.file.getvalue()
+        begin(progress, 24)
+    text = written(shown)
     assert "Does it?" in text
     assert "24 variants of 30 combinations. NVIDIA H200" in text
 
@@ -69,33 +59,33 @@ def test_failures_are_shown_as_they_come(request, where, make):
     shown = request.getfixturevalue(where)
     record = make("sweep").records()[0]
     with RunProgress(shown) as progress:
-        planned(progress)
+        begin(progress, 24)
         progress.recorded(failed(record))
         name = f"{record.variant} {record.kernel} {record.label}"
-        assert f"{name}: timed out: no result within 60 s" in shown.file.getvalue()
+        assert f"{name}: timed out: no result within 60 s" in written(shown)
 
 
 def test_a_terminal_shows_every_failure_and_a_log_the_first_few(console, terminal, make):
     record = make("sweep").records()[0]
     for shown in (console, terminal):
         with RunProgress(shown) as progress:
-            planned(progress)
+            begin(progress, 24)
             for number in range(MOST_FAILURES + 3):
                 progress.recorded(failed(record, f"v{number}"))
-    assert terminal.file.getvalue().count(": timed out: ") == MOST_FAILURES + 3
-    assert console.file.getvalue().count(": timed out: ") == MOST_FAILURES
-    assert "further failures are counted here" in console.file.getvalue()
+    assert written(terminal).count(": timed out: ") == MOST_FAILURES + 3
+    assert written(console).count(": timed out: ") == MOST_FAILURES
+    assert "further failures are counted here" in written(console)
 
 
 def test_a_terminal_shows_the_best_variant_until_the_end(terminal, make):
     fast = max(make("sweep").records(), key=lambda one: one.throughput)
     with RunProgress(terminal) as progress:
-        planned(progress)
-        progress.built(named(fast), BuildFailure(""))
+        begin(progress, 24)
+        build(progress, fast)
         progress.recorded(fast)
         progress._view.refresh()
-        assert f"best: {fast.throughput:.2f} TFLOP/s (measured): {fast.variant}" in terminal.file.getvalue()
-    last = terminal.file.getvalue().rpartition("built")[2]
+        assert f"best: {fast.throughput:.2f} TFLOP/s (measured): {fast.variant}" in written(terminal)
+    last = written(terminal).rpartition("built")[2]
     assert "best" not in last
     assert "1/24" in last
 
@@ -103,45 +93,45 @@ def test_a_terminal_shows_the_best_variant_until_the_end(terminal, make):
 def test_a_log_holds_nothing_but_lines_that_are_due(console, make):
     records = make("sweep").records()
     with RunProgress(console) as progress:
-        planned(progress)
+        begin(progress, 24)
         progress.more(3)
         for record in records:
-            progress.built(named(record), BuildFailure(""))
+            build(progress, record)
             progress.executed(record)
             progress.recorded(record)
         progress.noted("The card throttled.")
         progress.counting(2)
         progress.counted(2)
         progress.drawing()
-    assert console.file.getvalue().splitlines() == ["Does it?", "24 variants of 30 combinations. NVIDIA H200"]
+    assert written(console).splitlines() == ["Does it?", "24 variants of 30 combinations. NVIDIA H200"]
 
 
 def test_a_log_gets_a_line_when_it_is_due(console, make):
     now = [0.0]
     with RunProgress(console, clock=lambda: now[0]) as progress:
-        planned(progress)
+        begin(progress, 24)
         progress.recorded(make("sweep").records()[0])
         now[0] = EVERY_S
         progress._view.due()
-    assert console.file.getvalue().count("recorded 1/24") == 1
+    assert written(console).count("recorded 1/24") == 1
 
 
 def test_a_terminal_without_a_cursor_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     dumb = Console(file=io.StringIO(), force_terminal=True)
     with RunProgress(dumb) as progress:
-        planned(progress)
-    assert "\x1b" not in dumb.file.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
-    assert "built" not in dumb.file.getvalue()
+        begin(progress, 24)
+    assert "\x1b" not in written(dumb).replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert "built" not in written(dumb)
 
 
 def test_a_terminal_counts_what_a_search_adds_and_the_profiler_reads(terminal):
     with RunProgress(terminal) as progress:
-        planned(progress, 2)
+        begin(progress, 2)
         progress.more(3)
         progress.counting(2)
         progress.counted(1)
-    text = terminal.file.getvalue()
+    text = written(terminal)
     assert "3 neighbours of the best ones" in text
     assert "0/5" in text
     assert "1/2" in text
@@ -169,7 +159,7 @@ def test_a_tuning_run_counts_kernels_sizes_and_points(request, where):
         step = SimpleNamespace(group="g", number=2, title="tiles", text="3 of 9 are kept")
         progress.stepped(cast("ProtocolStep", step))
         progress.resumed(9)
-    text = shown.file.getvalue()
+    text = written(shown)
     assert "Which?" in text
     assert "bad: it spills" in text
     assert "good" not in text
@@ -180,12 +170,12 @@ def test_a_tuning_run_counts_kernels_sizes_and_points(request, where):
 
 def test_resuming_and_drawing_are_announced(terminal):
     with RunProgress(terminal) as progress:
-        planned(progress)
+        begin(progress, 24)
         progress.resumed(7)
         progress.drawing()
         progress._view.refresh()
-        assert "drawing the report" in terminal.file.getvalue()
-    assert "resuming: 7 finished variants are kept" in terminal.file.getvalue()
+        assert "drawing the report" in written(terminal)
+    assert "resuming: 7 finished variants are kept" in written(terminal)
 
 
 def test_ctrl_c_is_answered_at_once_and_the_handler_is_put_back(console, capfd):

@@ -7,13 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from fake_device import FakeDevice
-from run_support import InProcess
+from run_support import InProcess, cards_of, played_by
 
 from lab.gpu.process.session import GpuSession
-from lab.measured.timing import GpuDescription
 from lab.tuning.run import TuningOptions, TuningServices, tune
-
-H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 
 TUNING = """question: Which?
 arch: sm_90
@@ -70,12 +67,14 @@ def write(folder, halving=""):
     return file
 
 
-def there_is_one(*, measure):
-    return H200, ""
+def there_is_one(*, measure, every=False, model=""):
+    return cards_of(1), ""
 
 
 def play(file, folder, observer, **options):
-    services = TuningServices(find_gpu=there_is_one, session=partial(GpuSession, FakeDevice), executor=InProcess)
+    services = TuningServices(
+        find_cards=there_is_one, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
+    )
     return tune(file, TuningOptions(output=folder, jobs=1, **options), observer, services)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from live_support import begin, build
 from rich.console import Console
 
 from lab.cli.live.board import Board
@@ -18,9 +19,9 @@ def account(make):
     now = [0.0]
     made = RunAccount(lambda: now[0])
     records = make("sweep").records()
-    made.planned(SimpleNamespace(name="mine", question="Does it?", problems=()), None, 24, "NVIDIA H200")
+    begin(made, 24)
     for place, record in enumerate(records[:12], 1):
-        made.built(SimpleNamespace(variant=record.variant, label=record.label), None)
+        build(made, record)
         now[0] = 5.0 * place
         made.recorded(record)
     return made
@@ -81,7 +82,7 @@ def test_the_best_of_many_problems_are_counted(make):
     records = [replace(record, variant=f"v{m}", problem={**record.problem, "m": m}) for m in range(5)]
     problems = [SimpleNamespace(values=one.problem, label=f"m={one.problem['m']}") for one in records]
     account = RunAccount()
-    account.planned(SimpleNamespace(name="mine", question="", problems=problems), None, 5, "")
+    begin(account, 5, problems)
     for one in records:
         account.recorded(one)
     text = drawn(Board(account), 200, color_system=None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
 
 import pytest
+from live_support import begin, build, written
 from rich.console import Console
 
 from lab.cli.live.lines import EVERY_S, ProgressLines
@@ -20,7 +20,7 @@ def now():
 @pytest.fixture
 def account(now):
     made = RunAccount(lambda: now[0])
-    made.planned(SimpleNamespace(name="mine", question="Does it?", problems=()), None, 24, "NVIDIA H200")
+    begin(made, 24)
     return made
 
 
@@ -29,15 +29,15 @@ def test_a_line_comes_when_it_is_due_and_not_before(account, now, make):
     lines = ProgressLines(console, account, lambda: now[0])
     now[0] = EVERY_S - 0.1
     lines.due()
-    assert not console.file.getvalue()
+    assert not written(console)
     (record, *_) = make("sweep").records()
-    account.built(SimpleNamespace(variant=record.variant, label=""), None)
+    build(account, record)
     now[0] = EVERY_S
     account.recorded(record)
     lines.due()
     lines.due()
     best = account.snapshot().best[0]
-    assert console.file.getvalue().splitlines() == [
+    assert written(console).splitlines() == [
         (
             f"0:30, about 11:30 left; built 1/24, measured 1, recorded 1/24; "
             f"best: {best.figure} (measured): {best.variant} {best.name}"
@@ -45,7 +45,7 @@ def test_a_line_comes_when_it_is_due_and_not_before(account, now, make):
     ]
     now[0] = 2 * EVERY_S
     lines.due()
-    assert len(console.file.getvalue().splitlines()) == 2
+    assert len(written(console).splitlines()) == 2
 
 
 def test_the_thread_prints_what_is_due_and_ends_with_the_context(account, now):
@@ -60,7 +60,7 @@ def test_the_thread_prints_what_is_due_and_ends_with_the_context(account, now):
     with lines:
         lines._over.wait(60)
     assert not lines._thread.is_alive()
-    assert console.file.getvalue().startswith("0:30; built 0/24")
+    assert written(console).startswith("0:30; built 0/24")
 
 
 def test_before_anything_is_planned_the_line_says_so(now):
@@ -68,4 +68,4 @@ def test_before_anything_is_planned_the_line_says_so(now):
     lines = ProgressLines(console, RunAccount(lambda: now[0]), lambda: now[0])
     now[0] = EVERY_S
     lines.due()
-    assert console.file.getvalue() == "0:30; starting\n"
+    assert written(console) == "0:30; starting\n"

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from live_support import Clock
 
 from lab.cli.live.pace import WINDOW, WorkPace
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from live_support import Clock, begin, build
 
 from lab.cli.live import run_account
 from lab.cli.live.run_account import RunAccount
@@ -14,26 +15,9 @@ from lab.store import figures
 from lab.store.model import Status
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
     return Clock()
-
-
-def begin(account, variants, problems=()):
-    experiment = SimpleNamespace(name="mine", question="Does it?", problems=problems)
-    account.planned(experiment, SimpleNamespace(combinations=variants), variants, "NVIDIA H200")
-
-
-def build(account, record):
-    account.built(SimpleNamespace(variant=record.variant, label=record.label), None)
 
 
 def stages(account):

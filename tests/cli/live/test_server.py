@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hmac
 import http.client
 import json
 import socket
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from live_support import begin
 
 from lab.base.errors import UserError
 from lab.cli.live import server as module
@@ -21,7 +22,7 @@ from lab.cli.live.server import LiveServer, inside
 @pytest.fixture
 def account():
     made = RunAccount()
-    made.planned(SimpleNamespace(name="mine", question="Does it?", problems=()), None, 4, "NVIDIA H200")
+    begin(made, 4)
     return made
 
 
@@ -46,7 +47,7 @@ def folder(tmp_path):
 
 def ask(served, path=None, method="GET", host=None, headers=None):
     """Status, headers and body of an answer; the path is behind the token."""
-    connection = http.client.HTTPConnection(*served.server_address[:2], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", served.server_port, timeout=10)
     target = path if path is not None and path.startswith("/") else f"/{served.token}/{path or ''}"
     connection.putrequest(method, target, skip_host=True)
     for one in [host] if isinstance(host, str) else host or [f"127.0.0.1:{served.server_port}"]:
@@ -89,7 +90,12 @@ def test_a_token_is_long_and_new_each_time(account, served):
 
 def test_tokens_are_compared_in_constant_time(served, monkeypatch):
     compared = []
-    monkeypatch.setattr(module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+
+    def compare(a, b):
+        compared.append((a, b))
+        return a == b
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     assert ask(served, "/guess/")[0] == 404
     assert compared == [(b"guess", served.token.encode())]
 
@@ -110,7 +116,7 @@ def test_the_near_end_of_a_tunnel_may_have_another_port(served, host):
 
 def test_two_hosts_or_none_are_refused(served):
     assert ask(served, host=["127.0.0.1", "evil.example"])[0] == 421
-    with socket.create_connection(served.server_address[:2], timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", served.server_port), timeout=10) as raw:
         raw.sendall(f"GET /{served.token}/ HTTP/1.0\r\n\r\n".encode())
         assert b" 421 " in raw.recv(1000)
 
@@ -200,14 +206,14 @@ def test_a_file_is_found_by_its_name_alone(folder):
 
 
 def test_what_is_no_request_is_refused_without_a_word_of_it(served):
-    with socket.create_connection(served.server_address[:2], timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", served.server_port), timeout=10) as raw:
         raw.sendall(b"<script>alert(1)</script>\r\n\r\n")
         assert b"alert" not in raw.recv(1000)
 
 
 def test_a_browser_that_goes_away_is_not_an_error(served, capfd):
     for _ in range(3):
-        raw = socket.create_connection(served.server_address[:2], timeout=10)
+        raw = socket.create_connection(("127.0.0.1", served.server_port), timeout=10)
         raw.sendall(f"GET /{served.token}/ HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         raw.close()
     assert ask(served)[0] == 200
@@ -228,7 +234,7 @@ def test_many_connections_wait_their_turn(account, monkeypatch):
 
 def test_it_ends_with_its_context(account):
     with LiveServer(account) as served:
-        place = served.server_address[:2]
+        place = "127.0.0.1", served.server_port
     with pytest.raises(OSError, match=r"."):
         socket.create_connection(place, timeout=10)
 

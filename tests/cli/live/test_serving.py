@@ -8,6 +8,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from live_support import written
 from rich.console import Console
 
 from lab.cli.live import serving
@@ -26,14 +27,14 @@ def test_nothing_is_opened_that_nobody_asked_for(console, tmp_path):
     with LivePage(account, console, serve=False, port=None) as page:
         page.ended(tmp_path, interrupted=False)
         page.stay()
-    assert not console.file.getvalue()
+    assert not written(console)
     assert account.snapshot().phase is Phase.FINISHED
 
 
 def test_the_address_is_printed_once_and_in_one_piece(console):
     with LivePage(Account(), console, serve=True, port=None) as page:
         address = page._server.address
-    assert console.file.getvalue().count(address) == 1
+    assert written(console).count(address) == 1
 
 
 def test_a_port_asks_for_the_page(console):
@@ -53,15 +54,15 @@ def test_it_stays_until_ctrl_c_where_somebody_can_press_it(console, monkeypatch)
     with LivePage(Account(), console, serve=True, port=None) as page:
         monkeypatch.setattr(serving, "threading", SimpleNamespace(Event=Pressed))
         page.stay()
-    assert "stays until Ctrl-C" in console.file.getvalue()
-    assert "is closed" in console.file.getvalue()
+    assert "stays until Ctrl-C" in written(console)
+    assert "is closed" in written(console)
 
 
 def test_it_ends_with_the_command_where_nobody_can(console, monkeypatch):
     monkeypatch.setattr(serving, "attended", lambda: False)
     with LivePage(Account(), console, serve=True, port=None) as page:
         page.stay()
-    assert "Ctrl-C" not in console.file.getvalue()
+    assert "Ctrl-C" not in written(console)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_it_ends_with_the_command_where_nobody_can(console, monkeypatch):
     ],
 )
 def test_a_batch_job_has_nobody_at_its_terminal(monkeypatch, handler, stdin, stderr, answer):
-    monkeypatch.setattr(serving.signal, "getsignal", lambda _: handler)
+    monkeypatch.setattr(signal, "getsignal", lambda _: handler)
     streams = SimpleNamespace(
         stdin=SimpleNamespace(isatty=lambda: stdin), stderr=SimpleNamespace(isatty=lambda: stderr)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +21,7 @@ def now():
 @pytest.fixture
 def account(now):
     made = TuneAccount(lambda: now[0])
-    made.began(SimpleNamespace(name="sizes", question="Which?"), "NVIDIA H200")
+    made.began(cast("Any", SimpleNamespace(name="sizes", question="Which?")), "NVIDIA H200")
     return made
 
 
