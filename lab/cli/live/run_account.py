@@ -28,6 +28,7 @@ EXECUTED: Final = "executed on the CPU"
 MEASURED: Final = "measured"
 RECORDED: Final = "recorded"
 COUNTED: Final = "profiled"
+_ORDER: Final = (BUILT, EXECUTED, MEASURED, RECORDED, COUNTED)
 
 KIND_WORDS: Final = {
     Basis.MEASURED: "measured",
@@ -127,10 +128,10 @@ class RunAccount(Account):
         return self._pace.left_s((stage.total or 0) - stage.done) if stage else None
 
     def _count(self, name: str) -> None:
-        """Count a variant in a stage that not every variant goes through, and that stands before the last one."""
+        """Count a variant in a stage that not every variant goes through."""
         if name not in self._stages:
-            last = self._stages.pop(RECORDED)
-            self._stages |= {name: Stage(name, 0), RECORDED: last}
+            known = self._stages | {name: Stage(name, 0)}
+            self._stages = {stage: known[stage] for stage in _ORDER if stage in known}
         self._advance(name)
 
     def _row(self, record: VariantRecord) -> Row:

@@ -37,8 +37,8 @@ def test_stages_count_what_every_variant_went_through(make):
     assert account.snapshot().phase is Phase.WORKING
     build(account, records[0])
     build(account, records[1])
-    account.executed(records[0])
     account.recorded(records[0])
+    account.executed(records[0])
     assert account.snapshot().stages == (
         Stage("built", 2, len(records)),
         Stage("executed on the CPU", 1),
