@@ -247,3 +247,7 @@ class TuneProgress(_Progress):
         """Print what a step kept."""
         self._account.stepped(step)
         self._announce(f"{step.group}, step {step.number}, {step.title}: {step.text}")
+
+    def drawing(self) -> None:
+        """Show that the report is being drawn."""
+        self._account.drawing()
