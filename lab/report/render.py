@@ -20,6 +20,7 @@ from lab.report.page.page import page
 from lab.report.variant.listings import BUDGET
 from lab.store.codec import record_to_text, uncollected
 from lab.store.database import Store
+from lab.store.memo import remembering
 
 
 def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None) -> tuple[Path, ...]:
@@ -37,7 +38,7 @@ def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = 
     Raises:
         StoreError: the directory cannot be read or written.
     """
-    with store.unchanging(), uncollected():
+    with store.unchanging(), uncollected(), remembering():
         return _render(store, listing_budget, folder or store.folder)
 
 

@@ -87,14 +87,42 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
 
 
 def lean(record: VariantRecord) -> VariantRecord:
-    """Return the record without the counts of its lines, but with what they say of its loops."""
-    done = record.emulation
+    """Return the record without what its own page alone needs, which is two thirds of it.
+
+    These are the counts of its lines, once it is known what they say of its loops; counts by opcode, except those that
+    ratios and scores read; and the second copy of what a single launch executed.
+    """
+    done, (ptx, sass) = record.emulation, (record.ptx, record.sass)
+    record = replace(record, ptx=ptx and _lean_mix(ptx), sass=sass and _lean_mix(sass))
     if done is None:
         return record
     steps = done.launches
     if len(steps) == 1 and steps[0].looped is None and (mix := _mix(record, steps[0].entry, "ptx")) is not None:
         steps = (replace(steps[0], looped=_looped(done, mix)),)
-    return replace(record, emulation=replace(done, lines=(), launches=steps))
+    steps = tuple(
+        replace(step, executed=_lean_counts(step.executed, opcodes=True), hot_loop=_lean_counts(step.hot_loop))
+        for step in steps
+    )
+    executed, hot = _lean_counts(done.executed, opcodes=True), _lean_counts(done.hot_loop)
+    if len(steps) == 1:
+        executed = steps[0].executed if executed == steps[0].executed else executed
+        hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
+    return replace(record, emulation=replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot))
+
+
+def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> ExecutedCounts | None:
+    if counts is None:
+        return None
+    return replace(counts, warps_by_opcode=counts.warps_by_opcode if opcodes else {}, threads_by_opcode={})
+
+
+def _lean_mix(mix: KernelMix) -> KernelMix:
+    """Return a mix without counts by opcode of loops; ratios read those of the hot loop of the SASS."""
+    loops = tuple(
+        loop if loop.hot and mix.isa == "sass" else replace(loop, counts=replace(loop.counts, by_opcode={}))
+        for loop in mix.loops
+    )
+    return replace(mix, loops=loops)
 
 
 def _work(record: VariantRecord) -> float:
