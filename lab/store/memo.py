@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,13 +14,24 @@ from lab.store.model import VariantRecord
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KNOWN: ContextVar[dict[tuple[Any, ...], tuple[VariantRecord, Any]] | None] = ContextVar("_KNOWN", default=None)
+
+class _Known:
+    """What was computed: function and further arguments to results by the record's identity; and those records."""
+
+    __slots__ = ("records", "results")
+
+    def __init__(self) -> None:
+        self.records: dict[int, VariantRecord] = {}
+        self.results: defaultdict[tuple[Any, ...], dict[int, Any]] = defaultdict(dict)
+
+
+_KNOWN: ContextVar[_Known | None] = ContextVar("_KNOWN", default=None)
 
 
 @contextmanager
 def remembering() -> Iterator[None]:
     """Within this context, functions that are `remembered` keep what they return, and the records that it is of."""
-    token = _KNOWN.set({})
+    token = _KNOWN.set(_Known())
     try:
         yield
     finally:
@@ -39,10 +51,11 @@ def remembered(
         known = _KNOWN.get()
         if known is None:
             return function(record, *args, **kwargs)
-        key = (function, id(record), args)
-        if (answer := known.get(key)) is None:
-            answer = known[key] = (record, function(record, *args, **kwargs))
-        value: T = answer[1]
+        results, place = known.results[(function, args)], id(record)
+        if place not in results:
+            known.records[place] = record  # so that no other record gets its identity
+            results[place] = function(record, *args, **kwargs)
+        value: T = results[place]
         return value
 
     return found

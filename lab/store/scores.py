@@ -113,7 +113,8 @@ def lean(record: VariantRecord) -> VariantRecord:
 def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> ExecutedCounts | None:
     if counts is None:
         return None
-    return replace(counts, warps_by_opcode=counts.warps_by_opcode if opcodes else {}, threads_by_opcode={})
+    kept = {opcode: n for opcode, n in counts.warps_by_opcode.items() if _matters(opcode)} if opcodes else {}
+    return replace(counts, warps_by_opcode=kept, threads_by_opcode={})
 
 
 def _lean_mix(mix: KernelMix) -> KernelMix:
@@ -251,11 +252,21 @@ def _together(sass: KernelMix | None) -> float:
 def _one_float(executed: ExecutedCounts) -> bool:
     """Whether atomics add floating-point numbers to a single sector of global memory."""
     met = executed.memory.get("global.atomic", _NONE)
-    floats = any(
-        opcode.partition(".")[0] in ("red", "atom") and ".add" in opcode and opcode.rpartition(".")[2] in _FLOATS
-        for opcode in executed.warps_by_opcode
-    )
+    floats = any(map(_adds_floats, executed.warps_by_opcode))
     return floats and met.chunks == 1 and met.sectors == met.requests
+
+
+def _matters(opcode: str) -> bool:
+    """Whether a score depends on how often an opcode is executed."""
+    return _adds_floats(opcode) or _computes_doubles(opcode)
+
+
+def _adds_floats(opcode: str) -> bool:
+    return opcode.partition(".")[0] in ("red", "atom") and ".add" in opcode and opcode.rpartition(".")[2] in _FLOATS
+
+
+def _computes_doubles(opcode: str) -> bool:
+    return opcode.endswith(".f64") and opcode.partition(".")[0] in _ARITHMETIC
 
 
 _FLOATS: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
@@ -264,11 +275,7 @@ _FLOATS: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
 def _floating(executed: ExecutedCounts) -> float:
     """Share of the arithmetic in float64 among all floating-point arithmetic, by opcode."""
     total = sum(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.FLOAT))
-    double = sum(
-        n
-        for opcode, n in executed.warps_by_opcode.items()
-        if opcode.endswith(".f64") and opcode.partition(".")[0] in _ARITHMETIC
-    )
+    double = sum(n for opcode, n in executed.warps_by_opcode.items() if _computes_doubles(opcode))
     return min(1.0, double / total) if total else 0.0
 
 
