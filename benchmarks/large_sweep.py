@@ -33,7 +33,9 @@ from typing import Any, Self, cast
 
 from lab.base.executor import Executor, ProcessExecutor
 from lab.experiment import space
+from lab.gpu.process.cards import Card
 from lab.gpu.process.job import BaselineResult, Job, JobResult, Policy
+from lab.gpu.process.localcards import LocalCards
 from lab.gpu.process.session import GpuSession
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
 from lab.runs import flow, pipeline, recorder, sweep
@@ -268,7 +270,7 @@ def watched() -> Clock:
         (PlayedExecutor, "submit", "played workers"),
         (flow, "job_of", "before the GPU"),
         (sweep.Sweep, "_measured", "after the GPU"),
-        (pipeline, "_remeasure_winners", "measure the best again"),
+        (pipeline, "repeat_winners", "measure the best again"),
         (Store, "drop_others", "drop others"),
         (Store, "records", "read records"),
         (Store, "whole_records", "read whole records"),
@@ -276,6 +278,12 @@ def watched() -> Clock:
     for owner, name, stage in stages:
         clock.watch(owner, name, stage)
     return clock
+
+
+def one_card(*, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
+    """The card that is played."""
+    del every, model
+    return ((Card("GPU-0", "", "", H200, "GPU 0"),), "") if measure else ((), "")
 
 
 def main() -> None:
@@ -297,8 +305,8 @@ def main() -> None:
         clock, watch = watched(), Watch(given.variants)
         clock.watch(pipeline, "expand", "list the space")
         services = Services(
-            find_gpu=lambda *, measure: (H200, "") if measure else (None, ""),
-            session=cast("Callable[[], GpuSession]", PlayedSession),
+            find_cards=one_card,
+            cards=lambda found: LocalCards(found, lambda _: cast("GpuSession", PlayedSession())),
             executor=lambda jobs: cast("Executor", PlayedExecutor(given.workers or jobs, fail=given.fail)),
             render=draw_report if given.report else no_report,
         )

@@ -145,8 +145,9 @@ class Measurement:
         before: The card's state when the samples began.
         after: The card's state when they ended.
         remeasured: The winner's samples from a fresh process, else None.
-        others: Further baselines, interleaved like the first, by name.
         notes: Remarks that a reader needs: a kernel too short for events, a noisy spread.
+        others: Further baselines, interleaved like the first, by name.
+        card: Id of the card; empty in records of versions that used one card alone.
     """
 
     samples: Samples
@@ -158,6 +159,7 @@ class Measurement:
     remeasured: Samples | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
     others: Mapping[str, Samples] = field(default_factory=dict)
+    card: str = ""
 
     def ratio_to(self, name: str) -> float | None:
         """Return the throughput over that of a named baseline, above 1 if faster; None where that was not timed."""

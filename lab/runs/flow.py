@@ -20,7 +20,8 @@ from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import Job, JobResult, Policy
+from lab.gpu.process.cards import Ran
+from lab.gpu.process.job import Job, Policy
 from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.operators.base import Problem
@@ -315,6 +316,6 @@ def for_gpu(variant: InspectedVariant) -> InspectedVariant:
     return replace(variant, ptx="")
 
 
-def measured(variant: InspectedVariant, result: JobResult) -> VariantRecord:
-    """The record of a variant with what became of its job on the GPU."""
-    return records.measured(variant.record, result)
+def measured(variant: InspectedVariant, ran: Ran) -> VariantRecord:
+    """The record of a variant with what became of its job on a GPU."""
+    return records.measured(variant.record, ran.result, ran.card)

@@ -6,7 +6,7 @@ new work into any lane, which is how one piece of work follows another. `run_lan
 ::
 
     TaskLane      starts work on an executor at once; equal work is done once
-    SerialLane    feeds a serial resource (a GPU) with what is most urgent, a bounded number of pieces ahead
+    SerialLane    feeds serial resources (GPUs) with what is most urgent, a bounded number of pieces ahead
     OrderGate     holds results back until all earlier ones are there
 
 Ctrl-C raises `KeyboardInterrupt` out of `run_lanes`; leaving the executor's context then stops the workers.
@@ -14,9 +14,11 @@ Ctrl-C raises `KeyboardInterrupt` out of `run_lanes`; leaving the executor's con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import takewhile
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -198,7 +200,7 @@ def _finished(answer: tuple[Any, BaseException | None]) -> Future[Any]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Ready(Generic[Item]):
-    """An item that waits for a serial resource; the least one goes first."""
+    """An item that waits for a place; the least one goes first."""
 
     urgency: float
     position: int
@@ -207,69 +209,101 @@ class _Ready(Generic[Item]):
 
 
 class SerialLane(Generic[Item]):
-    """Feeds a resource that does one thing after another.
+    """Feeds resources that do one thing after another: GPUs.
 
-    A few items are handed over ahead; the rest stay here and can still be put in order. Items of the group that was
-    started last go first, since the resource has that group's data; then by urgency, then by position.
+    Each place has a few items handed over ahead; the rest stay here and can still be put in order. A place gets items
+    of the group that it was given last, since it has that group's data; then of groups that no other place is at; in
+    each case by urgency, then by position. The place with the least to do is served first.
+
+    Results are taken back in the order in which items were handed over if the lane is `ordered`, and each one before
+    the next item is handed over. What `start` decides then depends on the results of the items handed over before, less
+    the last few (`ahead` for each place), and not on which place was quicker; an item that takes long holds up
+    the others by as much. Without an order each result is taken back when it is there.
     """
 
     def __init__(
-        self, start: Callable[[Item], Future[Any] | None], then: Callable[[Item, Future[Any]], None], ahead: int = AHEAD
+        self,
+        start: Callable[[Item, str], Future[Any] | None],
+        then: Callable[[Item, Future[Any]], None],
+        *,
+        places: Callable[[], Sequence[str]] = lambda: ("",),
+        ordered: bool = True,
+        ahead: int = AHEAD,
     ) -> None:
         """Start with nothing waiting.
 
         Args:
-            start: Hands an item to the resource; None where the item turns out not to be needed any more.
+            start: Hands an item to a place; None where the item turns out not to be needed any more.
             then: Called with an item and its finished future.
-            ahead: Items handed over at a time.
+            places: Names of the places that take work now.
+            ordered: Take results back in order.
+            ahead: Items handed over to a place at a time.
         """
         self._start, self._then, self._ahead = start, then, ahead
-        self._ready: list[_Ready[Item]] = []
-        self._running: dict[Future[Any], Item] = {}
-        self._group: Hashable = None
+        self._places, self._ordered = places, ordered
+        self._ready: dict[Hashable, list[_Ready[Item]]] = {}
+        self._running: dict[Future[Any], tuple[Item, str]] = {}
+        self._group: dict[str, Hashable] = {}
+        self._load: Counter[str] = Counter()
+        self.waiting = 0
 
     @property
     def running(self) -> Collection[Future[Any]]:
         """Items that were handed over, in order."""
         return self._running.keys()
 
-    @property
-    def waiting(self) -> int:
-        """Number of items that were not handed over yet."""
-        return len(self._ready)
-
     def put(self, item: Item, *, urgency: float, position: int, group: Hashable) -> None:
         """Add an item: the lowest `urgency` goes first, then the lowest `position`."""
-        self._ready.append(_Ready(urgency, position, group, item))
+        heappush(self._ready.setdefault(group, []), _Ready(urgency, position, group, item))
+        self.waiting += 1
         self.feed()
 
     def feed(self) -> None:
-        """Hand over what comes next while fewer than `ahead` items are under way."""
-        while self._ready and len(self._running) < self._ahead:
-            entry = min([one for one in self._ready if one.group == self._group] or self._ready)
-            self._ready.remove(entry)
-            self._group = entry.group
-            if (future := self._start(entry.item)) is not None:
-                self._running[future] = entry.item
+        """Hand over what comes next while a place has fewer than `ahead` items."""
+        while self._ready and (free := [name for name in self._places() if self._load[name] < self._ahead]):
+            self._hand_over(min(free, key=lambda name: self._load[name]))
 
     def finished(self, done: Collection[Future[Any]]) -> list[Future[Any]]:
-        """The finished items in the order of the line, up to the first one that is not finished.
+        """The finished items in the order of the line; in an ordered lane, up to the first one that is not finished.
 
         `concurrent.futures.wait` may name an item as done and leave out an earlier one that is done, too; so the
         futures themselves are asked.
         """
         del done
-        return list(takewhile(Future.done, self._running))
+        return list((takewhile if self._ordered else filter)(Future.done, self._running))
 
     def ended(self, future: Future[Any]) -> None:
-        """Hand back a finished item."""
-        self._then(self._running.pop(future), future)
+        """Hand back a finished item, and hand over the next one."""
+        item, place = self._running.pop(future)
+        self._load[place] -= 1
+        self._then(item, future)
+        self.feed()
 
     def give_up(self) -> list[Item]:
         """Remove and return the items that were not handed over, the most urgent first."""
-        left = [entry.item for entry in sorted(self._ready)]
+        left = [entry.item for entry in sorted(entry for group in self._ready.values() for entry in group)]
         self._ready.clear()
+        self.waiting = 0
         return left
+
+    def _hand_over(self, place: str) -> None:
+        group = self._group_for(place)
+        entry = heappop(self._ready[group])
+        if not self._ready[group]:
+            del self._ready[group]
+        self.waiting -= 1
+        self._group[place] = group
+        if (future := self._start(entry.item, place)) is not None:
+            self._running[future] = (entry.item, place)
+            self._load[place] += 1
+
+    def _group_for(self, place: str) -> Hashable:
+        own = self._group.get(place)
+        if place in self._group and own in self._ready:
+            return own
+        taken = {self._group[name] for name in self._places() if name in self._group}
+        free = [group for group in self._ready if group not in taken] or list(self._ready)
+        return min(free, key=lambda group: self._ready[group][0])
 
 
 class OrderGate(Generic[Item]):

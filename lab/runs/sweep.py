@@ -13,8 +13,7 @@ from functools import partial
 from lab.base.errors import MissingToolError
 from lab.base.executor import Executor
 from lab.experiment.variants import Plan, Planned
-from lab.gpu.process.job import JobResult
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards, Ran
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
 from lab.runs.flow import FlowContext, InspectedVariant, NextStep
@@ -44,7 +43,7 @@ class Sweep:
         context: FlowContext,
         recorder: Recorder,
         executor: Executor,
-        line: GpuLine | None,
+        cards: Cards | None,
         *,
         baselines: BaselineWatch | None = None,
         function: BuildFunction = build,
@@ -55,16 +54,18 @@ class Sweep:
             context: What is the same for all variants.
             recorder: Where results go.
             executor: Where variants are built and emulated.
-            line: The GPU's, or None.
+            cards: The GPUs, or None.
             baselines: Remembers the baselines that the run meets.
             function: Builds a batch of variants.
         """
-        self._context, self._recorder, self._line = context, recorder, line
+        self._context, self._recorder, self._cards = context, recorder, cards
         self._baselines = baselines or BaselineWatch({})
         self._gate: OrderGate[InspectedVariant | str] = OrderGate(ordered=recorder.pruner is not None)
         self._builds = BuildQueue(executor, function=function, room=partial(self._room, executor))
         self._emulations = TaskLane(executor, remember=len(context.experiment.problems) > 1)
-        self._gpu: SerialLane[InspectedVariant] = SerialLane(self._measure, self._measured)
+        self._gpu: SerialLane[InspectedVariant] = SerialLane(
+            self._measure, self._measured, places=self._places, ordered=recorder.pruner is not None
+        )
         self._spared: frozenset[int] = frozenset()
         self._held = 0  # variants that are built and wait for an earlier one
         self.not_measured = ""
@@ -155,12 +156,14 @@ class Sweep:
         self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
     def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
-        self._line_up(flow.judge(variant, flow.emulation_outcome(variant, task, done)))
+        judged = flow.judge(variant, flow.emulation_outcome(variant, task, done))
+        self._recorder.observer.executed(judged.record)
+        self._line_up(judged)
 
     def _line_up(self, variant: InspectedVariant) -> None:
-        """Pass a variant on to the GPU, or finish it where the GPU cannot run it."""
-        if self._line is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
-            if self._line is not None and (note := flow.reason_not_measured(self._context, variant)):
+        """Pass a variant on to a GPU, or finish it where none can run it."""
+        if self._cards is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
+            if self._cards is not None and (note := flow.reason_not_measured(self._context, variant)):
                 self._recorder.note(note)
             self._recorder.finish(variant.planned, variant.record)
             return
@@ -168,28 +171,32 @@ class Sweep:
         group = group_of(variant.record)  # a GPU worker keeps the data of one problem
         self._gpu.put(flow.for_gpu(variant), urgency=urgency, position=variant.position, group=group)
 
-    def _measure(self, variant: InspectedVariant) -> Future[tuple[JobResult, int]] | None:
-        """Hand a variant to the GPU, unless another one is faster than it can be."""
+    def _places(self) -> tuple[str, ...]:
+        """Ids of the cards that take work."""
+        return tuple(card.id for card in self._cards.cards) if self._cards is not None else ()
+
+    def _measure(self, variant: InspectedVariant, card: str) -> Future[Ran] | None:
+        """Hand a variant to a GPU, unless another one is faster than it can be."""
         if self._recorder.pruner is not None and (pruning := self._recorder.pruner.overtaken(variant.record)):
             self._prune(variant, pruning)
             return None
-        assert self._line is not None  # noqa: S101 - nothing is put in a lane without a line
+        assert self._cards is not None  # noqa: S101 - nothing is put in the lane without a card
         experiment = self._context.experiment
         job = flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference)
-        return self._line.submit(job, flow.policy_of(experiment))
+        return self._cards.submit(job, flow.policy_of(experiment), card=card)
 
-    def _measured(self, variant: InspectedVariant, done: Future[tuple[JobResult, int]]) -> None:
+    def _measured(self, variant: InspectedVariant, done: Future[Ran]) -> None:
         try:
-            result, worker = done.result()
-        except MissingToolError as error:  # the GPU worker could not start
-            self._line, self.not_measured = None, f"Nothing was measured: {error}"
+            ran = done.result()
+        except MissingToolError as error:  # no GPU worker could start
+            self._cards, self.not_measured = None, f"Nothing was measured: {error}"
             for one in (variant, *self._gpu.give_up()):
                 self._recorder.finish(one.planned, one.record)
             return
         known = len(self._baselines.found)
-        notes = self._baselines.meet(variant.planned.point.problem.label, result, worker)
+        notes = self._baselines.meet(variant.planned.point.problem.label, ran)
         self._recorder.note(*notes)
         if len(self._baselines.found) > known:
             self._recorder.store.note("baselines", self._baselines.found)
-        self._recorder.files(variant.planned, provenance.baseline_files(result))
-        self._recorder.finish(variant.planned, flow.measured(variant, result))
+        self._recorder.files(variant.planned, provenance.baseline_files(ran.result))
+        self._recorder.finish(variant.planned, flow.measured(variant, ran))

@@ -35,7 +35,7 @@ def throttle_reasons(bits: int) -> tuple[str, ...]:
     return (*known, hex(rest)) if rest else tuple(known)
 
 
-class Card:
+class CardSensors:
     """One card as NVML sees it."""
 
     def __init__(self, bus_id: str) -> None:
