@@ -60,6 +60,12 @@ class Recorder:
         self._writer.do(self.store.write, record, planned.position)
         self._remember(planned, record)
 
+    def replace(self, planned: Planned, record: VariantRecord) -> None:
+        """Write the record of a finished variant again, at once; it is no new one for the observer."""
+        self.store.write(record, planned.position)
+        if finished := score(record, planned.position):
+            self.scores[planned.position] = finished
+
     def take_over(self, planned: Planned, record: VariantRecord) -> None:
         """Keep the record that an earlier, unfinished run wrote, with its present position and label."""
         if record.label != planned.label:
