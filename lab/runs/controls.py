@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from lab.base.errors import MissingToolError
-from lab.experiment.variants import Planned
+from lab.experiment.space import Point
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, Policy
 from lab.measured.cards import SLOWDOWNS, CardRecord, ControlTiming, standing
@@ -76,9 +76,9 @@ class Controls:
         self._variants: Counter[str] = Counter()
         self.timings = [ControlTiming(**one) for one in known]
 
-    def plan(self, planned: Iterable[Planned]) -> None:
+    def plan(self, points: Iterable[Point]) -> None:
         """Take note of the variants that are to be measured."""
-        for group, number in Counter(tuple(sorted(one.point.problem.values.items())) for one in planned).items():
+        for group, number in Counter(tuple(sorted(one.problem.values.items())) for one in points).items():
             apart = max(APART, -(-number // MOST))
             every = set() if self._problems else {card.id for card in self._cards.cards}
             known = self._problems.setdefault(group, _Problem(0, apart, at=every))

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lab.experiment.variants import Planned
+from lab.experiment.variants import Plan
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, JobResult, Policy
 from lab.measured.cards import LIMIT, CardRecord
@@ -46,7 +46,7 @@ class _Finals:
     context: FlowContext
     recorder: Recorder
     cards: Cards
-    planned: Sequence[Planned]
+    planned: Plan
 
     def record(self, rank: Rank) -> VariantRecord:
         """The record of a finished variant."""
@@ -64,7 +64,7 @@ class _Finals:
 
 
 def mark_rows(
-    context: FlowContext, recorder: Recorder, cards: Cards, planned: Sequence[Planned], found: Sequence[CardRecord]
+    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, found: Sequence[CardRecord]
 ) -> None:
     """Mark every variant whose card does not time like the others, and take marks away that no longer hold.
 
@@ -86,7 +86,7 @@ def mark_rows(
 
 
 def time_finalists(
-    context: FlowContext, recorder: Recorder, cards: Cards, planned: Sequence[Planned], found: Sequence[CardRecord]
+    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, found: Sequence[CardRecord]
 ) -> None:
     """Time the best variants of each problem in turns on one card, one that does not differ if there is one.
 
@@ -275,7 +275,7 @@ def _joined(parts: Sequence[Samples]) -> Samples:
     )
 
 
-def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, planned: Sequence[Planned]) -> None:
+def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan) -> None:
     """Measure the fastest variant of each problem again in a fresh process, which those of one card share.
 
     Args:

@@ -12,7 +12,7 @@ from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.space import Expansion, expand, neighbours
-from lab.experiment.variants import Planned, plan, toolchains
+from lab.experiment.variants import Plan, plan, toolchains
 from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
@@ -129,14 +129,14 @@ def run(
             asked.gpu,
             emulated=options.emulate,
             measured=options.measure,
-            variants=[one.variant for one in asked.planned],
+            variants=asked.planned.variants,
         )
         done, facts, before = _take_up(store, asked, conditions, options)
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
         if done:
             observer.resumed(len(done))
         cards = stack.enter_context(services.cards(asked.cards)) if asked.cards else None
-        work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, done, emulate=options.emulate)
+        work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
         interrupted = False
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
@@ -174,7 +174,7 @@ class _Asked:
     not_measured: str
     tools: Sequence[Toolchain]
     archs: tuple[str, ...]
-    planned: tuple[Planned, ...]
+    planned: Plan
 
     @property
     def gpu(self) -> GpuDescription | None:
@@ -222,7 +222,7 @@ def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileMode
 
 def _take_up(
     store: Store, asked: _Asked, conditions: Mapping[str, object], options: RunOptions
-) -> tuple[dict[str, VariantRecord], RunRecord, Path | None]:
+) -> tuple[Mapping[str, VariantRecord], RunRecord, Path | None]:
     """Begin a run, or go on with the unfinished one in its directory.
 
     Returns:
@@ -253,7 +253,7 @@ def _take_up(
 
 def _earlier(
     store: Store, conditions: Mapping[str, object], *, resume: bool | None
-) -> tuple[dict[str, VariantRecord], tuple[str, ...]]:
+) -> tuple[Mapping[str, VariantRecord], tuple[str, ...]]:
     """Records of an earlier run that this one need not make again, and notes for the reader of the report.
 
     Args:
@@ -295,7 +295,7 @@ class _Work:
     cards: Cards | None
     baselines: BaselineWatch
     facts: RunRecord
-    planned: list[Planned] = field(default_factory=list)
+    planned: Plan = field(default_factory=Plan)
     controls: Controls | None = None
     not_measured: str = ""
 
@@ -310,24 +310,14 @@ def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Re
     return Recorder(store, observer, pruner, store.noted("notes") or [])
 
 
-def _work(
-    asked: _Asked,
-    recorder: Recorder,
-    cards: Cards | None,
-    facts: RunRecord,
-    done: Mapping[str, VariantRecord],
-    *,
-    emulate: bool,
-) -> _Work:
+def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
     context = FlowContext(asked.experiment, asked.gpu, emulate)
     baselines = BaselineWatch(recorder.store.noted("baselines") or {})
-    work = _Work(asked, context, recorder, cards, baselines, facts, list(asked.planned))
+    work = _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
     if cards is not None:
         known = {**(recorder.store.noted("cards") or {}), **{card.id: [card.label, card.host] for card in asked.cards}}
-        timed = {record.measurement.card for record in done.values() if record.measurement}
-        known |= {card: [card, ""] for card in sorted(timed - {"", *known})}
+        recorder.store.note("cards", known)
         if len(known) > 1:
-            recorder.store.note("cards", known)
             earlier = recorder.store.noted("controls") or []
             work.controls = Controls(cards, flow.policy_of(asked.experiment), known, earlier)
     return work
@@ -356,7 +346,7 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
             work.not_measured = sweep.not_measured
             if sweep.not_measured:
                 work.cards = None
-    work.recorder.store.drop_others({one.variant for one in work.planned})
+    work.recorder.store.drop_others(work.planned.variants)
 
 
 def _finals(work: _Work, cards: Cards) -> None:
@@ -379,7 +369,8 @@ def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> Non
     for number in range(1, refine.rounds + 1 if refine else 1):
         slower = {card.id: card.control or 1.0 for card in work.controls.standing()} if work.controls else {}
         best = leaders(work.recorder.scores.values(), refine.top, slower) if refine else ()
-        points = neighbours((work.planned[one.position].point for one in best), (one.point for one in work.planned))
+        every = work.planned.points
+        points = neighbours((every[one.position] for one in best), every)
         more = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
         if not more:
             break

@@ -6,13 +6,13 @@ soon as its variant is finished. `lab.runs.flow` decides what follows for a vari
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 
 from lab.base.errors import MissingToolError
 from lab.base.executor import Executor
-from lab.experiment.variants import Planned
+from lab.experiment.variants import Plan, Planned
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job
 from lab.runs import flow
@@ -30,7 +30,7 @@ from lab.stages.emulate import EmulationTask
 from lab.store.model import VariantRecord
 
 _MOST_READY = 200
-"""Variants that may wait for the GPU before building pauses: each holds its cubin in memory."""
+"""Variants that may wait for the GPU, or for an earlier one, before building pauses: each has its cubin in memory."""
 
 
 class Sweep:
@@ -64,18 +64,17 @@ class Sweep:
         """
         self._context, self._recorder, self._cards = context, recorder, cards
         self._baselines, self._controls = baselines or BaselineWatch({}), controls
-        self._gate: OrderGate[InspectedVariant | VariantRecord] = OrderGate(ordered=recorder.pruner is not None)
+        self._gate: OrderGate[InspectedVariant | str] = OrderGate(ordered=recorder.pruner is not None)
         self._builds = BuildQueue(executor, function=function, room=partial(self._room, executor))
         self._emulations = TaskLane(executor, remember=len(context.experiment.problems) > 1)
         self._gpu: SerialLane[InspectedVariant] = SerialLane(
             self._measure, self._measured, places=self._places, ordered=recorder.pruner is not None
         )
         self._spared: frozenset[int] = frozenset()
+        self._held = 0  # variants that are built and wait for an earlier one
         self.not_measured = ""
 
-    def work(
-        self, planned: Sequence[Planned], done: Mapping[str, VariantRecord], *, searched: int | None = None
-    ) -> None:
+    def work(self, planned: Plan, done: Mapping[str, VariantRecord], *, searched: int | None = None) -> None:
         """Take variants to their records.
 
         Args:
@@ -90,28 +89,40 @@ class Sweep:
         """
         self._spare(planned)
         if self._controls is not None:
-            self._controls.plan(planned)
-        for one in planned:
-            earlier = done.get(one.variant)
-            if earlier is not None and earlier.fingerprint == one.fingerprint:
-                self._gate.hold(one.position, earlier)
+            self._controls.plan(planned.points)
+        kept = self._take_up(planned, done)
+        self._release()
+        self._builds.supply(
+            (
+                (build_task(one), partial(self._built, one, searched))
+                for one in (planned[place] for place in range(len(planned)) if place not in kept)
+            ),
+            len(planned) - len(kept),
+        )
+        run_lanes((self._builds, self._emulations, self._gpu))
+
+    def _take_up(self, planned: Plan, done: Mapping[str, VariantRecord]) -> set[int]:
+        """Keep earlier records that are still those of their variants; return the variants' places in `planned`."""
+        kept = set()
+        for place, variant in enumerate(planned.variants):
+            if variant in done and (earlier := done[variant]).fingerprint == (one := planned[place]).fingerprint:
                 self._recorder.take_over(one, earlier)
                 if self._controls is not None:
                     self._controls.kept(earlier.measurement)
-            else:
-                self._builds.add(build_task(one), partial(self._built, one, searched))
-        self._release()
-        run_lanes((self._builds, self._emulations, self._gpu))
+                if self._recorder.pruner is not None:
+                    self._gate.hold(one.position, variant)
+                kept.add(place)
+        return kept
 
     def _room(self, executor: Executor) -> bool:
         """Whether to build further: a variant goes on to the next stages before all the others are built."""
         under_way = len(self._builds.running) + len(self._emulations.running)
-        return under_way < 2 * executor.workers and self._gpu.waiting < _MOST_READY
+        return under_way < 2 * executor.workers and self._gpu.waiting + self._held < _MOST_READY
 
-    def _spare(self, planned: Sequence[Planned]) -> None:
+    def _spare(self, planned: Plan) -> None:
         """Choose the variants that are not executed on the CPU, where the experiment limits their number."""
         experiment = self._context.experiment
-        left_out = flow.spared(planned, experiment.emulate_at_most)
+        left_out = flow.spared(planned.positions, experiment.emulate_at_most)
         self._spared |= left_out
         if left_out and self._context.emulate and experiment.problems[0].emulate:
             most = experiment.emulate_at_most
@@ -125,15 +136,18 @@ class Sweep:
                 raise mistake
         self._recorder.files(planned, provenance.files_of(planned, outcome, variant.record))
         self._gate.hold(planned.position, variant)
+        self._held += 1
         self._release()
 
     def _release(self) -> None:
         """Let variants go on: at once, in a search in the order of their positions, which is that of its rules."""
+        pruner = self._recorder.pruner
         for one in self._gate.release():
-            record = one if isinstance(one, VariantRecord) else one.record
-            pruning = self._recorder.pruner.judge(record) if self._recorder.pruner else None
             if isinstance(one, InspectedVariant):
-                self._go_on(one, pruning)
+                self._held -= 1
+                self._go_on(one, pruner.judge(one.record) if pruner else None)
+            elif pruner is not None:  # the rules learn from what was kept, too
+                pruner.judge(self._recorder.store.record(one))
 
     def _go_on(self, variant: InspectedVariant, pruning: Pruning | None) -> None:
         if pruning is not None:

@@ -50,7 +50,7 @@ def ran(variant: str, card: str) -> Ran:
 def controls(variants: int, known: Any = (), cards_there: int = 0) -> tuple[Controls, Ordered]:
     cards = Ordered(cards_there)
     made = Controls(cast("Cards", cards), QUIET, NAMES, known)
-    planned = [SimpleNamespace(point=SimpleNamespace(problem=SimpleNamespace(values={"m": 1})))] * variants
+    planned = [SimpleNamespace(problem=SimpleNamespace(values={"m": 1}))] * variants
     made.plan(cast("Any", planned))
     return made, cards
 
