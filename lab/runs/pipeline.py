@@ -141,6 +141,7 @@ def run(
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
             if work.cards is not None:
+                observer.confirming()
                 _finals(work, work.cards)
             if asked.experiment.profile:
                 count(work.recorder, work.cards, asked.experiment, work.planned, read=services.read_counters)

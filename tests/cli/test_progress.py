@@ -114,6 +114,7 @@ def test_a_log_holds_nothing_but_lines_that_are_due(console, make):
             progress.executed(record)
             progress.recorded(record)
         progress.noted("The card throttled.")
+        progress.confirming()
         progress.counting(2)
         progress.counted(2)
         progress.drawing()

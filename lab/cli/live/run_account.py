@@ -113,6 +113,11 @@ class RunAccount(Account):
             self._latest = f"finished: {_name(record)}, {record.status}"
             self._compare(record)
 
+    def confirming(self) -> None:
+        """The fastest variants are about to be measured again."""
+        with self._lock:
+            self._latest = "every variant is finished; the fastest are measured again"
+
     def counting(self, variants: int) -> None:
         """Hardware counters are about to be read."""
         with self._lock:
@@ -152,7 +157,7 @@ class RunAccount(Account):
         if record.status.failed or record.status is Status.PRUNED:
             return
         values = {
-            Basis.MEASURED: figures.measured(record),
+            Basis.MEASURED: None if figures.doubtful(record) else figures.measured(record),
             Basis.ESTIMATE: figures.estimated(record),
             Basis.CEILING: figures.predicted(record),
         }
