@@ -55,6 +55,7 @@ class _Progress:
             else ProgressLines(console, account, clock)
         )
         self._failures = 0
+        self._shown: set[str] = set()
         self._handler: Any = None
 
     def __enter__(self) -> Self:
@@ -83,6 +84,13 @@ class _Progress:
     def _lines(self) -> bool:
         """Nobody looks at a terminal."""
         return isinstance(self._view, ProgressLines)
+
+    def _first(self, what: str) -> None:
+        """Draw at once when something is known for the first time, rather than with the next turn of the board."""
+        if what not in self._shown:
+            self._shown.add(what)
+            if isinstance(self._view, Live):
+                self._view.refresh()
 
     def _announce(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style), soft_wrap=self._lines)
@@ -141,10 +149,12 @@ class RunProgress(_Progress):
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
         """Count a build."""
         self._account.built(planned, outcome)
+        self._first("built")
 
     def executed(self, record: VariantRecord) -> None:
         """Count an execution on the CPU."""
         self._account.executed(record)
+        self._first("executed")
 
     def noted(self, sentence: str) -> None:
         """Keep it: it is printed when the run is over, and stands on the live page until then."""
@@ -153,6 +163,7 @@ class RunProgress(_Progress):
     def recorded(self, record: VariantRecord) -> None:
         """Count a finished variant; print a failure."""
         self._account.recorded(record)
+        self._first("recorded")
         if record.status.failed:
             self._failed(f"{record.variant} {name_of(record)}: {record.status}: {record.reason}")
 
@@ -230,6 +241,7 @@ class TuneProgress(_Progress):
     def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
         """Count a size."""
         self._account.timed(size, points, leader)
+        self._first("timed")
 
     def stepped(self, step: ProtocolStep) -> None:
         """Print what a step kept."""

@@ -177,7 +177,7 @@ class Response:
     def tied(self, first: VariantRecord, second: VariantRecord) -> bool:
         """Whether the difference of two variants is within what their figures are known to err or to scatter."""
         a, b = self.of(first), self.of(second)
-        if a is None or b is None:
+        if a is None or b is None or (self.basis is Basis.MEASURED and doubtful(first) is not doubtful(second)):
             return False
         return abs(a - b) <= max(self.tolerance, noise(first), noise(second)) * max(a, b)
 
@@ -271,9 +271,18 @@ def time_ms(record: VariantRecord, response: Response) -> float | None:
 
 
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """Records that have a response, best first; equal ones keep the experiment's order."""
+    """Records that have a response, best first; equal ones keep the experiment's order.
+
+    Those that are `doubtful` come last: a variant does not win by the time of a card that differs from the others.
+    """
     having = [(value, record) for record in records if (value := response.of(record)) is not None]
-    return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
+    measured = response.basis is Basis.MEASURED
+    return tuple(r for _, r in sorted(having, key=lambda pair: (measured and doubtful(pair[1]), -pair[0])))
+
+
+def doubtful(record: VariantRecord) -> bool:
+    """Whether a variant's time does not compare with those of the run's other cards."""
+    return record.measurement is not None and bool(record.measurement.doubt)
 
 
 def setting_in_words(setting: Mapping[str, Scalar]) -> str:

@@ -90,6 +90,19 @@ def test_a_terminal_shows_the_best_variant_until_the_end(terminal, make):
     assert "1/24" in last
 
 
+def test_the_first_results_are_drawn_at_once(terminal, make):
+    record = make("sweep").records()[0]
+    with RunProgress(terminal) as progress:
+        progress._view.auto_refresh = False  # but for what is drawn at once, a test would have to wait
+        begin(progress, 24)
+        build(progress, record)
+        assert f"built: {record.variant}" in written(terminal)
+        progress.executed(record)
+        assert f"executed on the CPU: {record.variant}" in written(terminal)
+        progress.recorded(record)
+        assert "best: " in written(terminal)
+
+
 def test_a_log_holds_nothing_but_lines_that_are_due(console, make):
     records = make("sweep").records()
     with RunProgress(console) as progress:

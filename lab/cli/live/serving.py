@@ -61,7 +61,7 @@ class LivePage:
         """Serve until Ctrl-C, where somebody can press it."""
         if self._server is None or not attended():
             return
-        self._print(f"the live page with the report stays until Ctrl-C: {self._server.address}")
+        self._print("the live page stays until Ctrl-C, with the report")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

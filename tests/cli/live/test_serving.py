@@ -54,6 +54,7 @@ def test_it_stays_until_ctrl_c_where_somebody_can_press_it(console, monkeypatch)
     with LivePage(Account(), console, serve=True, port=None) as page:
         monkeypatch.setattr(serving, "threading", SimpleNamespace(Event=Pressed))
         page.stay()
+        assert written(console).count(page._server.address) == 1
     assert "stays until Ctrl-C" in written(console)
     assert "is closed" in written(console)
 
