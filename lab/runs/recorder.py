@@ -50,6 +50,8 @@ class Recorder:
         if new:
             self.notes += new
             self.store.note("notes", self.notes)
+            for sentence in new:
+                self.observer.noted(sentence)
 
     def files(self, planned: Planned, files: Mapping[str, str | bytes]) -> None:
         """Write files of a variant."""

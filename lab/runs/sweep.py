@@ -164,7 +164,9 @@ class Sweep:
         self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
     def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
-        self._line_up(flow.judge(variant, flow.emulation_outcome(variant, task, done)))
+        judged = flow.judge(variant, flow.emulation_outcome(variant, task, done))
+        self._recorder.observer.executed(judged.record)
+        self._line_up(judged)
 
     def _line_up(self, variant: InspectedVariant) -> None:
         """Pass a variant on to a GPU, or finish it where none can run it."""

@@ -100,3 +100,20 @@ def uncollected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """Let the collector of reference cycles look only at what is made from now on; what is there has none.
+
+    What is drawn has many, and a hundred megabytes of it would wait for the end.
+    """
+    enabled = gc.isenabled()
+    gc.freeze()
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if not enabled:
+            gc.disable()
