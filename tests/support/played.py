@@ -70,13 +70,13 @@ def write(folder, halving=""):
     return file
 
 
-def there_is_one(*, measure, every=False, model=""):
-    return cards_of(1), ""
+def there_are_two(*, measure, every=False, model=""):
+    return cards_of(2 if every else 1), ""
 
 
 def play(file, folder, observer, **options):
     services = TuningServices(
-        find_cards=there_is_one, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
+        find_cards=there_are_two, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
     )
     return tune(file, TuningOptions(output=folder, jobs=1, **options), observer, services)
 

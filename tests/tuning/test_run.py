@@ -80,6 +80,26 @@ def test_whoever_watches_hears_of_sizes_to_come_and_of_the_fastest_kernel_at_eac
     assert watched.drawn == 1
 
 
+def test_two_cards_find_what_one_does_and_each_size_is_of_one_card(done, tmp_path):
+    file, folder, _, _ = done
+    outcome = played.play(file, tmp_path / "two", played.Watched(), cluster="local")
+    assert not outcome.failed
+    with TuningStore(folder) as one, TuningStore(tmp_path / "two") as two:
+        for stage in TimingStage:
+            first, second = one.times(stage), two.times(stage)
+            assert {name: own.keys() for name, own in first.items()} == {n: own.keys() for n, own in second.items()}
+            for name, own in second.items():
+                assert {size: timed.ms for size, timed in own.items()} == {
+                    size: timed.ms for size, timed in first[name].items()
+                }
+            homes = {(size, timed.card) for own in second.values() for size, timed in own.items() if timed.samples}
+            assert len(homes) == len({size for size, _ in homes})
+        assert one.facts().cards == ()
+        cards = two.facts().cards
+    assert [(card.label, card.control, card.differs) for card in cards] == [("GPU 0", 1.0, ""), ("GPU 1", 1.0, "")]
+    assert all(card.variants for card in cards)
+
+
 def test_the_library_picks_the_kernel_that_was_fastest(done):
     file, folder, _, outcome = done
     (library,) = outcome.libraries
