@@ -21,8 +21,10 @@ import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 
-from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
+from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
+from lab.cli import cluster as clusters
+from lab.cli.cluster import Insecure, Keys
 from lab.cli.terminal import stdout
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.add_typer(clusters.commands)
+
 _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 # typer brings a copy of click's exceptions in some versions and uses click's own in others; both derive BadParameter
@@ -43,8 +47,10 @@ _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70,
 _UsageError: Any = typer.BadParameter.__base__
 
 Cluster = Annotated[
-    Literal["local"] | None,
-    typer.Option(help="local: every GPU of this machine measures.", show_default="the first GPU"),
+    str | None,
+    typer.Option(
+        help="local: every GPU of this machine measures; tls://host:8786: a Dask cluster.", show_default="the first GPU"
+    ),
 ]
 GpuModel = Annotated[
     str,
@@ -101,6 +107,8 @@ def run(
         typer.Option(help="Continue the run in the directory, or start over.", show_default="if it is unfinished"),
     ] = None,
     cluster: Cluster = None,
+    keys: Keys = None,
+    insecure: Insecure = False,
     gpu_model: GpuModel = "",
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
@@ -110,33 +118,37 @@ def run(
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
     from lab.base import workers
 
-    workers.prepare()  # while this process imports, too
+    if cluster in {None, clusters.LOCAL}:
+        workers.prepare()  # while this process imports, too
     from lab.cli.progress import run_progress
     from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_experiment
 
-    options = RunOptions(
-        output=output,
-        max_variants=max_variants,
-        jobs=jobs,
-        measure=gpu,
-        emulate=not no_emulate,
-        whole=emulate == "full",
-        archs=tuple(arch or ()),
-        toolchains=tuple(toolchain or ()),
-        profile=profile,
-        resume=resume,
-        command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
-        cluster=cluster or "",
-        gpu_model=gpu_model,
-    )
-    if repeat_check:
-        from lab.runs.repeat import run_twice
+    with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services, _):
+        options = RunOptions(
+            output=output,
+            max_variants=max_variants,
+            jobs=jobs,
+            measure=gpu,
+            emulate=not no_emulate,
+            whole=emulate == "full",
+            archs=tuple(arch or ()),
+            toolchains=tuple(toolchain or ()),
+            profile=profile,
+            resume=resume,
+            command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
+            cluster=where,
+            gpu_model=gpu_model,
+        )
+        if repeat_check:
+            from lab.runs.repeat import run_twice
 
-        outcome = run_twice(experiment, options, run_progress)
-    else:
-        with run_progress() as progress:
-            outcome = run_experiment(experiment, options, progress)
+            if services is not None:
+                raise UserError("--repeat-check runs on this machine alone", key="--cluster", found=where)
+            outcome = run_twice(experiment, options, run_progress)
+        else:
+            with run_progress() as progress:
+                outcome = run_experiment(experiment, options, progress, services)
     _end_run(outcome, as_json=as_json)
 
 
@@ -176,6 +188,8 @@ def tune(
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
     cluster: Cluster = None,
+    keys: Keys = None,
+    insecure: Insecure = False,
     gpu_model: GpuModel = "",
     as_json: Json = False,
 ) -> None:
@@ -186,23 +200,24 @@ def tune(
     from lab.cli.tables import print_tuned
     from lab.report.tuning.data import Champion, analyse
     from lab.store.tuning import TuningStore
-    from lab.tuning.run import TuningOptions
+    from lab.tuning.run import USUAL_SERVICES, TuningOptions
     from lab.tuning.run import tune as run_tuning
 
     console = Console(stderr=True)
     command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
-    options = TuningOptions(
-        output=output,
-        jobs=jobs,
-        measure=gpu,
-        arch=arch,
-        cluster=cluster or "",
-        gpu_model=gpu_model,
-        resume=resume,
-        command=command,
-    )
-    with TuneProgress(console) as progress:
-        outcome = run_tuning(tuning, options, progress)
+    with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, _, services):
+        options = TuningOptions(
+            output=output,
+            jobs=jobs,
+            measure=gpu,
+            arch=arch,
+            cluster=where,
+            gpu_model=gpu_model,
+            resume=resume,
+            command=command,
+        )
+        with TuneProgress(console) as progress:
+            outcome = run_tuning(tuning, options, progress, services or USUAL_SERVICES)
     won: list[tuple[str, Champion]] = []
     with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
         won = [(one.label, kernel) for one in analyse(store).types for kernel in one.kernels]
@@ -558,7 +573,7 @@ def main() -> NoReturn:
     except CompileError as error:
         _tell(f"error: {error}\n{error.log}")
         code = _INPUT
-    except (MissingToolError, StoreError) as error:
+    except (ClusterError, MissingToolError, StoreError) as error:
         _tell(f"error: {error}")
         code = _ENVIRONMENT
     except LabError as error:
