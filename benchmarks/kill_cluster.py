@@ -2,12 +2,13 @@
 
 python benchmarks/kill_cluster.py [--kills 50] [--seed 0] [--minutes 600]
 
-Everything is real and started by lab's own commands, on the loopback: Dask's scheduler, its workers with their nannies,
-the processes in them, NVRTC, the executor of PTX. Only the GPU is left out, so that records are the same each time.
-At a random moment one of the four is killed by SIGKILL: a worker, its nanny, the scheduler or the client. What an
-operator would start again is started again: nanny and scheduler at once, the client with what is on the disk. A run that ends
-by itself must equal the undisturbed one: every record, every file, every table; only durations and dates may differ. A
-client that loses the scheduler must end with exit code 3 and a sentence, and no output may hold a traceback.
+Everything is real and started by lab's own commands, on the loopback: Dask's scheduler, its workers with their
+nannies, the processes in them, NVRTC, the executor of PTX. Only the GPU is left out, so that records are the same
+each time. At a random moment one of the four is killed by SIGKILL: a worker, its nanny, the scheduler or the client.
+What an operator would start again is started again: nanny and scheduler at once, the client with what is on the disk.
+A run that ends by itself must equal the undisturbed one: every record, every file, every table; only durations and
+dates may differ. A client that loses the scheduler must end with exit code 3 and a sentence, and no output may hold a
+traceback.
 
 Exit code 1 if anything was wrong.
 """

@@ -45,9 +45,9 @@ REPORT = Path(__file__).parents[1] / "reports" / "h200" / "gemm_unroll" / "recor
 async def sleep(client: Identity, letter: Letter, parts: Mapping[str, Content]) -> WorkerAnswer:
     """Stand in for `lab.cluster.remote.work`: sleep as long as the letter says."""
     del client
-    seconds, *_ = letters.read(letter, parts)  # type: ignore[misc]  # a tuple of ours
-    await asyncio.sleep(seconds)
-    return WorkerAnswer(value=pickle.dumps(seconds), host="here")
+    asked: Any = letters.read(letter, parts)
+    await asyncio.sleep(asked[0])
+    return WorkerAnswer(value=pickle.dumps(asked[0]), host="here")
 
 
 async def serve(address: str, number: int, cards: int) -> None:
@@ -58,7 +58,7 @@ async def serve(address: str, number: int, cards: int) -> None:
     with dask.config.set(SETTINGS | {"distributed.worker.memory.spill": False}):
         made = []
         for place in range(number):
-            offers = {GPU: 1, f"card-{place}": 1} if place < cards else {CPU: 1}
+            offers: dict[str, float] = {GPU: 1, f"card-{place}": 1} if place < cards else {CPU: 1}
             made.append(Worker(address, nthreads=1, name=str(place), resources=offers, memory_limit=0, dashboard=False))
         for some in range(0, number, 20):
             await asyncio.gather(*(one.start() for one in made[some : some + 20]))
@@ -104,16 +104,9 @@ def work(cluster: Cluster, variants: int, cards: int, build_s: float, scheduler:
     timings = SerialLane(measure, measured, places=lambda: tuple(f"card-{n}" for n in range(cards)), ordered=False)
     builds = SerialLane(build, built, places=lambda: ("cores",), ordered=False, ahead=2 * cores)
     for number in range(variants):
-        builds._ready.setdefault(0, []).append(_entry(number))  # noqa: SLF001 - all at once, then one feed
-    builds.waiting = variants
+        builds.put(number, urgency=0.0, position=number, group=0)
     run_lanes((builds, timings))
     return time.monotonic() - began
-
-
-def _entry(number: int) -> Any:  # noqa: ANN401 - the lane's own type
-    from lab.runs.schedule import _Ready  # noqa: PLC0415 - as above
-
-    return _Ready(0.0, number, 0, number)
 
 
 def main() -> None:

@@ -94,7 +94,7 @@ class _Piece:
         future: Dask's future of the present attempt.
     """
 
-    function: Callable[..., WorkerAnswer]
+    function: Callable[..., Any]
     letter: Letter
     parts: Mapping[str, Content]
     rest: tuple[object, ...]
@@ -190,7 +190,7 @@ class Cluster:
 
     def submit(
         self,
-        function: Callable[..., WorkerAnswer],
+        function: Callable[..., Any],
         value: object,
         *rest: object,
         resource: str = CPU,
@@ -198,7 +198,7 @@ class Cluster:
         """Send a piece of work.
 
         Args:
-            function: What the worker calls.
+            function: What the worker calls; it returns a `WorkerAnswer`, or is awaited for one.
             value: What the letter holds: a function of a module and its arguments.
             rest: Further arguments of `function`, behind the parts.
             resource: What it takes of a worker: `CPU`, or a card's id.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
-from lab.experiment.variants import Planned
+from lab.experiment.variants import Plan
 from lab.gpu.counters.profile import ProfileOrder
 from lab.gpu.process.cards import Cards
 from lab.runs.flow import job_of
@@ -81,7 +81,7 @@ def count(
     recorder: Recorder,
     cards: Cards | None,
     experiment: Experiment,
-    planned: Sequence[Planned],
+    planned: Plan,
     *,
     read: ReadCounters,
 ) -> None:
@@ -103,12 +103,12 @@ def count(
         return
     recorder.observer.counting(len(missing))
     cards.release()  # their memory may be needed
-    places = {one.variant: one for one in planned}
+    places = {variant: place for place, variant in enumerate(planned.variants)}
     orders = [
         ProfileOrder(
             job_of(
                 experiment,
-                places[variant].built(BuiltLaunch.of(record.build)),
+                planned[places[variant]].built(BuiltLaunch.of(record.build)),
                 store.read_file(variant, "kernel.cubin"),
             ),
             record.measurement.cache if record.measurement else "cold",
@@ -118,5 +118,5 @@ def count(
     for found in read(orders, seconds=rules.seconds):
         recorder.note(*found.notes)
         for variant, profile in found.profiles.items():
-            store.write(replace(missing[variant], profile=profile), places[variant].position)
+            store.write(replace(missing[variant], profile=profile), places[variant])
         recorder.observer.counted(len(found.profiles))

@@ -282,12 +282,11 @@ def urgency(record: VariantRecord, *, searching: bool) -> float:
     return -(record.ceiling or 0.0)
 
 
-def spared(planned: Sequence[Planned], most: int | None) -> frozenset[int]:
+def spared(positions: Sequence[int], most: int | None) -> frozenset[int]:
     """Positions of the variants that are not executed on the CPU: all but `most` evenly spread ones."""
-    if most is None or most >= len(planned):
+    if most is None or most >= len(positions):
         return frozenset()
-    chosen = {planned[place * len(planned) // most].position for place in range(most)}
-    return frozenset(one.position for one in planned) - chosen
+    return frozenset(positions) - {positions[place * len(positions) // most] for place in range(most)}
 
 
 def job_of(experiment: Experiment, planned: Planned, cubin: bytes, reference: ReferenceVariant | None = None) -> Job:

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import takewhile
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from lab.base.executor import Executor, WorkerLostError
+from lab.base.spool import Spool
 
 AHEAD = 2
 """Pieces handed to a serial resource: the next is there when one ends, and the others can still be put in order."""
@@ -56,18 +58,47 @@ def run_lanes(lanes: Sequence[Lane]) -> None:
         lanes: From the first step of the work to the last. Results are taken back in this order; lanes are fed in the
             reverse order, so that work that has come further starts first.
     """
+    arrivals = _Arrivals()
     _feed(lanes)
-    while pending := [future for lane in lanes for future in lane.running]:
-        done = wait(pending, return_when=FIRST_COMPLETED).done
+    while any(lane.running for lane in lanes):
+        arrivals.listen(lanes)
+        done = arrivals.wait()
         for lane in lanes:
             for future in lane.finished(done):
                 lane.ended(future)
+                arrivals.forget(future)
         _feed(lanes)
 
 
 def _feed(lanes: Sequence[Lane]) -> None:
     for lane in reversed(lanes):
         lane.feed()
+
+
+class _Arrivals:
+    """Tells which futures have finished. A turn takes as long as there is news, however many are under way."""
+
+    def __init__(self) -> None:
+        self._finished: SimpleQueue[Future[Any]] = SimpleQueue()
+        self._known: set[Future[Any]] = set()
+
+    def listen(self, lanes: Sequence[Lane]) -> None:
+        """Expect the futures that started since the last call: the last ones of each lane."""
+        for lane in lanes:
+            for future in takewhile(lambda one: one not in self._known, reversed([*lane.running])):
+                self._known.add(future)
+                future.add_done_callback(self._finished.put)
+
+    def wait(self) -> set[Future[Any]]:
+        """Wait until one has finished; return all that have since the last call."""
+        done = {self._finished.get()}
+        while not self._finished.empty():
+            done.add(self._finished.get())
+        return done
+
+    def forget(self, future: Future[Any]) -> None:
+        """Drop a future that its lane took back."""
+        self._known.discard(future)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +124,7 @@ class _Started:
 
     task: LaneTask
     then: list[Then]
+    number: int = 0
     repeated: bool = False
 
 
@@ -104,11 +136,13 @@ class TaskLane:
 
         Args:
             executor: Where tasks run.
-            remember: Keep finished tasks, for tasks with equal keys that come later.
+            remember: Keep what finished tasks returned, for tasks with equal keys that come later. It is kept on disk.
         """
         self._executor, self._remember = executor, remember
         self._running: dict[Future[Any], _Started] = {}
-        self._known: dict[Hashable, Future[Any]] = {}
+        self._by_key: dict[Hashable, _Started] = {}
+        self._begun = 0
+        self._answers = Spool()
 
     @property
     def running(self) -> Collection[Future[Any]]:
@@ -117,38 +151,51 @@ class TaskLane:
 
     def submit(self, task: LaneTask, then: Then) -> None:
         """Start a task, unless an equal one is under way or known; `then` is called with its finished future."""
-        if task.key in self._known:
-            then(self._known[task.key])
-            return
-        same = next((one for one in self._running.values() if one.task.key == task.key), None)
-        if same is None:
-            self._start(_Started(task, [then]))
-        else:
+        if task.key in self._answers:
+            then(_finished(self._answers[task.key]))
+        elif (same := self._by_key.get(task.key)) is not None:
             same.then.append(then)
+        else:
+            self._start(_Started(task, [then]))
 
     def feed(self) -> None:
         """Do nothing: tasks start when they are submitted."""
 
     def finished(self, done: Collection[Future[Any]]) -> list[Future[Any]]:
         """Those of the `done` futures that are this lane's, in the order in which they started."""
-        return [future for future in self._running if future in done]
+        return sorted(done & self._running.keys(), key=lambda future: self._running[future].number)
 
     def ended(self, future: Future[Any]) -> None:
         """Hand out a finished task, or run it again where its worker was killed for the first time."""
         started = self._running.pop(future)
+        del self._by_key[started.task.key]
         error = future.exception()
         if isinstance(error, WorkerLostError) and error.killed and not started.repeated:
             started.repeated = True
             self._start(started)
             return
         if self._remember:
-            self._known[started.task.key] = future
+            self._answers[started.task.key] = (None if error else future.result(), error)
         for then in started.then:
             then(future)
 
     def _start(self, started: _Started) -> None:
         task = started.task
+        self._begun += 1
+        started.number = self._begun
+        self._by_key[task.key] = started
         self._running[self._executor.submit(task.function, *task.args, timeout_s=task.timeout_s)] = started
+
+
+def _finished(answer: tuple[Any, BaseException | None]) -> Future[Any]:
+    """A future that has a result, or an error."""
+    result, error = answer
+    future: Future[Any] = Future()
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+    return future
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -273,8 +320,12 @@ class OrderGate(Generic[Item]):
 
     def release(self) -> list[Item]:
         """Remove and return the items that may go on, by position."""
-        positions = sorted(self._held)
-        if self._ordered:
-            positions = [position for place, position in enumerate(positions) if position == self._next + place]
-        self._next += len(positions)
-        return [self._held.pop(position) for position in positions]
+        if not self._ordered:
+            free = [self._held[position] for position in sorted(self._held)]
+            self._held.clear()
+            return free
+        free = []
+        while self._next in self._held:
+            free.append(self._held.pop(self._next))
+            self._next += 1
+        return free
