@@ -63,8 +63,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     spent, rooms, tests = Counter[str](), Counter[str](), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            seconds = sum(value for name, value in getattr(report, "user_properties", ()) if name == SPENT)
-            if seconds:
+            for seconds in (value for name, value in getattr(report, "user_properties", ()) if name == SPENT):
                 room = report.nodeid.partition("::")[0].split("/")[1]
                 spent[report.nodeid] += seconds
                 rooms[room] += seconds
