@@ -60,15 +60,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name the tests that spend the most after a run of all, so that whoever adds one sees its price."""
+    """Say what each room and the dearest tests spent after a run of all, so that whoever adds one sees its price."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
-    spent = Counter[str]()
+    spent, rooms, tests = Counter[str](), Counter[str](), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            for name, seconds in getattr(report, "user_properties", ()):
-                spent[report.nodeid] += seconds if name == SPENT else 0
-    terminalreporter.section(f"{spent.total() / 60:.1f} minutes of processor time; the most")
+            for seconds in (value for name, value in getattr(report, "user_properties", ()) if name == SPENT):
+                room = report.nodeid.partition("::")[0].split("/")[1]
+                spent[report.nodeid] += seconds
+                rooms[room] += seconds
+                tests[room] += report.when == "call"
+    terminalreporter.section(f"{spent.total() / 60:.1f} minutes of processor time, by room and the most")
+    for room, seconds in rooms.most_common():
+        terminalreporter.line(
+            f"{seconds:6.1f} s  {room}: {tests[room]} tests, {1000 * seconds / max(1, tests[room]):.0f} ms each"
+        )
     for test, seconds in spent.most_common(10):
         terminalreporter.line(f"{seconds:6.1f} s  {test}")
 

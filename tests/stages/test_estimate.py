@@ -63,12 +63,12 @@ def test_bank_conflicts_cost_what_they_cost():
 
 
 def test_the_loop_from_tile_to_tile_of_a_persistent_block_is_no_part_of_the_main_loop():
-    tile = {"block_m": 64, "block_n": 64, "thread_m": 8, "thread_n": 8, "block_k": 16}
+    tile = {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "block_k": 16}
     alone, persistent = (
         built("gemm/sgemm.cu.j2", {**tile, "workers": workers})[0].loops["sgemm"] for workers in (0, 4)
     )
     assert (alone.nested, persistent.nested) == (False, False)
-    assert alone.fma == persistent.fma == 64 * 16
+    assert alone.fma == persistent.fma == 4 * 4 * 16
 
 
 def test_traffic_is_that_of_the_loop_which_fetches():

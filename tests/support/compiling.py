@@ -26,11 +26,19 @@ def source(name: str) -> str:
     return (KERNELS / f"{name}.cu").read_text()
 
 
+@cache
+def _headers() -> tempfile.TemporaryDirectory[str]:
+    """Where NVRTC keeps the headers that this process has read; they take 2 s to read and 0.3 s to load again."""
+    return tempfile.TemporaryDirectory(prefix="lab-pch-", ignore_cleanup_errors=True)
+
+
 def compile_text(text: str, *options: str, arch: str = "compute_90") -> str:
     """Compile CUDA source to PTX with NVRTC."""
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     include = TOOLKIT / "include"
     flags = [f"--gpu-architecture={arch}", f"-I{include}", f"-I{include / 'cccl'}", *options]
+    if "#include" in text:
+        flags += ["--pch", f"--pch-dir={_headers().name}"]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)

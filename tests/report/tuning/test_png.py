@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib import image
 from planted_tuning import GPU, LABEL, plant
@@ -33,7 +32,7 @@ def test_every_picture_is_written_under_its_name(charts: TuningCharts, tmp_path:
     for path in made:
         pixels = image.imread(path)
         assert pixels.shape[0] > 100
-        assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 10  # something is drawn
+        assert len(set(map(bytes, pixels[::7, ::7].reshape(-1, pixels.shape[2])))) > 10  # something is drawn
 
 
 def test_a_run_without_charts_has_no_pictures(charts: TuningCharts, tmp_path: Path) -> None:
