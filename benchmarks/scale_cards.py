@@ -87,8 +87,9 @@ class Stage:
         """A variant is finished."""
         self._tick()
 
-    def timed(self, _: object, points: int) -> None:
+    def timed(self, _: object, points: int, leader: object = None) -> None:
         """A size is finished."""
+        del leader
         self._tick(points)
 
     def _tick(self, points: int = 1) -> None:

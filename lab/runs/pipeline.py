@@ -17,9 +17,11 @@ from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
+from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
+from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
-from lab.runs.finals import repeat_winners
+from lab.runs.finals import mark_rows, repeat_winners, time_finalists
 from lab.runs.flow import FlowContext
 from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
@@ -139,7 +141,7 @@ def run(
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
             if work.cards is not None:
-                repeat_winners(work.context, work.recorder, work.cards, work.planned)
+                _finals(work, work.cards)
             if asked.experiment.profile:
                 count(work.recorder, work.cards, asked.experiment, work.planned, read=services.read_counters)
         except KeyboardInterrupt:
@@ -283,6 +285,7 @@ class _Work:
         baselines: Baselines that it met.
         planned: Its variants; a search adds to them.
         facts: Its facts so far.
+        controls: Compares the cards; None where one measures.
         not_measured: Why the GPU could not be used after all; may be empty.
     """
 
@@ -293,7 +296,13 @@ class _Work:
     baselines: BaselineWatch
     facts: RunRecord
     planned: Plan = field(default_factory=Plan)
+    controls: Controls | None = None
     not_measured: str = ""
+
+    def note_controls(self) -> None:
+        """Keep the control timings for a run that goes on with this one."""
+        if self.controls is not None:
+            self.recorder.store.note("controls", self.controls.noted())
 
 
 def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Recorder:
@@ -304,7 +313,14 @@ def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Re
 def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
     context = FlowContext(asked.experiment, asked.gpu, emulate)
     baselines = BaselineWatch(recorder.store.noted("baselines") or {})
-    return _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
+    work = _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
+    if cards is not None:
+        known = {**(recorder.store.noted("cards") or {}), **{card.id: [card.label, card.host] for card in asked.cards}}
+        recorder.store.note("cards", known)
+        if len(known) > 1:
+            earlier = recorder.store.noted("controls") or []
+            work.controls = Controls(cards, flow.policy_of(asked.experiment), known, earlier)
+    return work
 
 
 def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
@@ -320,15 +336,29 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
             executor,
             work.cards,
             baselines=work.baselines,
+            controls=work.controls,
             function=services.build,
         )
         try:
             _rounds(work, sweep, done)
         finally:
+            work.note_controls()
             work.not_measured = sweep.not_measured
             if sweep.not_measured:
                 work.cards = None
     work.recorder.store.drop_others(work.planned.variants)
+
+
+def _finals(work: _Work, cards: Cards) -> None:
+    """Compare the cards, mark what differs, let the best variants of several cards meet on one, repeat the winners."""
+    if work.controls is not None:
+        work.controls.finish()
+        work.note_controls()
+        found = work.controls.standing()
+        work.recorder.note(*notes_on(found))
+        mark_rows(work.context, work.recorder, cards, work.planned, found)
+        time_finalists(work.context, work.recorder, cards, work.planned, found)
+    repeat_winners(work.context, work.recorder, cards, work.planned)
 
 
 def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> None:
@@ -337,7 +367,8 @@ def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> Non
     refine = search.refine if search else None
     sweep.work(work.planned, done, searched=None if search is None else 0)
     for number in range(1, refine.rounds + 1 if refine else 1):
-        best = leaders(work.recorder.scores.values(), refine.top) if refine else ()
+        slower = {card.id: card.control or 1.0 for card in work.controls.standing()} if work.controls else {}
+        best = leaders(work.recorder.scores.values(), refine.top, slower) if refine else ()
         every = work.planned.points
         points = neighbours((every[one.position] for one in best), every)
         more = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
@@ -361,5 +392,7 @@ def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
         facts = replace(facts, notes=(*facts.notes, left))
     if work.not_measured:
         facts = replace(facts, gpu=None, not_measured=work.not_measured)
-    notes = (*facts.notes, *work.recorder.notes)
-    return replace(facts, baselines=dict(work.baselines.found), notes=notes)
+    lost = work.cards.notes if work.cards is not None else ()
+    notes = (*facts.notes, *work.recorder.notes, *lost)
+    cards = work.controls.standing() if work.controls is not None else ()
+    return replace(facts, baselines=dict(work.baselines.found), notes=notes, cards=cards)

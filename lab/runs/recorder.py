@@ -50,6 +50,8 @@ class Recorder:
         if new:
             self.notes += new
             self.store.note("notes", self.notes)
+            for sentence in new:
+                self.observer.noted(sentence)
 
     def files(self, planned: Planned, files: Mapping[str, str | bytes]) -> None:
         """Write files of a variant."""
@@ -61,6 +63,11 @@ class Recorder:
         self._writer.do(self.store.write, record, planned.position)
         self._remember(planned, record)
 
+    def replace(self, planned: Planned, record: VariantRecord) -> None:
+        """Write the record of a finished variant again, at once; it is no new one for the observer."""
+        self.store.write(record, planned.position)
+        self._score(planned, record)
+
     def take_over(self, planned: Planned, record: VariantRecord) -> None:
         """Keep the record that an earlier, unfinished run wrote, with its present position and label."""
         if record.label != planned.label:
@@ -71,9 +78,13 @@ class Recorder:
         self._remember(planned, record)
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
+        finished = self._score(planned, record)
+        if finished and self.pruner is not None:
+            self.pruner.learn(finished)
+        self.observer.recorded(record)
+
+    def _score(self, planned: Planned, record: VariantRecord) -> Rank | None:
         if finished := score(record, planned.position):
             finished = replace(finished, group=self._groups.setdefault(finished.group, finished.group))
             self.scores[planned.position] = finished
-            if self.pruner is not None:
-                self.pruner.learn(finished)
-        self.observer.recorded(record)
+        return finished

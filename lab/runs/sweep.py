@@ -14,8 +14,10 @@ from lab.base.errors import MissingToolError
 from lab.base.executor import Executor
 from lab.experiment.variants import Plan, Planned
 from lab.gpu.process.cards import Cards, Ran
+from lab.gpu.process.job import Job
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
+from lab.runs.controls import Controls
 from lab.runs.flow import FlowContext, InspectedVariant, NextStep
 from lab.runs.recorder import Recorder
 from lab.runs.schedule import OrderGate, SerialLane, TaskLane, run_lanes
@@ -46,6 +48,7 @@ class Sweep:
         cards: Cards | None,
         *,
         baselines: BaselineWatch | None = None,
+        controls: Controls | None = None,
         function: BuildFunction = build,
     ) -> None:
         """Start with nothing under way.
@@ -56,10 +59,11 @@ class Sweep:
             executor: Where variants are built and emulated.
             cards: The GPUs, or None.
             baselines: Remembers the baselines that the run meets.
+            controls: Compares the cards, where there are several.
             function: Builds a batch of variants.
         """
         self._context, self._recorder, self._cards = context, recorder, cards
-        self._baselines = baselines or BaselineWatch({})
+        self._baselines, self._controls = baselines or BaselineWatch({}), controls
         self._gate: OrderGate[InspectedVariant | str] = OrderGate(ordered=recorder.pruner is not None)
         self._builds = BuildQueue(executor, function=function, room=partial(self._room, executor))
         self._emulations = TaskLane(executor, remember=len(context.experiment.problems) > 1)
@@ -84,6 +88,8 @@ class Sweep:
             StoreError: the run directory cannot be written.
         """
         self._spare(planned)
+        if self._controls is not None:
+            self._controls.plan(planned.points)
         kept = self._take_up(planned, done)
         self._release()
         self._builds.supply(
@@ -101,6 +107,8 @@ class Sweep:
         for place, variant in enumerate(planned.variants):
             if variant in done and (earlier := done[variant]).fingerprint == (one := planned[place]).fingerprint:
                 self._recorder.take_over(one, earlier)
+                if self._controls is not None:
+                    self._controls.kept(earlier.measurement)
                 if self._recorder.pruner is not None:
                     self._gate.hold(one.position, variant)
                 kept.add(place)
@@ -156,7 +164,9 @@ class Sweep:
         self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
     def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
-        self._line_up(flow.judge(variant, flow.emulation_outcome(variant, task, done)))
+        judged = flow.judge(variant, flow.emulation_outcome(variant, task, done))
+        self._recorder.observer.executed(judged.record)
+        self._line_up(judged)
 
     def _line_up(self, variant: InspectedVariant) -> None:
         """Pass a variant on to a GPU, or finish it where none can run it."""
@@ -179,9 +189,12 @@ class Sweep:
             self._prune(variant, pruning)
             return None
         assert self._cards is not None  # noqa: S101 - nothing is put in the lane without a card
-        experiment = self._context.experiment
-        job = flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference)
-        return self._cards.submit(job, flow.policy_of(experiment), card=card)
+        if self._controls is not None:
+            self._controls.begin(group_of(variant.record), card)
+        return self._cards.submit(self._job(variant), flow.policy_of(self._context.experiment), card=card)
+
+    def _job(self, variant: InspectedVariant) -> Job:
+        return flow.job_of(self._context.experiment, variant.planned, variant.cubin, self._context.reference)
 
     def _measured(self, variant: InspectedVariant, done: Future[Ran]) -> None:
         try:
@@ -191,6 +204,8 @@ class Sweep:
             for one in (variant, *self._gpu.give_up()):
                 self._recorder.finish(one.planned, one.record)
             return
+        if self._controls is not None:
+            self._controls.learn(group_of(variant.record), self._job(variant), ran)
         known = len(self._baselines.found)
         notes = self._baselines.meet(variant.planned.point.problem.label, ran)
         self._recorder.note(*notes)

@@ -36,6 +36,7 @@ from lab.tuning.bench import Bench, Ledger, MeasuredBench, PredictedBench
 from lab.tuning.file.load import Tuning, load
 from lab.tuning.kernels import Workshop
 from lab.tuning.race import TuningContext
+from lab.tuning.watched import SizeLeader, SizeNews, WatchedBench
 from lab.tuning.work import Work
 
 
@@ -95,8 +96,11 @@ class TuningObserver(Protocol):
     def built(self, facts: KernelFacts) -> None:
         """One kernel was built, or could not be."""
 
-    def timed(self, size: Size, points: int) -> None:
-        """Kernels were timed at a size; `points` of the times are new."""
+    def asked(self, what: str, sizes: int) -> None:
+        """Kernels are about to be timed at some sizes, for `what`; whatever was asked before is done."""
+
+    def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
+        """Kernels were timed at a size; `points` of the times are new, and `leader` is the fastest kernel there."""
 
     def stepped(self, step: ProtocolStep) -> None:
         """A step of the protocol is done."""
@@ -291,16 +295,19 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
 def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: TuningObserver) -> TuningOutcome:
     """Do the steps, and draw the report of what they left."""
     tuning, services, ledger, interrupted = setting.tuning, setting.services, Ledger(store), False
+    news = SizeNews(ledger, observer)
     with ExitStack() as stack:
         bench: Bench
         if setting.cards:
             cards = stack.enter_context(services.cards(setting.cards))
-            bench = MeasuredBench(ledger, cards, tuning.timing, tuning.seed, observer.timed)
+            bench = MeasuredBench(ledger, cards, tuning.timing, tuning.seed, news.timed)
         else:
-            bench = PredictedBench(ledger, setting.gpu, observer.timed)
+            bench = PredictedBench(ledger, setting.gpu, news.timed)
         executor = stack.enter_context(services.executor(setting.jobs))
         shop = Workshop(setting.tool, setting.arch, setting.gpu, executor, observer.built, services.build)
-        work = Work(TuningContext(tuning, bench, ledger, setting.gpu), shop, observer.stepped, store.folder)
+        work = Work(
+            TuningContext(tuning, WatchedBench(bench, news), ledger, setting.gpu), shop, observer.stepped, store.folder
+        )
         try:
             work.everything()
         except KeyboardInterrupt:

@@ -188,11 +188,21 @@ def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, sto
     (tmp_path / "small.yaml").write_text(EXPERIMENT + "emulate: {m: 32, n: 1, k: 1}\n")
     context = replace(context, experiment=load(tmp_path / "small.yaml"))
     planned = plan(context.experiment, expand(context.experiment).points, [toolchain("nvrtc")], ["sm_90"])
-    executor = InProcess()
-    with Recorder(store, SilentObserver()) as recorder:
+    executor, observer = InProcess(), Listing()
+    with Recorder(store, observer) as recorder:
         sweep = Sweep(context, recorder, executor, None)
         sweep.work(planned[:3], {})
         sweep.work(planned[3:], {})  # when those of the first problem are done
     assert sum(function is execute for function, _, _ in executor.submitted) == 3
     assert len(planned) == len(store.records()) == 6
     assert all(record.emulation is not None for record in store.records())
+    assert sorted(observer.executions) == sorted(one.variant for one in planned)
+
+
+class Listing(SilentObserver):
+    def __init__(self):
+        self.executions = []
+
+    def executed(self, record):
+        assert record.emulation is not None
+        self.executions.append(record.variant)

@@ -37,6 +37,7 @@ class Watched:
     def __init__(self, after=lambda watched: None):
         self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
         self.kept = None
+        self.asked_for, self.leaders = [], []
 
     def began(self, tuning, gpu, *, measured=True):
         self.gpu = gpu
@@ -50,7 +51,11 @@ class Watched:
     def stepped(self, step):
         self.steps.append(step)
 
-    def timed(self, size, points):
+    def asked(self, what, sizes):
+        self.asked_for.append((what, sizes))
+
+    def timed(self, size, points, leader=None):
+        self.leaders.append(leader)
         self.sizes.append(size)
         self.points.append(points)
         self.after(self)
