@@ -154,7 +154,7 @@ def run(
         gpu_model=gpu_model,
     )
     account = RunAccount()
-    with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
+    with LivePage(account, _stderr(), serve=serve, port=port) as page:
         watch = RunWatch(account)
         if repeat_check:
             from lab.runs.repeat import run_twice
