@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
-from pydantic_core import to_jsonable_python
-from rich.console import Console
 
 from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
 from lab.cli import cluster as clusters
 from lab.cli.cluster import Insecure, Keys
-from lab.cli.terminal import stdout
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lab.cli.terminal import Output
     from lab.runs.pipeline import RunOutcome
 
 app = typer.Typer(
@@ -65,6 +65,18 @@ Port = Annotated[
     typer.Option(min=1, max=65535, help="Port of that page; implies --serve.", show_default="a free one"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def _stdout() -> Output:
+    from lab.cli.terminal import stdout  # with rich, which takes longer to import than all of this
+
+    return stdout()
+
+
+def _stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 def _version(*, wanted: bool) -> None:
@@ -152,7 +164,7 @@ def run(
         held=False,
     )
     account = RunAccount()
-    with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
+    with LivePage(account, _stderr(), serve=serve, port=port) as page:
         watch = RunWatch(account)
         with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services, _):
             options = replace(options, cluster=where)
@@ -177,8 +189,8 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
     from lab.cli.tables import print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
-    console = Console(stderr=True)
-    print_best(console if as_json else stdout(), outcome)
+    console = _stderr()
+    print_best(console if as_json else _stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
@@ -228,7 +240,7 @@ def tune(
     from lab.tuning.run import USUAL_SERVICES, TuningOptions
     from lab.tuning.run import tune as run_tuning
 
-    console = Console(stderr=True)
+    console = _stderr()
     command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
     options = TuningOptions(
         output=output,
@@ -276,7 +288,7 @@ def inspect(
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
     from lab.cli import inspect, tables
 
-    console = stdout()
+    console = _stdout()
     if file.suffix in (".yaml", ".yml") and variant is None:
         planned = inspect.variants(file, max_variants, run_operator=run_operator)
         if as_json:
@@ -335,7 +347,7 @@ def emulate(
     if as_json:
         _print_json(asdict(done) | {"outputs": outputs})
     else:
-        print_emulation(stdout(), done, outputs)
+        print_emulation(_stdout(), done, outputs)
     raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 
@@ -366,7 +378,7 @@ def map_(
     if as_json:
         _print_json(asdict(found))
     else:
-        print_mapping(stdout(), found)
+        print_mapping(_stdout(), found)
 
 
 @app.command()
@@ -465,7 +477,7 @@ def compare(
         changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
         _print_json(asdict(found) | {"changes": changes, "counts": found.counts, "regressions": regressions})
     else:
-        print_comparison(stdout(), found, threshold)
+        print_comparison(_stdout(), found, threshold)
     raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
 
 
@@ -556,7 +568,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     else:
-        print_findings(stdout(), findings)
+        print_findings(_stdout(), findings)
 
 
 @app.command()
@@ -578,6 +590,8 @@ def schema(
 
 def _print_json(value: object) -> None:
     # JSON has no infinity, which an error can be
+    from pydantic_core import to_jsonable_python
+
     typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
 
 

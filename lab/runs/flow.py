@@ -35,7 +35,8 @@ from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
 from lab.stages.emulate import EmulationTask, ReferenceLaunch, not_executed
-from lab.stages.estimate import EstimateTask, execute
+from lab.stages.estimate import EstimateTask
+from lab.stages.executed import execution
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch
@@ -231,7 +232,7 @@ def _reference_launch(context: FlowContext, given: Problem) -> ReferenceLaunch |
 def emulation_work(variant: InspectedVariant, task: EmulationTask) -> LaneTask:
     """The same as work for a scheduler: equal PTX on equal emulated problems is executed once."""
     key = hashlib.sha256(f"{variant.ptx}\n{task!r}".encode()).hexdigest()
-    return LaneTask(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
+    return LaneTask(key, execution, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
 
 
 def emulation_outcome(
