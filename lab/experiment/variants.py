@@ -93,6 +93,7 @@ def plan(
     archs: Sequence[str],
     *,
     first: int = 0,
+    options: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[Planned, ...]:
     """Render every point for every toolchain, architecture and set of compiler options.
 
@@ -102,14 +103,16 @@ def plan(
         toolchains: Toolchains, resolved.
         archs: Architectures, `native` resolved.
         first: Position of the first.
+        options: For each point the set of compiler options that it is built with; by default with each of the
+            experiment's.
 
     Raises:
         UserError: A template fails, a geometry is illegal, an included file cannot be read, or a toolchain cannot
             target an architecture or has no such option.
     """
     for tool in toolchains:
-        for options in experiment.options:
-            check_options(options, tool.name, experiment.at("options"))
+        for one in experiment.options:
+            check_options(one, tool.name, experiment.at("options"))
         for arch in archs:
             if not tool.supports(arch):
                 raise UserError(
@@ -131,17 +134,18 @@ def plan(
         for device_only in {_takes_device_code_alone(tool) for tool in toolchains}
     }
     for place, (point, instance, launches) in enumerate(zip(points, instances, every, strict=True)):
-        for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
+        sets = experiment.options if options is None else (options[place],)
+        for tool, arch, given in itertools.product(toolchains, archs, sets):
             template = point.kernel.template
             if isinstance(template, TritonTemplate):
                 request = template.request(arch, point.parameters, _divisible(experiment, point))
             else:
                 source, files = rendered[_takes_device_code_alone(tool)][place]
-                request = CompileRequest(source, _file_name(template), arch, options, files, _cpp_names(instance))
+                request = CompileRequest(source, _file_name(template), arch, given, files, _cpp_names(instance))
             label = [point.label] if point.label else []
             label += [title(tool)] if len(toolchains) > 1 else []
             label += [arch] if len(archs) > 1 else []
-            label += [" ".join(options) or "no options"] if len(experiment.options) > 1 else []
+            label += [" ".join(given) or "no options"] if len(experiment.options) > 1 else []
             planned.append(
                 Planned(
                     variant=variant_id(point, request, tool),

@@ -24,6 +24,7 @@ class Recorder:
         scores: Scores of the finished variants, by position.
         notes: Sentences for the reader of the report.
         pruner: Of a search, else None.
+        kept: Records by position, where a search's strategy needs them; else None.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Recorder:
         self.store, self.observer = store, observer
         self.scores: dict[int, Rank] = {}
         self.notes = list(notes)
+        self.kept: dict[int, VariantRecord] | None = None
         self.pruner, self._writer = pruner, Writer()
 
     def __enter__(self) -> Self:
@@ -70,6 +72,8 @@ class Recorder:
         self._remember(planned, record)
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
+        if self.kept is not None:
+            self.kept[planned.position] = record
         if finished := score(record, planned.position):
             self.scores[planned.position] = finished
             if self.pruner is not None:

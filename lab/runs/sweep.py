@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from lab.base.errors import MissingToolError
@@ -26,7 +27,8 @@ from lab.stages import record as records
 from lab.stages.batches import BuildFunction, BuildQueue
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
-from lab.store.model import VariantRecord
+from lab.store.model import Status, VariantRecord
+from lab.templates.launches import BuiltLaunch
 
 _MOST_READY = 200
 """Variants that may wait for the GPU before building pauses: each holds its cubin in memory."""
@@ -66,10 +68,17 @@ class Sweep:
         self._emulations = TaskLane(executor, remember=len(context.experiment.problems) > 1)
         self._gpu: SerialLane[InspectedVariant] = SerialLane(self._measure, self._measured)
         self._spared: frozenset[int] = frozenset()
+        self._predicting = False
+        self._held: dict[int, InspectedVariant] = {}
         self.not_measured = ""
 
     def work(
-        self, planned: Sequence[Planned], done: Mapping[str, VariantRecord], *, searched: int | None = None
+        self,
+        planned: Sequence[Planned],
+        done: Mapping[str, VariantRecord],
+        *,
+        searched: int | None = None,
+        predict: bool = False,
     ) -> None:
         """Take variants to their records.
 
@@ -78,12 +87,14 @@ class Sweep:
             done: Records of an earlier, unfinished run by variant. Those whose fingerprints are still the variants' are
                 taken; the others are made again.
             searched: Round of a search; None in a run of the whole space.
+            predict: Record what is known of the variants without measuring them; `measure` may follow.
 
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
             StoreError: the run directory cannot be written.
         """
         self._spare(planned)
+        self._predicting = predict
         for one in planned:
             earlier = done.get(one.variant)
             if earlier is not None and earlier.fingerprint == one.fingerprint:
@@ -93,6 +104,29 @@ class Sweep:
                 self._builds.add(build_task(one), partial(self._built, one, searched))
         self._release()
         run_lanes((self._builds, self._emulations, self._gpu))
+        self._predicting = False
+
+    def measure(self, planned: Sequence[Planned], *, searched: int) -> None:
+        """Measure variants that an earlier call of `work` predicted, this run's or an earlier one's.
+
+        Args:
+            planned: The variants, as `work` got them. Those that were measured, or failed, stay as they are.
+            searched: Round of the search.
+        """
+        for one in planned:
+            variant = self._held.pop(one.position, None) or self._stored(one)
+            if variant is not None:
+                self._line_up(replace(variant, record=replace(variant.record, round=searched)))
+        run_lanes((self._gpu,))
+
+    def _stored(self, planned: Planned) -> InspectedVariant | None:
+        """A variant that an earlier, interrupted run predicted; None where nothing is left to do."""
+        store = self._recorder.store
+        record = store.record(planned.variant)
+        if record.measurement is not None or record.status not in {Status.INSPECTED, Status.VERIFIED}:
+            return None
+        built = planned.built(BuiltLaunch.of(record.build))
+        return InspectedVariant(built, record, "", store.read_file(planned.variant, "kernel.cubin"), None)
 
     def _room(self, executor: Executor) -> bool:
         """Whether to build further: a variant goes on to the next stages before all the others are built."""
@@ -145,6 +179,10 @@ class Sweep:
 
     def _line_up(self, variant: InspectedVariant) -> None:
         """Pass a variant on to the GPU, or finish it where the GPU cannot run it."""
+        if self._predicting and not variant.record.status.failed:
+            self._held[variant.position] = flow.for_gpu(variant)
+            self._recorder.finish(variant.planned, variant.record)
+            return
         if self._line is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
             if self._line is not None and (note := flow.reason_not_measured(self._context, variant)):
                 self._recorder.note(note)
