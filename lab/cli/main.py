@@ -95,6 +95,10 @@ def run(
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
     ] = False,
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(help="Also write the times for Kernel Tuner: a cache file, or T4 results into a NAME.t4.json."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
@@ -125,6 +129,11 @@ def run(
     else:
         with run_progress() as progress:
             outcome = run_experiment(experiment, options, progress)
+    if export:
+        from lab.store.tuned import write_tuned
+
+        for file in export:
+            write_tuned(file, outcome.run, outcome.records)
     _end_run(outcome, as_json=as_json)
 
 

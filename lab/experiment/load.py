@@ -149,11 +149,11 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
         key = f"search.{needed[0]}"
         accepted = f"{' or '.join(needed)}: the strategy {search.strategy} needs a number of variants to measure"
         raise UserError("missing", at=document.at("search"), key=key, accepted=accepted)
-    others = {"evaluations", "seconds", "batch", "stop", "candidates"} if draws else {"sample", "refine"}
+    others = {"evaluations", "seconds", "batch", "stop"} if draws else {"sample", "refine"}
     if search.strategy not in {"prior", "surrogate"}:
-        others.add("candidates")
+        others |= {"candidates", "known"}
     for name in sorted(others & search.model_fields_set):
-        whose = "the strategies prior and surrogate" if name == "candidates" else "the other strategies"
+        whose = "the strategies prior and surrogate" if name in {"candidates", "known"} else "the other strategies"
         whose = "the strategy random" if name in {"sample", "refine"} else whose
         raise UserError(
             f"a key of {whose}",
@@ -162,9 +162,16 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
             found=f"strategy: {search.strategy}",
             accepted="keys of this strategy: " + ", ".join(_keys_of(search.strategy)),
         )
-    if search.strategy == "prior" and search.candidates == 0:
+    if search.strategy == "prior" and search.candidates == 0 and search.known is None:
         raise UserError(
             "nothing to order", at=document.at("search", "candidates"), key="search.candidates", accepted="1 or more"
+        )
+    if search.known is not None and search.candidates is not None:
+        raise UserError(
+            "both known times and candidates to predict",
+            at=document.at("search", "candidates"),
+            key="search.candidates",
+            accepted="one of the two: with known times, nothing is predicted",
         )
     several = [name for name in ("toolchains", "archs") if not draws and len(getattr(raw, name)) > 1]
     if several:
@@ -181,7 +188,7 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
 def _keys_of(strategy: str) -> tuple[str, ...]:
     if strategy == "random":
         return ("sample", "seed", "prune", "refine")
-    candidates = ("candidates",) if strategy in {"prior", "surrogate"} else ()
+    candidates = ("candidates", "known") if strategy in {"prior", "surrogate"} else ()
     return ("evaluations", "seconds", *candidates, "batch", "stop", "seed", "prune")
 
 

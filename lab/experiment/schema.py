@@ -122,6 +122,11 @@ class SearchModel(Strict):
         description="prior and surrogate: points that are built and predicted before any is measured, 1000 by default, "
         "drawn at random where there are more. surrogate with 0 knows nothing beforehand",
     )
+    known: Text | None = Field(
+        None,
+        description="prior and surrogate: a file of times of this space from elsewhere, as another GPU, in place of "
+        "predictions: a cache file of Kernel Tuner, or T4 results. Points that it lacks are not searched",
+    )
     batch: int | None = Field(
         None,
         ge=1,

@@ -12,8 +12,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
+from lab.base.errors import Location, UserError
 from lab.experiment.model import Experiment
 from lab.experiment.schema import SearchModel
 from lab.experiment.searched import SearchedProblem
@@ -22,6 +24,7 @@ from lab.search import local, model
 from lab.search.search import Moves, Search
 from lab.search.space import Place, SearchSpace
 from lab.store.model import PruneRule, Status, VariantRecord
+from lab.store.tuned import read_tuned
 
 MOST_CANDIDATES: Final = 1000
 """Points that are built beforehand where the experiment does not say how many; of several problems, all together."""
@@ -99,12 +102,14 @@ class Searching:
             _ProblemSearch(SearchedProblem.of(experiment, problem), random.Random(rules.seed + i))  # noqa: S311 - no secret
             for i, problem in enumerate(experiment.problems)
         ]
-        predicts = rules.strategy in {"prior", "surrogate"} and rules.candidates != 0
+        predicts = rules.strategy in {"prior", "surrogate"} and rules.candidates != 0 and rules.known is None
         most = rules.candidates or max(1, MOST_CANDIDATES // len(self._ones))
         for one in self._ones:
             if predicts:
                 one.candidates = one.problem.space.sample(one.rng, most)
             else:
+                if rules.known is not None:
+                    one.prior = _of_file(one.problem, experiment.file.parent / rules.known)
                 self._begin(one)
 
     @property
@@ -212,6 +217,35 @@ class Searching:
                 f"after {told} measurements the odds that one of the {len(left)} other variants is more than "
                 f"{100 * stop.better:g} % faster than the best are {100 * odds:.2g} %"
             )
+
+
+def _of_file(problem: SearchedProblem, file: Path) -> model.Prior:
+    """Times that somebody else measured, as predictions; what failed there counts as the slowest.
+
+    Raises:
+        UserError: The file cannot be read, has other parameters, or none of the space's points.
+    """
+    tuned, axes = read_tuned(file), problem.space.axes
+    varying = [axis.name for axis in axes if len(axis.values) > 1]
+    if lacking := [name for name in varying if name not in tuned.values]:
+        raise UserError(
+            "lacks parameters of the experiment", at=Location(file), found=list(tuned.values), accepted=lacking
+        )
+    places = [{repr(value): i for i, value in enumerate(axis.values)} for axis in axes]
+    times = [one.ms for one in tuned.settings if one.ms is not None]
+    costs: dict[Place, float] = {}
+    for one in tuned.settings:
+        at = [
+            known.get(repr(one.setting[axis.name])) if len(axis.values) > 1 else 0
+            for axis, known in zip(axes, places, strict=True)
+        ]
+        place = tuple(i for i in at if i is not None)
+        if len(place) == len(axes) and place in problem.space and times:
+            costs[place] = math.log(one.ms if one.ms is not None else max(times))
+    if not costs:
+        values = [f"{axis.name}: {', '.join(map(str, axis.values))}" for axis in axes if len(axis.values) > 1]
+        raise UserError("has no point of the experiment", at=Location(file), found=dict(tuned.values), accepted=values)
+    return model.Prior(costs)
 
 
 def in_order(asked: Sequence[Asked]) -> list[Asked]:

@@ -40,7 +40,7 @@ def facts_of(
     if experiment.search and expansion.drawn is not None:
         combinations = expansion.combinations // len(experiment.problems)
         rules = experiment.search
-        predicted = rules.strategy in {"prior", "surrogate"} and rules.candidates != 0
+        predicted = rules.strategy in {"prior", "surrogate"} and rules.candidates != 0 and rules.known is None
         searched = SearchRecord(
             combinations, expansion.drawn, rules.seed, (variants,), rules.strategy, variants if predicted else 0
         )

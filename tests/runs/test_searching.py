@@ -13,6 +13,7 @@ from lab.experiment.load import from_text
 from lab.runs.pipeline import RunOptions, run
 from lab.runs.searching import Searching, cost_of
 from lab.store.model import PruneRule, Status
+from lab.store.tuned import write_tuned
 
 TEMPLATE = """{#---
 summary: s
@@ -134,6 +135,36 @@ def test_without_a_gpu_candidates_are_predicted_and_nothing_is_searched(made):
     assert len(outcome.records) == POINTS
     assert outcome.run.search.order == ()
     assert "only predicted" in outcome.run.search.endings[0]
+
+
+def test_times_from_elsewhere_are_a_prior(made, tmp_path):
+    whole = made("strategy: exhaustive", "whole")
+    slowest = max(whole.records, key=lambda record: record.measurement.samples.median)
+    for name in ("times.json", "times.t4.json"):
+        records = [replace(r, measurement=timed(r, 0.1)) if r is slowest else r for r in whole.records]
+        write_tuned(tmp_path / name, whole.run, records)
+        outcome = made(f"strategy: prior, evaluations: 2, known: {name}, stop: null", f"run {name}")
+        first = next(r for r in outcome.records if r.variant == outcome.run.search.order[0])
+        assert first.parameters == slowest.parameters
+        assert len(outcome.records) == 2
+
+
+def timed(record, ms):
+    return replace(record.measurement, samples=replace(record.measurement.samples, ms=(ms,) * 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"cache": {"1": {"a": 1, "time": 1.0}}, "tune_params_keys": ["a"]}', "lacks parameters of the experiment"),
+        ('{"cache": {"7": {"a": 7, "b": 7, "time": 1.0}}, "tune_params_keys": ["a", "b"]}', "has no point"),
+        ("what", "not JSON"),
+    ],
+)
+def test_times_of_another_space_are_refused(made, tmp_path, text, why):
+    (tmp_path / "times.json").write_text(text)
+    with pytest.raises(UserError, match=why):
+        made("strategy: prior, evaluations: 2, known: times.json")
 
 
 def test_options_are_an_axis(made):
