@@ -51,3 +51,47 @@ def escapes(width, height):
         steps += inside
         a, b = np.where(inside, a * a - b * b + re, a), np.where(inside, 2 * a * b + im, b)
     return steps
+
+
+def filtered(x, h, n, taps):
+    """The filter's sum over the next `taps` elements, (n,)."""
+    return sum(h[t].astype(np.float64) * x[t : t + n] for t in range(taps))
+
+
+def polynomial(x, degree):
+    """1 + 0.5 (x^degree ...) by Horner's rule in double precision, (n,)."""
+    value = np.ones(x.shape)
+    for _ in range(degree):
+        value = value * x + 0.5
+    return value
+
+
+def digits(n, keys, shift, threads, items):
+    """How often each digit of 4 bits occurs in each block's keys, (16, blocks)."""
+    found = (keys >> shift & 15).astype(np.int64)
+    blocks = n // (threads * items)
+    at = found * blocks + np.arange(n) // (threads * items)
+    return np.bincount(at, minlength=16 * blocks).reshape(16, blocks)
+
+
+def damped_inverses(**arrays):
+    """Adjoints over 1 + |determinant|, (n, 9)."""
+    a = arrays["in"].astype(np.float64).reshape(-1, 3, 3)
+    rows = [np.cross(a[:, (i + 1) % 3], a[:, (i + 2) % 3]) for i in range(3)]
+    adjoint = np.stack(rows, axis=2)
+    return (adjoint / (1 + abs(np.linalg.det(a)))[:, None, None]).reshape(-1, 9)
+
+
+def _between(image, axis):
+    """Twice as many pixels along an axis, a quarter of the way from each pixel to its neighbours."""
+    last = image.shape[axis] - 1
+    at = np.arange(2 * image.shape[axis])
+    low, high = np.maximum((at - 1) >> 1, 0), np.minimum((at + 1) >> 1, last)
+    share = np.where(at % 2, 0.25, 0.75)
+    share = share[:, None] if axis == 0 else share
+    return np.take(image, low, axis) * (1 - share) + np.take(image, high, axis) * share
+
+
+def doubled(**arrays):
+    """The bilinear image of twice the size, (2 height, 2 width)."""
+    return _between(_between(arrays["in"].astype(np.float64), 1), 0)

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from run_support import DecidedSession, all_played, no_gpu
+from run_support import DecidedSession, all_played, no_gpu, played_by
 
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
@@ -61,7 +61,7 @@ def made(tmp_path):
     def once(search, folder="out", text=EXPERIMENT, **options):
         file = tmp_path / "e.yaml"
         file.write_text(text % search)
-        services = all_played(session=Counting, **options)
+        services = all_played(cards=played_by(Counting), **options)
         return run(file, RunOptions(output=tmp_path / folder, jobs=1), services=services)
 
     return once
@@ -107,9 +107,9 @@ def test_an_interrupted_search_goes_on_where_it_was(made, tmp_path, strategy):
     whole = made(f"strategy: {strategy}, stop: null", "whole")
     Counting.jobs.clear()
     cut = RunOptions(output=tmp_path / "cut", jobs=1)
-    assert run(tmp_path / "e.yaml", cut, services=all_played(session=Breaking)).interrupted
+    assert run(tmp_path / "e.yaml", cut, services=all_played(cards=played_by(Breaking))).interrupted
     begun = len(Counting.jobs)
-    again = run(tmp_path / "e.yaml", cut, services=all_played(session=Counting))
+    again = run(tmp_path / "e.yaml", cut, services=all_played(cards=played_by(Counting)))
     assert again.run.search.order == whole.run.search.order
     assert begun == 3
     assert len(Counting.jobs) <= len(whole.run.search.order) + 1  # one was lost, and the winner is measured twice
@@ -131,7 +131,7 @@ def test_time_is_a_budget_too(made):
 
 
 def test_without_a_gpu_candidates_are_predicted_and_nothing_is_searched(made):
-    outcome = made("strategy: prior, evaluations: 4", find_gpu=no_gpu)
+    outcome = made("strategy: prior, evaluations: 4", find_cards=no_gpu)
     assert len(outcome.records) == POINTS
     assert outcome.run.search.order == ()
     assert "only predicted" in outcome.run.search.endings[0]
