@@ -15,7 +15,7 @@ from lab.base.errors import MissingToolError
 from lab.base.executor import Executor
 from lab.experiment.variants import Plan, Planned
 from lab.gpu.process.cards import Cards, Ran
-from lab.gpu.process.job import Job
+from lab.gpu.process.job import Job, Policy
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls
@@ -226,7 +226,15 @@ class Sweep:
         assert self._cards is not None  # noqa: S101 - nothing is put in the lane without a card
         if self._controls is not None:
             self._controls.begin(group_of(variant.record), card)
-        return self._cards.submit(self._job(variant), flow.policy_of(self._context.experiment), card=card)
+        return self._cards.submit(self._job(variant), self._policy(variant), card=card)
+
+    def _policy(self, variant: InspectedVariant) -> Policy:
+        """How a variant is timed: where a strategy searches, one that is far behind the best is sampled once."""
+        experiment, pruner = self._context.experiment, self._recorder.pruner
+        policy = flow.policy_of(experiment)
+        strategy = experiment.search is not None and experiment.search.strategy not in {"random", "exhaustive"}
+        best = pruner.measured.get(group_of(variant.record)) if pruner is not None and strategy else None
+        return replace(policy, beaten_ms=flow.CUT * variant.record.rate(1.0) / best) if best else policy
 
     def _job(self, variant: InspectedVariant) -> Job:
         return flow.job_of(self._context.experiment, variant.planned, variant.cubin, self._context.reference)

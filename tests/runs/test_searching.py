@@ -61,7 +61,7 @@ def made(tmp_path):
     def once(search, folder="out", text=EXPERIMENT, **options):
         file = tmp_path / "e.yaml"
         file.write_text(text % search)
-        services = all_played(cards=played_by(Counting), **options)
+        services = all_played(**{"cards": played_by(Counting), **options})
         return run(file, RunOptions(output=tmp_path / folder, jobs=1), services=services)
 
     return once
@@ -114,6 +114,25 @@ def test_an_interrupted_search_goes_on_where_it_was(made, tmp_path, strategy):
     assert begun == 3
     assert len(Counting.jobs) <= len(whole.run.search.order) + 1  # one was lost, and the winner is measured twice
     assert not again.interrupted
+
+
+def test_a_variant_far_behind_the_best_is_sampled_once(made):
+    policies = []
+
+    class Watching(Counting):
+        def run(self, job, policy):
+            result = super().run(job, policy)
+            policies.append((policy.beaten_ms, result.measurement.samples.median))
+            return result
+
+    made("strategy: annealing, evaluations: 8, batch: 1, stop: null", cards=played_by(Watching))
+    during = policies[:8]
+    assert during[0][0] is None
+    for i, (beaten, _) in enumerate(during[1:], 1):
+        assert beaten == pytest.approx(1.1 * min(ms for _, ms in during[:i]))
+    policies.clear()
+    made("sample: 8", "sampled", cards=played_by(Watching))
+    assert {beaten for beaten, _ in policies} == {None}
 
 
 def test_a_search_ends_where_nothing_better_is_likely(made):
