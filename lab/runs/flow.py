@@ -312,8 +312,8 @@ def policy_of(experiment: Experiment) -> Policy:
 
 
 CUT: Final = 1.1
-"""Time over the best one's beyond which a search by a strategy takes one sample of a variant. Of the first samples of the
-2,355 variants in reports/h200, 0.4 % lie more than 10 % above their variant's median."""
+"""Time over the best one's beyond which a search by a strategy takes one sample of a variant. Of the first samples of
+the 2,355 variants in reports/h200, 0.4 % lie more than 10 % above their variant's median."""
 
 
 def for_gpu(variant: InspectedVariant) -> InspectedVariant:
