@@ -133,6 +133,10 @@ def run(
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
     ] = False,
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(help="Also write the times for Kernel Tuner: a cache file, or T4 results into a NAME.t4.json."),
+    ] = None,
     serve: Serve = False,
     port: Port = None,
     as_json: Json = False,
@@ -177,6 +181,10 @@ def run(
             else:
                 with watch() as progress:
                     outcome = run_experiment(experiment, options, progress, services)
+        for file in export or ():
+            from lab.store.tuned import write_tuned
+
+            write_tuned(file, outcome.run, outcome.records)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         code = _print_run(outcome, as_json=as_json)
         if not outcome.interrupted:

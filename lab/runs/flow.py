@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from lab.base.errors import ClusterError, UserError
 from lab.base.executor import WorkerLostError
@@ -313,6 +313,11 @@ def policy_of(experiment: Experiment) -> Policy:
     """How variants of an experiment are checked and timed."""
     first, *others = experiment.baselines or (None,)
     return Policy(baseline=first, others=tuple(name for name in others if name), flush=Flush.of(experiment.cache))
+
+
+CUT: Final = 1.1
+"""Time over the best one's beyond which a search by a strategy takes one sample of a variant. Of the first samples of
+the 2,355 variants in reports/h200, 0.4 % lie more than 10 % above their variant's median."""
 
 
 def for_gpu(variant: InspectedVariant) -> InspectedVariant:

@@ -294,6 +294,8 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
 def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     """Say how a search chose its variants, and what became of them."""
     sample, *rounds = search.rounds
+    if search.strategy != "random":
+        return _by_strategy(search, records)
     text = f"Of {search.combinations:.3g} combinations, {search.drawn:,} were drawn (seed {search.seed})"
     text += f" to find {sample:,} valid variants"
     if rounds:
@@ -307,6 +309,19 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
         f"{text}. {built:,} were built, {sum(reasons.values()):,} pruned{why}, {run:,} run on a GPU and "
         f"{verified:,} verified."
     )
+
+
+def _by_strategy(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
+    """The same of a search by a strategy: what it built, left out and measured, and why it ended."""
+    name = search.strategy.replace("_", " ")
+    text = f"Of {search.combinations:.3g} combinations, the strategy {name} (seed {search.seed})"
+    built = sum(record.build is not None for record in records)
+    text += f" had {built:,} built{' and predicted' if search.candidates else ''}"
+    reasons = Counter(record.prune_rule for record in records if record.status is Status.PRUNED)
+    if reasons:
+        text += f", left {sum(reasons.values()):,} out ({', '.join(f'{n} by {why}' for why, n in reasons.items())})"
+    rounds = len(search.rounds) - (1 if search.candidates else 0)
+    return " ".join([f"{text} and tried {len(search.order):,}, in {rounds:,} rounds.", *search.endings])
 
 
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
