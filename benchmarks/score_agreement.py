@@ -18,6 +18,7 @@ from statistics import median
 
 from scipy.stats import spearmanr
 
+from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.builtin import operator
 from lab.predict.score import TOLERANCE, KernelScore
@@ -93,11 +94,16 @@ def points_of(name: str) -> tuple[Point, ...]:
     )
 
 
+def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    """A committed report, its records as light as scores need them."""
+    kept = published.read_records(ROOT / "reports" / "h200" / name)
+    return kept.run, tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
+
+
 def _scored(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...], Mapping[str, KernelScore]]:
     """A committed report with the scores of its variants."""
-    kept = published.read_records(ROOT / "reports" / "h200" / name)
-    records = tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
-    return kept.run, records, scores(records)
+    run, records = scored_records(name)
+    return run, records, scores(records)
 
 
 def _rate(record: VariantRecord, found: Mapping[str, KernelScore]) -> float | None:
@@ -110,7 +116,10 @@ def _with_work(record: VariantRecord, name: str) -> VariantRecord:
     done = record.emulation
     if done is None or done.flops or record.merit is not Merit.TFLOPS:
         return record
-    computed = operator(name)
+    try:
+        computed = operator(name)
+    except UserError:  # an operator of the experiment's own
+        return record
     return replace(record, emulation=replace(done, flops=computed.flops(computed.restored(done.problem))))
 
 

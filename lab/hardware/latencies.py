@@ -14,6 +14,9 @@ share of DRAM
 launch
     The shortest rows of reports/h200/softmax_rows and softmax_half, less the time of their bytes, take 4.2 to 4.5 µs.
     Two latencies of global memory in it, 0.9 µs, are not part of the launch.
+lines of L1
+    experiments/micro/l1_reuse.yaml: rows of 64 words, read by a thread each, take 1.05 ms for 268 million lines, 1.03
+    ms at one line a cycle and SM (`lab.predict.score`).
 L2's bytes a cycle
     Assumed: L2 sends two sectors a cycle to an SM, and takes about 6 TB/s of stores from 132 SMs.
 starts of blocks
@@ -49,6 +52,7 @@ class SmLatencies:
         read_window: Time in which an arithmetic instruction's operands are read; each of the two banks delivers one
             register a cycle.
         l2_bytes: Bytes that an SM receives from L2 in a cycle.
+        l2_read_bytes: Bytes that L2 sends to each SM in a cycle while all SMs read.
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch without the work of its blocks.
@@ -71,6 +75,7 @@ class SmLatencies:
     send: float
     read_window: int
     l2_bytes: float
+    l2_read_bytes: float
     store_bytes: float
     dram_share: float
     launch_s: float
@@ -94,6 +99,7 @@ _LATENCIES = {
         send=4,
         read_window=3,
         l2_bytes=64,
+        l2_read_bytes=24,
         store_bytes=24,
         dram_share=0.867,
         launch_s=3.4e-6,
