@@ -74,6 +74,12 @@ class Clock:
         """A build is finished."""
         self.first = self.first or time.perf_counter()
 
+    def executed(self, *_: object) -> None:
+        """A variant was executed on the CPU."""
+
+    def noted(self, *_: object) -> None:
+        """There is something to tell the reader of the report."""
+
     def recorded(self, *_: object) -> None:
         """A record is stored."""
         self.last = time.perf_counter()

@@ -20,7 +20,7 @@ from lab.emulator.results import Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.space import expand
-from lab.experiment.variants import Planned, plan, toolchains
+from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.ptx.module import read_ptx
@@ -104,7 +104,7 @@ def only_variant(file: Path) -> str:
     return (planned[0] if len(planned) == 1 else _variant(planned, "", {}, file)).variant
 
 
-def planned_variants(loaded: Experiment) -> tuple[Planned, ...]:
+def planned_variants(loaded: Experiment) -> Plan:
     """Return the variants of an experiment in their order; where it names no architecture, for the default one."""
     archs = [arch for arch in loaded.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
     return plan(loaded, expand(loaded).points, toolchains(loaded), archs)

@@ -36,8 +36,8 @@ def run_mapping(
     """
     services = services or Services()
     folder = options.output or Path("reports") / name_of(given)
-    gpu, _ = services.find_gpu(measure=options.measure)
-    file = written(given, folder, measured=gpu is not None)
+    cards, _ = services.find_cards(measure=options.measure, every=bool(options.cluster), model=options.gpu_model)
+    file = written(given, folder, measured=bool(cards))
     command = options.command or f"lab run {folder / INPUT / file.name} --output {folder}"
     try:
         return run(file, replace(options, output=folder, command=command), observer, services)

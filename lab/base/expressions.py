@@ -46,7 +46,8 @@ def names_in(expression: str, *, at: Location, key: str) -> frozenset[str]:
         UserError: The text is not an expression, or a function is unknown; the message names the column.
     """
     _, used, functions = _parsed(expression, at, key)
-    for name in sorted(functions - FUNCTIONS.keys()):
+    if not functions <= FUNCTIONS.keys():
+        name = min(functions - FUNCTIONS.keys())
         raise UserError(
             f"unknown function {name!r} in an expression",
             at=at,
@@ -76,7 +77,8 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
     if not isinstance(expression, str):
         return expression
     used = names_in(expression, at=at, key=key)
-    for name in sorted(used - names.keys()):
+    if missing := [name for name in used if name not in names]:
+        name = min(missing)
         raise UserError(
             f"unknown name {name!r} in an expression",
             at=at,

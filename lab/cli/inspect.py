@@ -21,7 +21,7 @@ from lab.emulator.results import Buffer, Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
-from lab.experiment.variants import Planned, plan, toolchains
+from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.mix import KernelMix, module_mix, to_json
 from lab.isa.model import Isa, Module
@@ -282,7 +282,7 @@ def _title(planned: Planned) -> str:
     return f"{planned.variant} {planned.point.kernel.name} {planned.label}".strip()
 
 
-def variants(file: Path, max_variants: int | None = None, *, run_operator: bool = False) -> tuple[Planned, ...]:
+def variants(file: Path, max_variants: int | None = None, *, run_operator: bool = False) -> Plan:
     """Every variant of an experiment, for its named architectures, or for `DEFAULT_ARCH` where it names none.
 
     Args:

@@ -42,6 +42,21 @@ _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70,
 # from UsageError, and typer exports it
 _UsageError: Any = typer.BadParameter.__base__
 
+Cluster = Annotated[
+    Literal["local"] | None,
+    typer.Option(help="local: every GPU of this machine measures.", show_default="the first GPU"),
+]
+GpuModel = Annotated[
+    str,
+    typer.Option(help="Part of the name of the GPUs to measure on: H200. Models are never mixed.", show_default=False),
+]
+Serve = Annotated[
+    bool, typer.Option("--serve", help="Show the progress on a page of this machine; its address is printed.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="Port of that page; implies --serve.", show_default="a free one"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
@@ -92,16 +107,22 @@ def run(
         bool | None,
         typer.Option(help="Continue the run in the directory, or start over.", show_default="if it is unfinished"),
     ] = None,
+    cluster: Cluster = None,
+    gpu_model: GpuModel = "",
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
     ] = False,
+    serve: Serve = False,
+    port: Port = None,
     as_json: Json = False,
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
     from lab.base import workers
 
     workers.prepare()  # while this process imports, too
-    from lab.cli.progress import run_progress
+    from lab.cli.live.run_account import RunAccount
+    from lab.cli.live.serving import LivePage
+    from lab.cli.progress import RunWatch
     from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_experiment
 
@@ -117,19 +138,28 @@ def run(
         profile=profile,
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
+        cluster=cluster or "",
+        gpu_model=gpu_model,
     )
-    if repeat_check:
-        from lab.runs.repeat import run_twice
+    account = RunAccount()
+    with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
+        watch = RunWatch(account)
+        if repeat_check:
+            from lab.runs.repeat import run_twice
 
-        outcome = run_twice(experiment, options, run_progress)
-    else:
-        with run_progress() as progress:
-            outcome = run_experiment(experiment, options, progress)
-    _end_run(outcome, as_json=as_json)
+            outcome = run_twice(experiment, options, watch)
+        else:
+            with watch() as progress:
+                outcome = run_experiment(experiment, options, progress)
+        page.ended(outcome.folder, interrupted=outcome.interrupted)
+        code = _print_run(outcome, as_json=as_json)
+        if not outcome.interrupted:
+            page.stay()
+    raise typer.Exit(code)
 
 
-def _end_run(outcome: RunOutcome, *, as_json: bool = False) -> NoReturn:
-    """Print the best variants, what changed against the last run, and where the report is; leave with the exit code."""
+def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
+    """Print the best variants, what changed against the last run, and where the report is; return the exit code."""
     from lab.cli.tables import print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
@@ -145,7 +175,8 @@ def _end_run(outcome: RunOutcome, *, as_json: bool = False) -> NoReturn:
 
         chosen = columns_for(outcome.run, outcome.records)
         _print_json([row(record, chosen) for record in outcome.records])
-    raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
+        sys.stdout.flush()
+    return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK
 
 
 @app.command()
@@ -163,11 +194,17 @@ def tune(
         bool | None,
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
+    cluster: Cluster = None,
+    gpu_model: GpuModel = "",
+    serve: Serve = False,
+    port: Port = None,
     as_json: Json = False,
 ) -> None:
     """Find the fastest kernel for each size by Tensile's protocol; write a report and a library."""
     from dataclasses import asdict
 
+    from lab.cli.live.serving import LivePage
+    from lab.cli.live.tune_account import TuneAccount
     from lab.cli.progress import TuneProgress
     from lab.cli.tables import print_tuned
     from lab.report.tuning.data import Champion, analyse
@@ -177,16 +214,31 @@ def tune(
 
     console = Console(stderr=True)
     command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
-    options = TuningOptions(output=output, jobs=jobs, measure=gpu, arch=arch, resume=resume, command=command)
-    with TuneProgress(console) as progress:
-        outcome = run_tuning(tuning, options, progress)
-    won: list[tuple[str, Champion]] = []
-    with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
-        won = [(one.label, kernel) for one in analyse(store).types for kernel in one.kernels]
-        won.sort(key=lambda pair: -pair[1].wins)
-    print_tuned(console, outcome, won)
-    if as_json:
-        _print_json(asdict(outcome) | {"winners": [{"type": label} | asdict(one) for label, one in won]})
+    options = TuningOptions(
+        output=output,
+        jobs=jobs,
+        measure=gpu,
+        arch=arch,
+        cluster=cluster or "",
+        gpu_model=gpu_model,
+        resume=resume,
+        command=command,
+    )
+    account = TuneAccount()
+    with LivePage(account, console, serve=serve, port=port) as page:
+        with TuneProgress(console, account) as progress:
+            outcome = run_tuning(tuning, options, progress)
+        page.ended(outcome.folder, interrupted=outcome.interrupted)
+        won: list[tuple[str, Champion]] = []
+        with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
+            won = [(one.label, kernel) for one in analyse(store).types for kernel in one.kernels]
+            won.sort(key=lambda pair: -pair[1].wins)
+        print_tuned(console, outcome, won)
+        if as_json:
+            _print_json(asdict(outcome) | {"winners": [{"type": label} | asdict(one) for label, one in won]})
+            sys.stdout.flush()
+        if not outcome.interrupted:
+            page.stay()
     raise typer.Exit(_INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK)
 
 
@@ -460,7 +512,7 @@ def try_kernel(
     options = RunOptions(output=output, measure=gpu, emulate=emulate)
     with run_progress() as progress:
         outcome = run_mapping(experiment_of(source, asked), options, progress)
-    _end_run(outcome)
+    raise typer.Exit(_print_run(outcome))
 
 
 def _named_options(words: Sequence[str]) -> dict[str, str]:

@@ -1,39 +1,65 @@
-"""Progress of long commands, drawn on stderr while they run. Nothing is decided here."""
+"""Progress of long commands on stderr while they run: a board on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.live import Live
 from rich.text import Text
 
-from lab.store.figures import amount
+from lab.cli.live.board import Board
+from lab.cli.live.lines import MOST_FAILURES, ProgressLines
+from lab.cli.live.run_account import RunAccount
+from lab.cli.live.tune_account import TuneAccount
+from lab.store.figures import name_of
 from lab.store.model import VariantRecord
 
 if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to import
     from lab.base.sizes import Size
+    from lab.cli.live.account import Account
     from lab.experiment.model import Experiment
     from lab.experiment.space import Expansion
     from lab.experiment.variants import Planned
     from lab.stages.build import BuildFailure, Built
     from lab.store.tuning_model import KernelFacts, ProtocolStep
     from lab.tuning.file.load import Tuning
+    from lab.tuning.watched import SizeLeader
 
 
-class _Bars:
-    """Bars that are drawn while the context is open."""
+class _Progress:
+    """Shows what an account knows while the context is open.
 
-    _bar: Progress
-    _console: Console
-    _handler: Any = None
+    A terminal gets a board that is drawn again and again; a file, a pipe and a terminal without a cursor get lines.
+    """
+
+    def __init__(self, console: Console, account: Account, clock: Callable[[], float] = time.monotonic) -> None:
+        """Show nothing yet.
+
+        Args:
+            console: Where to, which should be on stderr.
+            account: What is known.
+            clock: Seconds on a clock that nobody can set.
+        """
+        self._console = console
+        self._board = Board(account)
+        self._view: Live | ProgressLines = (
+            Live(self._board, console=console, refresh_per_second=5)
+            if console.is_interactive
+            else ProgressLines(console, account, clock)
+        )
+        self._failures = 0
+        self._shown: set[str] = set()
+        self._handler: Any = None
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        self._view.__enter__()
         # whoever ignores or handles Ctrl-C otherwise goes on to do so
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler and _in_main_thread():
             self._handler = signal.signal(signal.SIGINT, self._interrupted)
@@ -49,120 +75,175 @@ class _Bars:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        self._board.over = True
+        self._view.__exit__(kind, error, trace)
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
+
+    @property
+    def _lines(self) -> bool:
+        """Nobody looks at a terminal."""
+        return isinstance(self._view, ProgressLines)
+
+    def _first(self, what: str) -> None:
+        """Draw at once when something is known for the first time, rather than with the next turn of the board."""
+        if what not in self._shown:
+            self._shown.add(what)
+            if isinstance(self._view, Live):
+                self._view.refresh()
+
+    def _announce(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style), soft_wrap=self._lines)
+
+    def _failed(self, text: str) -> None:
+        """Print a failure; without a terminal only the first ones."""
+        self._failures += 1
+        if self._lines and self._failures > MOST_FAILURES:
+            return
+        self._announce(text, style="red")
+        if self._lines and self._failures == MOST_FAILURES:
+            self._announce("further failures are counted here, and stand in the report")
 
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class RunProgress(_Bars):
-    """Bars of a run with the time left and the best variant so far; failures are printed above them."""
+class RunProgress(_Progress):
+    """Progress of a run; a `RunObserver`."""
 
-    def __init__(self, console: Console) -> None:
-        """Draw on this console, which should write to stderr."""
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[best]}"),
-            console=console,
-        )
-        self._best: VariantRecord | None = None
+    def __init__(
+        self, console: Console, account: RunAccount | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            console: Where to, which should be on stderr.
+            account: Keeps account of the run; one of its own by default.
+            clock: Seconds on a clock that nobody can set.
+        """
+        self._account = account or RunAccount(clock)
+        super().__init__(console, self._account, clock)
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """Print the question and what will be run."""
-        self._console.print(Text(experiment.question, style="bold"))
-        self._console.print(f"{variants} variants of {expansion.combinations} combinations. {gpu}", highlight=False)
-        self._build = self._bar.add_task("build and inspect", total=variants, best="")
-        self._done = self._bar.add_task("finish", total=variants, best="")
+        self._account.planned(experiment, expansion, variants, gpu)
+        self._announce(experiment.question, style="bold")
+        self._announce(f"{variants} variants of {expansion.combinations} combinations. {gpu}")
 
     def resumed(self, finished: int) -> None:
         """Print that an interrupted run goes on."""
-        words = f"resuming: {finished} finished variants are kept (--no-resume starts over)"
-        self._console.print(words, highlight=False)
+        self._account.resumed(finished)
+        self._announce(f"resuming: {finished} finished variants are kept (--no-resume starts over)")
 
     def drawing(self) -> None:
-        """Print that the report is being drawn."""
-        self._console.print("drawing the report …", highlight=False)
+        """Show that the report is being drawn."""
+        self._account.drawing()
 
     def more(self, variants: int) -> None:
-        """Lengthen both bars by the variants that a search adds."""
-        self._console.print(f"{variants} neighbours of the best ones", highlight=False)
-        for bar in (self._build, self._done):
-            total = next(task.total for task in self._bar.tasks if task.id == bar)
-            self._bar.update(bar, total=(total or 0) + variants)
+        """Count the variants that a search adds."""
+        self._account.more(variants)
+        if not self._lines:
+            self._announce(f"{variants} neighbours of the best ones")
 
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
-        """Move the first bar."""
-        del planned, outcome
-        self._bar.advance(self._build)
+        """Count a build."""
+        self._account.built(planned, outcome)
+        self._first("built")
+
+    def executed(self, record: VariantRecord) -> None:
+        """Count an execution on the CPU."""
+        self._account.executed(record)
+        self._first("executed")
+
+    def noted(self, sentence: str) -> None:
+        """Keep it: it is printed when the run is over, and stands on the live page until then."""
+        self._account.noted(sentence)
 
     def recorded(self, record: VariantRecord) -> None:
-        """Move the second bar; print a failure, and show a new best variant."""
-        self._bar.advance(self._done)
-        name = f"{record.kernel} {record.label}".strip()
+        """Count a finished variant; print a failure."""
+        self._account.recorded(record)
+        self._first("recorded")
         if record.status.failed:
-            self._console.print(Text(f"{record.variant} {name}: {record.status}: {record.reason}", style="red"))
-        if record.throughput and (self._best is None or record.throughput > (self._best.throughput or 0)):
-            self._best = record
-            self._bar.update(self._done, best=f"best {amount(record.throughput, record.unit)} {record.unit}: {name}")
+            self._failed(f"{record.variant} {name_of(record)}: {record.status}: {record.reason}")
 
     def counting(self, variants: int) -> None:
-        """Add a bar for the profiler's work."""
-        self._counters = self._bar.add_task("read counters", total=variants, best="")
+        """Begin to count the profiler's work."""
+        self._account.counting(variants)
 
     def counted(self, variants: int) -> None:
-        """Move the profiler's bar."""
-        self._bar.advance(self._counters, variants)
+        """Count the profiler's work."""
+        self._account.counted(variants)
 
 
-def run_progress() -> RunProgress:
+def run_progress(account: RunAccount | None = None) -> RunProgress:
     """Make the progress of a run, on stderr."""
-    return RunProgress(Console(stderr=True))
+    return RunProgress(Console(stderr=True), account)
 
 
-class TuneProgress(_Bars):
-    """One line for each step of the protocol, and bars that count kernels, sizes and points."""
+class RunWatch:
+    """Opens the progress of a run that an account is kept of; in another process, whose account is its own, without."""
 
-    def __init__(self, console: Console) -> None:
-        """Draw on this console, which should write to stderr."""
-        self._console = console
-        self._bar = Progress(
-            TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-        )
-        self._points = 0
+    def __init__(self, account: RunAccount) -> None:
+        """Watch with this account."""
+        self._account = account
+
+    def __call__(self) -> RunProgress:
+        """Open the progress."""
+        return run_progress(self._account)
+
+    def __reduce__(self) -> tuple[type[RunWatch], tuple[RunAccount]]:
+        """Make one anew where it is sent to."""
+        return _anew, ()  # type: ignore[return-value]
+
+
+def _anew() -> RunWatch:
+    return RunWatch(RunAccount())
+
+
+class TuneProgress(_Progress):
+    """Progress of a tuning run; a `TuningObserver`. Each step of the protocol gets a line."""
+
+    def __init__(
+        self, console: Console, account: TuneAccount | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            console: Where to, which should be on stderr.
+            account: Keeps account of the run; one of its own by default.
+            clock: Seconds on a clock that nobody can set.
+        """
+        self._account = account or TuneAccount(clock)
+        super().__init__(console, self._account, clock)
 
     def began(self, tuning: Tuning, gpu: str, *, measured: bool = True) -> None:
         """Print the question and the GPU."""
-        self._verb = "timed" if measured else "predicted"
-        self._console.print(Text(tuning.question, style="bold"))
-        self._console.print(gpu, highlight=False)
-        self._built = self._bar.add_task("kernels built", total=None)
-        self._sizes = self._bar.add_task(f"sizes {self._verb}", total=None)
+        self._account.began(tuning, gpu, measured=measured)
+        self._announce(tuning.question, style="bold")
+        self._announce(gpu)
 
     def resumed(self, points: int) -> None:
         """Print that an unfinished run goes on."""
-        self._console.print(f"resuming: {points} times are kept (--no-resume starts over)", highlight=False)
+        self._account.resumed(points)
+        self._announce(f"resuming: {points} times are kept (--no-resume starts over)")
+
+    def asked(self, what: str, sizes: int) -> None:
+        """Count the sizes of a step."""
+        self._account.asked(what, sizes)
 
     def built(self, facts: KernelFacts) -> None:
         """Count a kernel; print why one could not be built."""
-        self._bar.advance(self._built)
+        self._account.built(facts)
         if facts.failure:
-            self._console.print(Text(f"{facts.name}: {facts.failure}", style="red"))
+            self._failed(f"{facts.name}: {facts.failure}")
 
-    def timed(self, size: Size, points: int) -> None:
+    def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
         """Count a size."""
-        del size
-        self._points += points
-        self._bar.update(self._sizes, advance=1, description=f"sizes {self._verb} ({self._points} points)")
+        self._account.timed(size, points, leader)
+        self._first("timed")
 
     def stepped(self, step: ProtocolStep) -> None:
         """Print what a step kept."""
-        self._console.print(f"{step.group}, step {step.number}, {step.title}: {step.text}", highlight=False)
+        self._account.stepped(step)
+        self._announce(f"{step.group}, step {step.number}, {step.title}: {step.text}")

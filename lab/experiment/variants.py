@@ -6,11 +6,13 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import overload
 
 from lab.base.errors import UserError, did_you_mean
+from lab.base.texts import PackedText, TextPacker
 from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import Experiment
@@ -26,6 +28,9 @@ from lab.templates.rendering import renderer
 from lab.toolchain.base import CompileRequest, Toolchain, title
 from lab.toolchain.includes import gather
 from lab.toolchain.select import toolchain
+
+_SLICE = 256
+"""Points that are rendered at a time, several of them in one message."""
 
 SOURCE_NAME = "kernel.cu"
 _PLAIN_NAME = re.compile(r"\w[\w.+\-]{0,99}\.cuh?", re.ASCII)
@@ -73,6 +78,127 @@ class Planned:
         return identity.fingerprint(self)
 
 
+@dataclass(frozen=True, slots=True)
+class _PackedSource:
+    """What is compiled: a source, and the files that it includes by name."""
+
+    text: PackedText
+    files: tuple[tuple[str, PackedText], ...]
+
+
+_Source = _PackedSource | None
+"""None where the request of the variant's compiler holds the text."""
+
+
+@dataclass(frozen=True)
+class _Planning:
+    """What all variants of one plan share.
+
+    Attributes:
+        experiment: The experiment.
+        ways: Toolchain, architecture and options of every variant of a point.
+    """
+
+    experiment: Experiment
+    ways: tuple[tuple[Toolchain, str, tuple[str, ...]], ...]
+
+    def request(self, point: Point, instance: Instance, way: int, source: _Source) -> CompileRequest:
+        """What to compile of a point."""
+        (_, arch, options), template = self.ways[way], point.kernel.template
+        if isinstance(template, TritonTemplate):
+            return template.request(arch, point.parameters, _divisible(self.experiment, point))
+        assert source is not None  # noqa: S101 - only Triton's functions have none
+        files = tuple((name, str(text)) for name, text in source.files)
+        return CompileRequest(str(source.text), _file_name(template), arch, options, files, _cpp_names(instance))
+
+    def label(self, point: Point, way: int) -> str:
+        """What tells a variant from its siblings."""
+        tool, arch, options = self.ways[way]
+        tools, archs, sets = (len(dict.fromkeys(one)) for one in zip(*self.ways, strict=True))
+        label = [point.label] if point.label else []
+        label += [title(tool)] if tools > 1 else []
+        label += [arch] if archs > 1 else []
+        label += [" ".join(options) or "no options"] if sets > 1 else []
+        return " ".join(label)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a plan keeps of a variant; everything else follows from it."""
+
+    made: _Planning
+    position: int
+    point: Point
+    way: int
+    source: _Source
+    variant: str
+
+    def planned(self) -> Planned:
+        """The variant."""
+        instance = self.point.instance
+        return Planned(
+            variant=self.variant,
+            position=self.position,
+            point=self.point,
+            label=self.made.label(self.point, self.way),
+            toolchain=self.made.ways[self.way][0],
+            request=self.made.request(self.point, instance, self.way, self.source),
+            instance=instance,
+            launches=instance.launches,
+        )
+
+
+class Plan(Sequence[Planned]):
+    """The variants of a run, in order.
+
+    A variant is made when it is asked for, each time anew: ten thousand sources and launches do not stay in memory.
+
+    Attributes:
+        variants: Ids of the variants, in order.
+        points: Their points.
+        positions: Their places in the experiment.
+    """
+
+    def __init__(self, kept: Sequence[_Kept] = ()) -> None:
+        """Hold what `plan` keeps."""
+        self._kept = tuple(kept)
+
+    @property
+    def variants(self) -> list[str]:
+        """Ids of the variants, in order."""
+        return [one.variant for one in self._kept]
+
+    @property
+    def points(self) -> list[Point]:
+        """Points of the variants, in order."""
+        return [one.point for one in self._kept]
+
+    @property
+    def positions(self) -> list[int]:
+        """Places of the variants in the experiment, from 0."""
+        return [one.position for one in self._kept]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @overload
+    def __getitem__(self, place: int) -> Planned: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Plan: ...
+
+    def __getitem__(self, place: int | slice) -> Planned | Plan:
+        if isinstance(place, slice):
+            return Plan(self._kept[place])
+        return self._kept[place].planned()
+
+    def __iter__(self) -> Iterator[Planned]:
+        return (one.planned() for one in self._kept)
+
+    def __add__(self, more: Plan) -> Plan:
+        return Plan(self._kept + more._kept)
+
+
 def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
     """Return the toolchains that an experiment names, each once.
 
@@ -93,7 +219,7 @@ def plan(
     archs: Sequence[str],
     *,
     first: int = 0,
-) -> tuple[Planned, ...]:
+) -> Plan:
     """Render every point for every toolchain, architecture and set of compiler options.
 
     Args:
@@ -121,40 +247,44 @@ def plan(
                     suggestion=did_you_mean(arch, tool.architectures) or "name one of these, or another toolchain",
                 )
     _check_values(experiment, points)
-    planned: list[Planned] = []
     if not all(isinstance(point.kernel.template, PlainTemplate) for point in points):
         renderer().start()
+    made = _Planning(experiment, tuple(itertools.product(toolchains, archs, experiment.options)))
+    kept: list[_Kept] = []
+    packer, known = TextPacker(), dict[bytes, _Source]()
+    for start in range(0, len(points), _SLICE):
+        kept += _planned(made, points[start : start + _SLICE], first + len(kept), packer, known)
+    return Plan(kept)
+
+
+def _planned(
+    made: _Planning, points: Sequence[Point], first: int, packer: TextPacker, known: dict[bytes, _Source]
+) -> Iterator[_Kept]:
+    """Render points, and yield what is kept of their variants.
+
+    Args:
+        made: What is the same for all of them.
+        points: The points.
+        first: Position of the first variant.
+        packer: Packs sources.
+        known: Sources that earlier points have; those of these points are added.
+
+    Raises:
+        UserError: As of `plan`.
+    """
     instances = [point.instance for point in points]
-    every = [instance.launches for instance in instances]  # an illegal geometry ends the run here, not after the builds
+    for instance in instances:
+        _ = instance.launches  # an illegal geometry ends the run here, not after the builds
     rendered = {
-        device_only: _sources(points, instances, device_only=device_only)
-        for device_only in {_takes_device_code_alone(tool) for tool in toolchains}
+        device_only: _sources(points, instances, packer, known, device_only=device_only)
+        for device_only in {_takes_device_code_alone(tool) for tool, _, _ in made.ways}
     }
-    for place, (point, instance, launches) in enumerate(zip(points, instances, every, strict=True)):
-        for tool, arch, options in itertools.product(toolchains, archs, experiment.options):
-            template = point.kernel.template
-            if isinstance(template, TritonTemplate):
-                request = template.request(arch, point.parameters, _divisible(experiment, point))
-            else:
-                source, files = rendered[_takes_device_code_alone(tool)][place]
-                request = CompileRequest(source, _file_name(template), arch, options, files, _cpp_names(instance))
-            label = [point.label] if point.label else []
-            label += [title(tool)] if len(toolchains) > 1 else []
-            label += [arch] if len(archs) > 1 else []
-            label += [" ".join(options) or "no options"] if len(experiment.options) > 1 else []
-            planned.append(
-                Planned(
-                    variant=variant_id(point, request, tool),
-                    position=first + len(planned),
-                    point=point,
-                    label=" ".join(label),
-                    toolchain=tool,
-                    request=request,
-                    instance=instance,
-                    launches=launches,
-                )
-            )
-    return tuple(planned)
+    places = itertools.count(first)
+    for at, (point, instance) in enumerate(zip(points, instances, strict=True)):
+        for way, (tool, _, _) in enumerate(made.ways):
+            source = rendered[_takes_device_code_alone(tool)][at]
+            request = made.request(point, instance, way, source)
+            yield _Kept(made, next(places), point, way, source, variant_id(point, request, tool))
 
 
 def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
@@ -207,36 +337,50 @@ def _takes_device_code_alone(tool: Toolchain) -> bool:
 
 
 def _sources(
-    points: Sequence[Point], instances: Sequence[Instance], *, device_only: bool
-) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Render every point, with the files that its source includes.
+    points: Sequence[Point],
+    instances: Sequence[Instance],
+    packer: TextPacker,
+    known: dict[bytes, _Source],
+    *,
+    device_only: bool,
+) -> list[_Source]:
+    """Render points, with the files that their sources include.
 
     A template knows the words of a problem, not its numbers: sizes share their source.
 
     Args:
         points: The points.
         instances: Their instances.
+        packer: Packs sources.
+        known: Sources that are rendered already, by what decides them; new ones are added.
         device_only: Leave out host code of plain sources.
     """
     keys = []
     for point, instance in zip(points, instances, strict=True):
         words = tuple((name, value) for name, value in instance.problem.items() if isinstance(value, str | bool))
-        keys.append((point.kernel.name, repr(point.parameters), words))
-    distinct = dict(zip(keys, instances, strict=True))
-    gathered: dict[tuple[object, ...], tuple[str, tuple[tuple[str, str], ...]]] = {}
+        facts = repr((device_only, point.kernel.name, point.parameters, words))
+        keys.append(hashlib.sha256(facts.encode("utf-8", "surrogatepass")).digest())
+    missing = {key: at for at, key in enumerate(keys) if key not in known}
     templates = {}
-    for key, instance in distinct.items():
+    for key, at in missing.items():
+        instance = instances[at]
         if isinstance(instance.template, TritonTemplate):
-            gathered[key] = "", ()  # its request holds the text
+            known[key] = None  # its request holds the text
         elif isinstance(instance.template, PlainTemplate):
             whole, included = instance.template.unit(instance.parameters, device_only=device_only)
-            gathered[key] = whole, tuple(included.items())
+            known[key] = _packed(packer, points[at], whole, included)
         else:
             templates[key] = instance
     for (key, instance), text in zip(templates.items(), sources(list(templates.values())), strict=True):
         whole, included = gather(text, instance.template.roots)
-        gathered[key] = whole, tuple(included.items())
-    return [gathered[key] for key in keys]
+        known[key] = _packed(packer, points[missing[key]], whole, included)
+    return [known[key] for key in keys]
+
+
+def _packed(packer: TextPacker, point: Point, source: str, included: Mapping[str, str]) -> _PackedSource:
+    name = point.kernel.name
+    files = tuple((file, packer.pack((name, file), text)) for file, text in included.items())
+    return _PackedSource(packer.pack(name, source), files)
 
 
 def variant_id(point: Point, request: CompileRequest, tool: Toolchain) -> str:

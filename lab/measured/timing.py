@@ -65,11 +65,17 @@ class Samples:
 
     def quantile(self, q: float) -> float:
         """Return the linearly interpolated quantile in ms, for 0 ≤ q ≤ 1."""
+        return self.quantiles(q)[0]
+
+    def quantiles(self, *qs: float) -> tuple[float, ...]:
+        """Return several quantiles, as `quantile` does."""
         ordered = sorted(self.used)  # a report asks for some hundred thousand of these: NumPy takes ten times as long
-        place = q * (len(ordered) - 1)
-        below = int(place)
-        above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+        last, found = len(ordered) - 1, []
+        for q in qs:
+            place = q * last
+            below = int(place)
+            found.append(ordered[below] + (place - below) * (ordered[min(below + 1, last)] - ordered[below]))
+        return tuple(found)
 
     @property
     def p20(self) -> float:
@@ -84,7 +90,8 @@ class Samples:
     @property
     def spread(self) -> float:
         """(p80 - p20) / median, as a fraction; 0 where the median is 0."""
-        return (self.p80 - self.p20) / self.median if self.median else 0.0
+        low, middle, high = self.quantiles(0.2, 0.5, 0.8)
+        return (high - low) / middle if middle else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class CardState:
         power_w: Board power.
         temperature_c: GPU temperature.
         throttle_reasons: Names of the active clock-event reasons, idle excluded.
+        neighbours: Other processes that compute on it.
     """
 
     sm_clock_mhz: int | None = None
@@ -104,6 +112,22 @@ class CardState:
     power_w: float | None = None
     temperature_c: int | None = None
     throttle_reasons: tuple[str, ...] = ()
+    neighbours: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTiming:
+    """What a sweep timed before the finals took its place.
+
+    Attributes:
+        card: Id of the card.
+        samples: The variant.
+        baseline: The baseline beside it; None without one.
+    """
+
+    card: str
+    samples: Samples
+    baseline: Samples | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +162,12 @@ class Measurement:
         before: The card's state when the samples began.
         after: The card's state when they ended.
         remeasured: The winner's samples from a fresh process, else None.
-        others: Further baselines, interleaved like the first, by name.
         notes: Remarks that a reader needs: a kernel too short for events, a noisy spread.
+        others: Further baselines, interleaved like the first, by name.
+        card: Id of the card; empty in records of versions that used one card alone.
+        doubt: Why these times do not compare with those of the run's other cards; empty where they do.
+        sweep: What the sweep timed, where the best variants of several cards were timed again in turns on one, and the
+            samples here are of that; else None.
     """
 
     samples: Samples
@@ -151,6 +179,9 @@ class Measurement:
     remeasured: Samples | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
     others: Mapping[str, Samples] = field(default_factory=dict)
+    card: str = ""
+    doubt: str = ""
+    sweep: EarlierTiming | None = None
 
     def ratio_to(self, name: str) -> float | None:
         """Return the throughput over that of a named baseline, above 1 if faster; None where that was not timed."""

@@ -10,7 +10,7 @@ from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.definition import Row
 from lab.report.charts.rows import Bar, Slice
-from lab.report.columns import Column, Value, cells
+from lab.report.columns import Column, Value, table
 from lab.report.facts import repeatability, winners
 from lab.report.facts.agreement import Agreement, agreements
 from lab.report.facts.answer import Answer, answer
@@ -145,7 +145,7 @@ def analyse(
         run,
         records,
         columns,
-        tuple(cells(record, columns) for record in records),
+        table(records, columns),
         response,
         opening,
         winners.table(run, records, columns, response),

@@ -18,8 +18,9 @@ from lab.report.columns import Column
 from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
 from lab.report.variant.listings import BUDGET
-from lab.store.codec import record_to_text, uncollected
+from lab.store.codec import record_to_text, settled, uncollected
 from lab.store.database import Store
+from lab.store.memo import remembering
 
 
 def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None) -> tuple[Path, ...]:
@@ -37,12 +38,14 @@ def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = 
     Raises:
         StoreError: the directory cannot be read or written.
     """
-    with store.unchanging(), uncollected():
-        return _render(store, listing_budget, folder or store.folder)
+    with store.unchanging(), remembering():
+        with uncollected():
+            analysis = analyse(store.run(), *load(store), store.repeat())
+        with settled():
+            return _render(analysis, store, listing_budget, folder or store.folder)
 
 
-def _render(store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
-    analysis = analyse(store.run(), *load(store), store.repeat())
+def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
     charts = chart_list(analysis)
     try:
         pngs = [png.draw(picture, folder) for picture in pictures(analysis, charts)]

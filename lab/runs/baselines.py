@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.gpu.process.job import JobResult
+from lab.gpu.process.cards import Ran
 from lab.stages.facts import baseline_fact, left_out
 
 DRIFT = 0.02
@@ -21,30 +21,34 @@ class BaselineWatch:
     def __init__(self, found: Mapping[str, str]) -> None:
         """Start with what an earlier, unfinished run found."""
         self.found = dict(found)
-        self._last: dict[str, tuple[int, float]] = {}
+        self._last: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def meet(self, label: str, result: JobResult, worker: int) -> tuple[str, ...]:
+    def meet(self, label: str, ran: Ran) -> tuple[str, ...]:
         """Take note of the baselines beside one variant.
 
         Args:
             label: Of the variant's problem.
-            result: Of its job.
-            worker: Number of the GPU worker that ran it, from 1.
+            ran: Its job.
 
         Returns:
             Sentences for the reader of the report.
         """
+        result = ran.result
         if result.baseline is not None:
             self.found.setdefault(label, baseline_fact(result.baseline))
         notes = left_out(result)
         if result.measurement and result.measurement.baseline:
-            notes += self._drift(label, worker, result.measurement.baseline.median)
+            notes += self._drift(label, ran, result.measurement.baseline.median)
         return notes
 
-    def _drift(self, label: str, worker: int, baseline_ms: float) -> tuple[str, ...]:
-        """Compare a baseline's time with the last one that another worker took; without agreement, times differ too."""
-        before, known_ms = self._last.get(label, (worker, baseline_ms))
-        self._last[label] = (worker, baseline_ms)
+    def _drift(self, label: str, ran: Ran, baseline_ms: float) -> tuple[str, ...]:
+        """Compare a baseline's time with the last one that another worker of the card took.
+
+        Without agreement, the variants' times differ too.
+        """
+        worker = ran.worker
+        before, known_ms = self._last.get((ran.card, label), (worker, baseline_ms))
+        self._last[ran.card, label] = (worker, baseline_ms)
         change = baseline_ms / known_ms - 1
         if before == worker or abs(change) <= DRIFT:
             return ()

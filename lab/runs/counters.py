@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
-from lab.experiment.variants import Planned
+from lab.experiment.variants import Plan
 from lab.gpu.counters.profile import ProfileOrder
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards
 from lab.runs.flow import job_of
 from lab.runs.recorder import Recorder
 from lab.runs.search import Group, group_of
@@ -79,9 +79,9 @@ def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candid
 
 def count(
     recorder: Recorder,
-    line: GpuLine | None,
+    cards: Cards | None,
     experiment: Experiment,
-    planned: Sequence[Planned],
+    planned: Plan,
     *,
     read: ReadCounters,
 ) -> None:
@@ -89,26 +89,26 @@ def count(
 
     Args:
         recorder: Where profiles go.
-        line: The GPU's; None means that nothing is read.
+        cards: The GPUs; None means that nothing is read.
         experiment: The experiment; without `profile` rules nothing is read.
         planned: The variants of the run, by position.
         read: Reads the counters.
     """
     rules, store = experiment.profile, recorder.store
-    if line is None or rules is None:
+    if cards is None or rules is None:
         return
     wanted = chosen(store.each(), rules)
     missing = {variant: record for variant in wanted if (record := store.record(variant)).profile is None}
     if not missing:
         return
     recorder.observer.counting(len(missing))
-    line.ask(lambda session: session.close())  # its memory may be needed; it starts again when it is asked for more
-    places = {one.variant: one for one in planned}
+    cards.release()  # their memory may be needed
+    places = {variant: place for place, variant in enumerate(planned.variants)}
     orders = [
         ProfileOrder(
             job_of(
                 experiment,
-                places[variant].built(BuiltLaunch.of(record.build)),
+                planned[places[variant]].built(BuiltLaunch.of(record.build)),
                 store.read_file(variant, "kernel.cubin"),
             ),
             record.measurement.cache if record.measurement else "cold",
@@ -118,5 +118,5 @@ def count(
     for found in read(orders, seconds=rules.seconds):
         recorder.note(*found.notes)
         for variant, profile in found.profiles.items():
-            store.write(replace(missing[variant], profile=profile), places[variant].position)
+            store.write(replace(missing[variant], profile=profile), places[variant])
         recorder.observer.counted(len(found.profiles))

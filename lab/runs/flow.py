@@ -20,7 +20,8 @@ from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
-from lab.gpu.process.job import Job, JobResult, Policy
+from lab.gpu.process.cards import Ran
+from lab.gpu.process.job import Job, Policy
 from lab.gpu.timing.cache import Flush
 from lab.measured.timing import GpuDescription
 from lab.operators.base import Problem
@@ -278,12 +279,11 @@ def urgency(record: VariantRecord, *, searching: bool) -> float:
     return -(record.ceiling or 0.0)
 
 
-def spared(planned: Sequence[Planned], most: int | None) -> frozenset[int]:
+def spared(positions: Sequence[int], most: int | None) -> frozenset[int]:
     """Positions of the variants that are not executed on the CPU: all but `most` evenly spread ones."""
-    if most is None or most >= len(planned):
+    if most is None or most >= len(positions):
         return frozenset()
-    chosen = {planned[place * len(planned) // most].position for place in range(most)}
-    return frozenset(one.position for one in planned) - chosen
+    return frozenset(positions) - {positions[place * len(positions) // most] for place in range(most)}
 
 
 def job_of(experiment: Experiment, planned: Planned, cubin: bytes, reference: ReferenceVariant | None = None) -> Job:
@@ -316,6 +316,6 @@ def for_gpu(variant: InspectedVariant) -> InspectedVariant:
     return replace(variant, ptx="")
 
 
-def measured(variant: InspectedVariant, result: JobResult) -> VariantRecord:
-    """The record of a variant with what became of its job on the GPU."""
-    return records.measured(variant.record, result)
+def measured(variant: InspectedVariant, ran: Ran) -> VariantRecord:
+    """The record of a variant with what became of its job on a GPU."""
+    return records.measured(variant.record, ran.result, ran.card)

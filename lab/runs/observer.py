@@ -29,6 +29,12 @@ class RunObserver(Protocol):
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
         """One variant was compiled and inspected, or could not be."""
 
+    def executed(self, record: VariantRecord) -> None:
+        """One variant was executed on the CPU, or could not be; where there is a GPU, it is still to be measured."""
+
+    def noted(self, sentence: str) -> None:
+        """The run found something that a reader of the report must see."""
+
     def recorded(self, record: VariantRecord) -> None:
         """One variant is finished."""
 
@@ -40,7 +46,7 @@ class RunObserver(Protocol):
 
 
 class SilentObserver:
-    """A `RunObserver` that shows nothing."""
+    """A `RunObserver` that shows nothing; one of your own need only replace what it shows."""
 
     def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
         """Show nothing."""
@@ -55,6 +61,12 @@ class SilentObserver:
         """Show nothing."""
 
     def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """Show nothing."""
+
+    def executed(self, record: VariantRecord) -> None:
+        """Show nothing."""
+
+    def noted(self, sentence: str) -> None:
         """Show nothing."""
 
     def recorded(self, record: VariantRecord) -> None:

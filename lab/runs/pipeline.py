@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from lab.base import workers
@@ -13,16 +12,16 @@ from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.space import Expansion, expand, neighbours
-from lab.experiment.variants import Planned, plan, toolchains
+from lab.experiment.variants import Plan, plan, toolchains
 from lab.gpu.device import describe
-from lab.gpu.process.job import JobResult
-from lab.gpu.process.line import GpuLine
-from lab.gpu.process.session import remeasure
+from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
+from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
+from lab.runs.finals import mark_rows, repeat_winners, time_finalists
 from lab.runs.flow import FlowContext
 from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
@@ -36,7 +35,6 @@ from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
 from lab.store.previous import keep, kept
 from lab.store.resume import differing
-from lab.templates.launches import BuiltLaunch
 from lab.toolchain.base import Toolchain
 
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
@@ -58,6 +56,8 @@ class RunOptions:
         profile: Read hardware counters of the best variants; by default where the experiment says so.
         resume: Go on with the run that is in the directory; by default where it is unfinished.
         command: The command that repeats the run, for the record.
+        cluster: Where it runs: ``local`` takes every GPU of this machine; empty takes the first one.
+        gpu_model: Part of the name of the model to measure on; needed where there are several.
         followed: The run does not count as finished when it ends, since its repetition follows.
     """
 
@@ -72,6 +72,8 @@ class RunOptions:
     profile: bool | None = None
     resume: bool | None = None
     command: str = ""
+    cluster: str = ""
+    gpu_model: str = ""
     followed: bool = False
 
 
@@ -127,20 +129,21 @@ def run(
             asked.gpu,
             emulated=options.emulate,
             measured=options.measure,
-            variants=[one.variant for one in asked.planned],
+            variants=asked.planned.variants,
         )
         done, facts, before = _take_up(store, asked, conditions, options)
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
         if done:
             observer.resumed(len(done))
-        line = stack.enter_context(GpuLine(services.session())) if asked.gpu else None
-        work = _work(asked, _recorder(asked.experiment, store, observer), line, facts, emulate=options.emulate)
+        cards = stack.enter_context(services.cards(asked.cards)) if asked.cards else None
+        work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
         interrupted = False
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
-            _remeasure_winners(work)
+            if work.cards is not None:
+                _finals(work, work.cards)
             if asked.experiment.profile:
-                count(work.recorder, work.line, asked.experiment, work.planned, read=services.read_counters)
+                count(work.recorder, work.cards, asked.experiment, work.planned, read=services.read_counters)
         except KeyboardInterrupt:
             interrupted = True
         facts = _final_facts(work, interrupted=interrupted)
@@ -158,7 +161,7 @@ class _Asked:
     Attributes:
         experiment: With the caller's options in place of what the file says.
         expansion: Its points.
-        gpu: The GPU that measures, or None.
+        cards: The GPUs that measure, all of one model; none where nothing is measured.
         not_measured: Why there is none; may be empty.
         tools: Its compilers.
         archs: Its architectures, each once, none of them `native`.
@@ -167,16 +170,23 @@ class _Asked:
 
     experiment: Experiment
     expansion: Expansion
-    gpu: GpuDescription | None
+    cards: tuple[Card, ...]
     not_measured: str
     tools: Sequence[Toolchain]
     archs: tuple[str, ...]
-    planned: tuple[Planned, ...]
+    planned: Plan
+
+    @property
+    def gpu(self) -> GpuDescription | None:
+        """What the GPUs are, or None."""
+        return self.cards[0].description if self.cards else None
 
     @property
     def gpu_text(self) -> str:
-        """The GPU's name, or why none is used."""
-        return self.gpu.name if self.gpu else self.not_measured
+        """The GPUs' number and name, or why none is used."""
+        if self.gpu is None:
+            return self.not_measured
+        return self.gpu.name if len(self.cards) == 1 else f"{len(self.cards)} x {self.gpu.name}"
 
 
 def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
@@ -194,11 +204,14 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     expansion = expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
-    gpu, not_measured = services.find_gpu(measure=options.measure)
+    cards, not_measured = services.find_cards(
+        measure=options.measure, every=bool(options.cluster), model=options.gpu_model
+    )
+    gpu = cards[0].description if cards else None
     named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
     archs = tuple(dict.fromkeys(named))
     planned = plan(experiment, expansion.points, tools, archs)
-    return _Asked(experiment, expansion, gpu, not_measured, tools, archs, planned)
+    return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned)
 
 
 def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileModel | None:
@@ -209,7 +222,7 @@ def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileMode
 
 def _take_up(
     store: Store, asked: _Asked, conditions: Mapping[str, object], options: RunOptions
-) -> tuple[dict[str, VariantRecord], RunRecord, Path | None]:
+) -> tuple[Mapping[str, VariantRecord], RunRecord, Path | None]:
     """Begin a run, or go on with the unfinished one in its directory.
 
     Returns:
@@ -240,7 +253,7 @@ def _take_up(
 
 def _earlier(
     store: Store, conditions: Mapping[str, object], *, resume: bool | None
-) -> tuple[dict[str, VariantRecord], tuple[str, ...]]:
+) -> tuple[Mapping[str, VariantRecord], tuple[str, ...]]:
     """Records of an earlier run that this one need not make again, and notes for the reader of the report.
 
     Args:
@@ -268,21 +281,28 @@ class _Work:
         asked: What it was asked to do.
         context: What is the same for all of its variants.
         recorder: Where its results go.
-        line: The GPU's, or None.
+        cards: The GPUs, or None.
         baselines: Baselines that it met.
         planned: Its variants; a search adds to them.
         facts: Its facts so far.
+        controls: Compares the cards; None where one measures.
         not_measured: Why the GPU could not be used after all; may be empty.
     """
 
     asked: _Asked
     context: FlowContext
     recorder: Recorder
-    line: GpuLine | None
+    cards: Cards | None
     baselines: BaselineWatch
     facts: RunRecord
-    planned: list[Planned] = field(default_factory=list)
+    planned: Plan = field(default_factory=Plan)
+    controls: Controls | None = None
     not_measured: str = ""
+
+    def note_controls(self) -> None:
+        """Keep the control timings for a run that goes on with this one."""
+        if self.controls is not None:
+            self.recorder.store.note("controls", self.controls.noted())
 
 
 def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Recorder:
@@ -290,10 +310,17 @@ def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Re
     return Recorder(store, observer, pruner, store.noted("notes") or [])
 
 
-def _work(asked: _Asked, recorder: Recorder, line: GpuLine | None, facts: RunRecord, *, emulate: bool) -> _Work:
+def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
     context = FlowContext(asked.experiment, asked.gpu, emulate)
     baselines = BaselineWatch(recorder.store.noted("baselines") or {})
-    return _Work(asked, context, recorder, line, baselines, facts, list(asked.planned))
+    work = _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
+    if cards is not None:
+        known = {**(recorder.store.noted("cards") or {}), **{card.id: [card.label, card.host] for card in asked.cards}}
+        recorder.store.note("cards", known)
+        if len(known) > 1:
+            earlier = recorder.store.noted("controls") or []
+            work.controls = Controls(cards, flow.policy_of(asked.experiment), known, earlier)
+    return work
 
 
 def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, jobs: int) -> None:
@@ -307,17 +334,31 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
             work.context,
             work.recorder,
             executor,
-            work.line,
+            work.cards,
             baselines=work.baselines,
+            controls=work.controls,
             function=services.build,
         )
         try:
             _rounds(work, sweep, done)
         finally:
+            work.note_controls()
             work.not_measured = sweep.not_measured
             if sweep.not_measured:
-                work.line = None
-    work.recorder.store.drop_others({one.variant for one in work.planned})
+                work.cards = None
+    work.recorder.store.drop_others(work.planned.variants)
+
+
+def _finals(work: _Work, cards: Cards) -> None:
+    """Compare the cards, mark what differs, let the best variants of several cards meet on one, repeat the winners."""
+    if work.controls is not None:
+        work.controls.finish()
+        work.note_controls()
+        found = work.controls.standing()
+        work.recorder.note(*notes_on(found))
+        mark_rows(work.context, work.recorder, cards, work.planned, found)
+        time_finalists(work.context, work.recorder, cards, work.planned, found)
+    repeat_winners(work.context, work.recorder, cards, work.planned)
 
 
 def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> None:
@@ -326,8 +367,10 @@ def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> Non
     refine = search.refine if search else None
     sweep.work(work.planned, done, searched=None if search is None else 0)
     for number in range(1, refine.rounds + 1 if refine else 1):
-        best = leaders(work.recorder.scores.values(), refine.top) if refine else ()
-        points = neighbours((work.planned[one.position].point for one in best), (one.point for one in work.planned))
+        slower = {card.id: card.control or 1.0 for card in work.controls.standing()} if work.controls else {}
+        best = leaders(work.recorder.scores.values(), refine.top, slower) if refine else ()
+        every = work.planned.points
+        points = neighbours((every[one.position] for one in best), every)
         more = plan(work.asked.experiment, points, work.asked.tools, work.asked.archs, first=len(work.planned))
         if not more:
             break
@@ -340,28 +383,6 @@ def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> Non
         sweep.work(more, done, searched=number)
 
 
-def _remeasure_winners(work: _Work) -> None:
-    """Measure the fastest variant of each problem again in a fresh process: what does not repeat is no result."""
-    if work.line is None:
-        return
-    experiment, store = work.asked.experiment, work.recorder.store
-    policy, fresh = flow.policy_of(experiment), False
-    for winner in leaders(work.recorder.scores.values(), 1):
-        if winner.rate is None:
-            continue
-        one = work.planned[winner.position]
-        record = store.record(one.variant)
-        if record.measurement is None or record.measurement.remeasured:
-            continue  # an earlier, interrupted run came so far
-        one = one.built(BuiltLaunch.of(record.build))
-        cubin = store.read_file(one.variant, "kernel.cubin")
-        job = flow.job_of(experiment, one, cubin, work.context.reference)
-        first = JobResult(job.variant, record.verification, record.measurement)
-        again = work.line.ask(partial(remeasure, job=job, result=first, policy=policy, restart=not fresh))
-        fresh = True
-        store.write(replace(record, measurement=again.measurement), winner.position)
-
-
 def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
     """The run's facts as they are known when it ends."""
     facts = work.facts
@@ -371,5 +392,7 @@ def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
         facts = replace(facts, notes=(*facts.notes, left))
     if work.not_measured:
         facts = replace(facts, gpu=None, not_measured=work.not_measured)
-    notes = (*facts.notes, *work.recorder.notes)
-    return replace(facts, baselines=dict(work.baselines.found), notes=notes)
+    lost = work.cards.notes if work.cards is not None else ()
+    notes = (*facts.notes, *work.recorder.notes, *lost)
+    cards = work.controls.standing() if work.controls is not None else ()
+    return replace(facts, baselines=dict(work.baselines.found), notes=notes, cards=cards)

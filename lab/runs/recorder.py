@@ -9,7 +9,7 @@ from typing import Self
 
 from lab.experiment.variants import Planned
 from lab.runs.observer import RunObserver
-from lab.runs.search import Pruner, Rank, score
+from lab.runs.search import Group, Pruner, Rank, score
 from lab.store.database import Store
 from lab.store.model import VariantRecord
 from lab.store.writer import Writer
@@ -32,6 +32,7 @@ class Recorder:
         """Start with the notes of an earlier, unfinished run; `pruner` learns from every finished variant."""
         self.store, self.observer = store, observer
         self.scores: dict[int, Rank] = {}
+        self._groups: dict[Group, Group] = {}  # each once: there are few, of many fields, and scores of all variants
         self.notes = list(notes)
         self.pruner, self._writer = pruner, Writer()
 
@@ -49,6 +50,8 @@ class Recorder:
         if new:
             self.notes += new
             self.store.note("notes", self.notes)
+            for sentence in new:
+                self.observer.noted(sentence)
 
     def files(self, planned: Planned, files: Mapping[str, str | bytes]) -> None:
         """Write files of a variant."""
@@ -60,6 +63,11 @@ class Recorder:
         self._writer.do(self.store.write, record, planned.position)
         self._remember(planned, record)
 
+    def replace(self, planned: Planned, record: VariantRecord) -> None:
+        """Write the record of a finished variant again, at once; it is no new one for the observer."""
+        self.store.write(record, planned.position)
+        self._score(planned, record)
+
     def take_over(self, planned: Planned, record: VariantRecord) -> None:
         """Keep the record that an earlier, unfinished run wrote, with its present position and label."""
         if record.label != planned.label:
@@ -70,8 +78,13 @@ class Recorder:
         self._remember(planned, record)
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
-        if finished := score(record, planned.position):
-            self.scores[planned.position] = finished
-            if self.pruner is not None:
-                self.pruner.learn(finished)
+        finished = self._score(planned, record)
+        if finished and self.pruner is not None:
+            self.pruner.learn(finished)
         self.observer.recorded(record)
+
+    def _score(self, planned: Planned, record: VariantRecord) -> Rank | None:
+        if finished := score(record, planned.position):
+            finished = replace(finished, group=self._groups.setdefault(finished.group, finished.group))
+            self.scores[planned.position] = finished
+        return finished

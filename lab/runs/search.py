@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from lab.experiment.schema import PruneModel
 from lab.store.figures import amount
@@ -21,12 +22,16 @@ class Rank:
         position: Its place in the run.
         ceiling: Its predicted ceiling, in the unit of the throughput, or None.
         rate: Its measured throughput where it was verified, or None.
+        card: Id of the card that measured it; empty where none did.
+        doubt: Its time does not compare with those of other cards.
     """
 
     group: Group
     position: int
     ceiling: float | None
     rate: float | None
+    card: str = ""
+    doubt: bool = False
 
 
 def group_of(record: VariantRecord) -> Group:
@@ -39,7 +44,9 @@ def score(record: VariantRecord, position: int) -> Rank | None:
     if record.status.failed or record.status is Status.PRUNED:
         return None
     measured = record.throughput if record.status is Status.VERIFIED else None
-    return Rank(group_of(record), position, record.ceiling, measured)
+    timed = record.measurement
+    card, doubt = (timed.card, bool(timed.doubt)) if timed else ("", False)
+    return Rank(group_of(record), position, record.ceiling, measured, card, doubt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +114,17 @@ class Pruner:
             self.measured[finished.group] = max(finished.rate, self.measured.get(finished.group, 0.0))
 
 
-def leaders(scores: Iterable[Rank], top: int) -> tuple[Rank, ...]:
-    """The best of each group: by throughput where anything in the group was measured, else by predicted ceiling."""
+def leaders(scores: Iterable[Rank], top: int, slower: Mapping[str, float] = MappingProxyType({})) -> tuple[Rank, ...]:
+    """The best of each group: by throughput where anything in the group was measured, else by predicted ceiling.
+
+    A variant whose time is in doubt comes behind all others, unless `slower` says what its card does to times.
+
+    Args:
+        scores: Of finished variants.
+        top: How many of each group.
+        slower: Card to its times over those on the run's other cards, for cards that do not time alike: what decides is
+            the throughput that a variant of such a card would have on the others.
+    """
     groups: dict[Group, list[Rank]] = {}
     for one in scores:
         groups.setdefault(one.group, []).append(one)
@@ -116,5 +132,11 @@ def leaders(scores: Iterable[Rank], top: int) -> tuple[Rank, ...]:
     for members in groups.values():
         measured = [one for one in members if one.rate is not None]
         rated = measured or [one for one in members if one.ceiling is not None]
-        found += sorted(rated, key=lambda one: -((one.rate if measured else one.ceiling) or 0.0))[:top]
+        found += sorted(rated, key=lambda one: _place(one, slower, measured=bool(measured)))[:top]
     return tuple(found)
+
+
+def _place(one: Rank, slower: Mapping[str, float], *, measured: bool) -> tuple[bool, float]:
+    if not measured:
+        return False, -(one.ceiling or 0.0)
+    return one.doubt and one.card not in slower, -(one.rate or 0.0) * slower.get(one.card, 1.0)

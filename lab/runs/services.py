@@ -10,19 +10,12 @@ from typing import Protocol
 from lab.base import workers
 from lab.base.executor import Executor, ProcessExecutor
 from lab.gpu.counters.profile import Counted, ProfileOrder, profiles
-from lab.gpu.device import describe
-from lab.gpu.process.session import GpuSession
-from lab.measured.timing import GpuDescription
+from lab.gpu.process.cards import Card, Cards, FindCards
+from lab.gpu.process.find import find_cards
+from lab.gpu.process.localcards import LocalCards
 from lab.stages.batches import BuildFunction
 from lab.stages.build import build
 from lab.store.database import Store
-
-
-class FindGpu(Protocol):
-    """Looks for the GPU to measure on."""
-
-    def __call__(self, *, measure: bool) -> tuple[GpuDescription | None, str]:
-        """The GPU, or None and one sentence that says why there is none; see `lab.gpu.device.describe.find`."""
 
 
 class ReadCounters(Protocol):
@@ -46,8 +39,8 @@ class Services:
 
     Attributes:
         prepare: Starts what takes a while to start; called first.
-        find_gpu: Looks for a GPU.
-        session: Opens a session on the GPU; nothing starts before it is asked to.
+        find_cards: Looks for the cards to measure on.
+        cards: Opens them; workers start while the first variants are built.
         executor: Makes the executor for a number of jobs.
         build: Builds a batch of variants; runs on the executor.
         read_counters: Reads hardware counters.
@@ -55,8 +48,8 @@ class Services:
     """
 
     prepare: Callable[[], None] = workers.prepare
-    find_gpu: FindGpu = describe.find
-    session: Callable[[], GpuSession] = GpuSession
+    find_cards: FindCards = find_cards
+    cards: Callable[[Sequence[Card]], Cards] = LocalCards
     executor: Callable[[int], Executor] = ProcessExecutor
     build: BuildFunction = build
     read_counters: ReadCounters = profiles

@@ -6,17 +6,18 @@ soon as its variant is finished. `lab.runs.flow` decides what follows for a vari
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 
 from lab.base.errors import MissingToolError
 from lab.base.executor import Executor
-from lab.experiment.variants import Planned
-from lab.gpu.process.job import JobResult
-from lab.gpu.process.line import GpuLine
+from lab.experiment.variants import Plan, Planned
+from lab.gpu.process.cards import Cards, Ran
+from lab.gpu.process.job import Job
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
+from lab.runs.controls import Controls
 from lab.runs.flow import FlowContext, InspectedVariant, NextStep
 from lab.runs.recorder import Recorder
 from lab.runs.schedule import OrderGate, SerialLane, TaskLane, run_lanes
@@ -29,7 +30,7 @@ from lab.stages.emulate import EmulationTask
 from lab.store.model import VariantRecord
 
 _MOST_READY = 200
-"""Variants that may wait for the GPU before building pauses: each holds its cubin in memory."""
+"""Variants that may wait for the GPU, or for an earlier one, before building pauses: each has its cubin in memory."""
 
 
 class Sweep:
@@ -44,9 +45,10 @@ class Sweep:
         context: FlowContext,
         recorder: Recorder,
         executor: Executor,
-        line: GpuLine | None,
+        cards: Cards | None,
         *,
         baselines: BaselineWatch | None = None,
+        controls: Controls | None = None,
         function: BuildFunction = build,
     ) -> None:
         """Start with nothing under way.
@@ -55,22 +57,24 @@ class Sweep:
             context: What is the same for all variants.
             recorder: Where results go.
             executor: Where variants are built and emulated.
-            line: The GPU's, or None.
+            cards: The GPUs, or None.
             baselines: Remembers the baselines that the run meets.
+            controls: Compares the cards, where there are several.
             function: Builds a batch of variants.
         """
-        self._context, self._recorder, self._line = context, recorder, line
-        self._baselines = baselines or BaselineWatch({})
-        self._gate: OrderGate[InspectedVariant | VariantRecord] = OrderGate(ordered=recorder.pruner is not None)
+        self._context, self._recorder, self._cards = context, recorder, cards
+        self._baselines, self._controls = baselines or BaselineWatch({}), controls
+        self._gate: OrderGate[InspectedVariant | str] = OrderGate(ordered=recorder.pruner is not None)
         self._builds = BuildQueue(executor, function=function, room=partial(self._room, executor))
         self._emulations = TaskLane(executor, remember=len(context.experiment.problems) > 1)
-        self._gpu: SerialLane[InspectedVariant] = SerialLane(self._measure, self._measured)
+        self._gpu: SerialLane[InspectedVariant] = SerialLane(
+            self._measure, self._measured, places=self._places, ordered=recorder.pruner is not None
+        )
         self._spared: frozenset[int] = frozenset()
+        self._held = 0  # variants that are built and wait for an earlier one
         self.not_measured = ""
 
-    def work(
-        self, planned: Sequence[Planned], done: Mapping[str, VariantRecord], *, searched: int | None = None
-    ) -> None:
+    def work(self, planned: Plan, done: Mapping[str, VariantRecord], *, searched: int | None = None) -> None:
         """Take variants to their records.
 
         Args:
@@ -84,25 +88,41 @@ class Sweep:
             StoreError: the run directory cannot be written.
         """
         self._spare(planned)
-        for one in planned:
-            earlier = done.get(one.variant)
-            if earlier is not None and earlier.fingerprint == one.fingerprint:
-                self._gate.hold(one.position, earlier)
-                self._recorder.take_over(one, earlier)
-            else:
-                self._builds.add(build_task(one), partial(self._built, one, searched))
+        if self._controls is not None:
+            self._controls.plan(planned.points)
+        kept = self._take_up(planned, done)
         self._release()
+        self._builds.supply(
+            (
+                (build_task(one), partial(self._built, one, searched))
+                for one in (planned[place] for place in range(len(planned)) if place not in kept)
+            ),
+            len(planned) - len(kept),
+        )
         run_lanes((self._builds, self._emulations, self._gpu))
+
+    def _take_up(self, planned: Plan, done: Mapping[str, VariantRecord]) -> set[int]:
+        """Keep earlier records that are still those of their variants; return the variants' places in `planned`."""
+        kept = set()
+        for place, variant in enumerate(planned.variants):
+            if variant in done and (earlier := done[variant]).fingerprint == (one := planned[place]).fingerprint:
+                self._recorder.take_over(one, earlier)
+                if self._controls is not None:
+                    self._controls.kept(earlier.measurement)
+                if self._recorder.pruner is not None:
+                    self._gate.hold(one.position, variant)
+                kept.add(place)
+        return kept
 
     def _room(self, executor: Executor) -> bool:
         """Whether to build further: a variant goes on to the next stages before all the others are built."""
         under_way = len(self._builds.running) + len(self._emulations.running)
-        return under_way < 2 * executor.workers and self._gpu.waiting < _MOST_READY
+        return under_way < 2 * executor.workers and self._gpu.waiting + self._held < _MOST_READY
 
-    def _spare(self, planned: Sequence[Planned]) -> None:
+    def _spare(self, planned: Plan) -> None:
         """Choose the variants that are not executed on the CPU, where the experiment limits their number."""
         experiment = self._context.experiment
-        left_out = flow.spared(planned, experiment.emulate_at_most)
+        left_out = flow.spared(planned.positions, experiment.emulate_at_most)
         self._spared |= left_out
         if left_out and self._context.emulate and experiment.problems[0].emulate:
             most = experiment.emulate_at_most
@@ -116,15 +136,18 @@ class Sweep:
                 raise mistake
         self._recorder.files(planned, provenance.files_of(planned, outcome, variant.record))
         self._gate.hold(planned.position, variant)
+        self._held += 1
         self._release()
 
     def _release(self) -> None:
         """Let variants go on: at once, in a search in the order of their positions, which is that of its rules."""
+        pruner = self._recorder.pruner
         for one in self._gate.release():
-            record = one if isinstance(one, VariantRecord) else one.record
-            pruning = self._recorder.pruner.judge(record) if self._recorder.pruner else None
             if isinstance(one, InspectedVariant):
-                self._go_on(one, pruning)
+                self._held -= 1
+                self._go_on(one, pruner.judge(one.record) if pruner else None)
+            elif pruner is not None:  # the rules learn from what was kept, too
+                pruner.judge(self._recorder.store.record(one))
 
     def _go_on(self, variant: InspectedVariant, pruning: Pruning | None) -> None:
         if pruning is not None:
@@ -141,12 +164,14 @@ class Sweep:
         self._recorder.finish(variant.planned, records.pruned(variant.record, pruning.rule, pruning.detail))
 
     def _emulated(self, variant: InspectedVariant, task: EmulationTask, done: Future[object]) -> None:
-        self._line_up(flow.judge(variant, flow.emulation_outcome(variant, task, done)))
+        judged = flow.judge(variant, flow.emulation_outcome(variant, task, done))
+        self._recorder.observer.executed(judged.record)
+        self._line_up(judged)
 
     def _line_up(self, variant: InspectedVariant) -> None:
-        """Pass a variant on to the GPU, or finish it where the GPU cannot run it."""
-        if self._line is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
-            if self._line is not None and (note := flow.reason_not_measured(self._context, variant)):
+        """Pass a variant on to a GPU, or finish it where none can run it."""
+        if self._cards is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
+            if self._cards is not None and (note := flow.reason_not_measured(self._context, variant)):
                 self._recorder.note(note)
             self._recorder.finish(variant.planned, variant.record)
             return
@@ -154,28 +179,37 @@ class Sweep:
         group = group_of(variant.record)  # a GPU worker keeps the data of one problem
         self._gpu.put(flow.for_gpu(variant), urgency=urgency, position=variant.position, group=group)
 
-    def _measure(self, variant: InspectedVariant) -> Future[tuple[JobResult, int]] | None:
-        """Hand a variant to the GPU, unless another one is faster than it can be."""
+    def _places(self) -> tuple[str, ...]:
+        """Ids of the cards that take work."""
+        return tuple(card.id for card in self._cards.cards) if self._cards is not None else ()
+
+    def _measure(self, variant: InspectedVariant, card: str) -> Future[Ran] | None:
+        """Hand a variant to a GPU, unless another one is faster than it can be."""
         if self._recorder.pruner is not None and (pruning := self._recorder.pruner.overtaken(variant.record)):
             self._prune(variant, pruning)
             return None
-        assert self._line is not None  # noqa: S101 - nothing is put in a lane without a line
-        experiment = self._context.experiment
-        job = flow.job_of(experiment, variant.planned, variant.cubin, self._context.reference)
-        return self._line.submit(job, flow.policy_of(experiment))
+        assert self._cards is not None  # noqa: S101 - nothing is put in the lane without a card
+        if self._controls is not None:
+            self._controls.begin(group_of(variant.record), card)
+        return self._cards.submit(self._job(variant), flow.policy_of(self._context.experiment), card=card)
 
-    def _measured(self, variant: InspectedVariant, done: Future[tuple[JobResult, int]]) -> None:
+    def _job(self, variant: InspectedVariant) -> Job:
+        return flow.job_of(self._context.experiment, variant.planned, variant.cubin, self._context.reference)
+
+    def _measured(self, variant: InspectedVariant, done: Future[Ran]) -> None:
         try:
-            result, worker = done.result()
-        except MissingToolError as error:  # the GPU worker could not start
-            self._line, self.not_measured = None, f"Nothing was measured: {error}"
+            ran = done.result()
+        except MissingToolError as error:  # no GPU worker could start
+            self._cards, self.not_measured = None, f"Nothing was measured: {error}"
             for one in (variant, *self._gpu.give_up()):
                 self._recorder.finish(one.planned, one.record)
             return
+        if self._controls is not None:
+            self._controls.learn(group_of(variant.record), self._job(variant), ran)
         known = len(self._baselines.found)
-        notes = self._baselines.meet(variant.planned.point.problem.label, result, worker)
+        notes = self._baselines.meet(variant.planned.point.problem.label, ran)
         self._recorder.note(*notes)
         if len(self._baselines.found) > known:
             self._recorder.store.note("baselines", self._baselines.found)
-        self._recorder.files(variant.planned, provenance.baseline_files(result))
-        self._recorder.finish(variant.planned, flow.measured(variant, result))
+        self._recorder.files(variant.planned, provenance.baseline_files(ran.result))
+        self._recorder.finish(variant.planned, flow.measured(variant, ran))

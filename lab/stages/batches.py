@@ -77,6 +77,7 @@ class _Wanted:
 
     task: BuildTask
     done: list[Done]
+    key: tuple[object, ...]
     repeated: bool = False
 
 
@@ -105,8 +106,10 @@ class BuildQueue:
         self._executor, self._function = executor, function
         self._room = room or (lambda: len(self._running) < 2 * executor.workers)
         self._sizes = sizes or BatchSizes(executor.workers)
-        self._waiting: deque[tuple[BuildTask, Done]] = deque()
+        self._supplies: deque[Iterator[tuple[BuildTask, Done]]] = deque()
+        self._waiting = 0
         self._running: dict[Future[Any], list[_Wanted]] = {}
+        self._under_way: dict[tuple[object, ...], _Wanted] = {}
 
     @property
     def running(self) -> Collection[Future[Any]]:
@@ -115,20 +118,32 @@ class BuildQueue:
 
     def add(self, task: BuildTask, done: Done) -> None:
         """Put a build in the queue; `done` is called with its outcome."""
-        self._waiting.append((task, done))
+        self.supply(iter([(task, done)]), 1)
+
+    def supply(self, tasks: Iterator[tuple[BuildTask, Done]], number: int) -> None:
+        """Put `number` builds in the queue, each of which is taken from `tasks` when it starts."""
+        self._supplies.append(tasks)
+        self._waiting += number
+
+    def _next(self) -> tuple[BuildTask, Done]:
+        self._waiting -= 1
+        while True:
+            if (following := next(self._supplies[0], None)) is not None:
+                return following
+            self._supplies.popleft()
 
     def feed(self) -> None:
         """Start batches while there is room."""
-        under_way = {_key(wanted.task): wanted for batch in self._running.values() for wanted in batch}
         while self._waiting and self._room():
             batch: list[_Wanted] = []
-            size = self._sizes.following(len(self._waiting))
+            size = self._sizes.following(self._waiting)
             while self._waiting and len(batch) < size:
-                task, done = self._waiting.popleft()
-                if same := under_way.get(_key(task)):
+                task, done = self._next()
+                key = _key(task)
+                if same := self._under_way.get(key):
                     same.done.append(done)
                     continue
-                under_way[_key(task)] = wanted = _Wanted(task, [done])
+                self._under_way[key] = wanted = _Wanted(task, [done], key)
                 batch.append(wanted)
             if batch:
                 self._start(batch)
@@ -159,6 +174,8 @@ class BuildQueue:
                 return
             outcomes = [_failure(error)]
         self._sizes.learn(outcomes)
+        for wanted in batch:
+            del self._under_way[wanted.key]
         for wanted, outcome in zip(batch, outcomes, strict=True):
             for done in wanted.done:
                 done(outcome)

@@ -252,13 +252,13 @@ _STATUS = {
 }
 
 
-def measured(record: VariantRecord, result: JobResult) -> VariantRecord:
-    """The record with the result of its job on the GPU."""
+def measured(record: VariantRecord, result: JobResult, card: str) -> VariantRecord:
+    """The record with the result of its job on a GPU, whose id is `card`."""
     failure = result.failure
     return replace(
         record,
         status=_STATUS[failure.stage] if failure else Status.VERIFIED,
         reason=failure.reason if failure else "",
         verification=result.verification,
-        measurement=result.measurement,
+        measurement=replace(result.measurement, card=card) if result.measurement else None,
     )

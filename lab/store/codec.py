@@ -15,14 +15,14 @@ from pydantic_core import PydanticSerializationError
 from lab.base.files import spelled
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
-SCHEMA = 13
+SCHEMA = 14
 """Version of the records' shape, raised with each change; an unknown one is refused, never misread."""
 
-READ_TOO = (7, 9, 10, 11, 12)
+READ_TOO = (7, 9, 10, 11, 12, 13)
 """Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
 10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. Up to 11 they lacked
 `fingerprint`, what was executed in any loop (`looped`), and the emulated `flops`; up to 12 `declared_rate` and
-`declared_figures`."""
+`declared_figures`; up to 13 what concerns several cards."""
 
 
 def _with_baselines(run: object) -> object:
@@ -100,3 +100,20 @@ def uncollected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """Let the collector of reference cycles look only at what is made from now on; what is there has none.
+
+    What is drawn has many, and a hundred megabytes of it would wait for the end.
+    """
+    enabled = gc.isenabled()
+    gc.freeze()
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if not enabled:
+            gc.disable()

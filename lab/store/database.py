@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -120,9 +120,14 @@ class Store(Journal):
         for row in self._iterate("SELECT CAST(json AS BLOB) FROM records ORDER BY position, variant"):
             yield row[0]
 
-    def whole_records(self) -> dict[str, VariantRecord]:
-        """Finished records by variant, except those whose files are missing or incomplete."""
-        return {record.variant: record for record in self.records() if self._files_are_whole(record.variant)}
+    def whole_records(self) -> Mapping[str, VariantRecord]:
+        """Finished records by variant, except those whose files are missing or incomplete; each is read when asked for.
+
+        Raises:
+            StoreError: when asked for one that cannot be read.
+        """
+        known = [row[0] for row in self._select("SELECT variant FROM records ORDER BY position, variant")]
+        return _StoredRecords(self, [variant for variant in known if self._files_are_whole(variant)])
 
     def _files_are_whole(self, variant: str) -> bool:
         folder = self.variant_folder(variant)
@@ -183,3 +188,24 @@ class Store(Journal):
                 write_atomically(folder / name, content)
         except OSError as error:
             raise StoreError(f"{folder} cannot be written: {error}") from error
+
+
+class _StoredRecords(Mapping[str, VariantRecord]):
+    """Some records of a store, which stay on disk."""
+
+    def __init__(self, store: Store, variants: Iterable[str]) -> None:
+        self._store, self._variants = store, dict.fromkeys(variants)
+
+    def __getitem__(self, variant: str) -> VariantRecord:
+        if variant not in self._variants:
+            raise KeyError(variant)
+        return self._store.record(variant)
+
+    def __contains__(self, variant: object) -> bool:
+        return variant in self._variants
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variants)
+
+    def __len__(self) -> int:
+        return len(self._variants)

@@ -17,6 +17,7 @@ from lab.isa.mix import Counts, KernelMix
 from lab.measured.timing import Kind, Merit
 from lab.predict.score import TOLERANCE
 from lab.store.estimates import cannot_tell, estimates
+from lab.store.memo import remembered
 from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.scores import rate, scores
 
@@ -49,6 +50,7 @@ def predicted(record: VariantRecord) -> float | None:
     return record.ceiling
 
 
+@remembered
 def measured(record: VariantRecord) -> float | None:
     """Measured median throughput in the record's unit.
 
@@ -67,10 +69,12 @@ def peak(record: VariantRecord) -> float | None:
     return (record.prediction.peak or None) if record.prediction and record.declared_rate is None else None
 
 
+@remembered
 def emulated_traffic(record: VariantRecord, *accesses: str) -> MemoryCount | None:
     """Traffic of some kinds of access (keys of `ExecutedCounts.memory`) on the CPU; None without any request."""
     executed = record.emulation.executed if record.emulation else None
-    total = sum((executed.memory.get(access, _NONE) for access in accesses), _NONE) if executed else _NONE
+    found = [executed.memory[access] for access in accesses if access in executed.memory] if executed else []
+    total = sum(found[1:], found[0]) if found else _NONE
     return total if total.requests else None
 
 
@@ -174,7 +178,7 @@ class Response:
     def tied(self, first: VariantRecord, second: VariantRecord) -> bool:
         """Whether the difference of two variants is within what their figures are known to err or to scatter."""
         a, b = self.of(first), self.of(second)
-        if a is None or b is None:
+        if a is None or b is None or (self.basis is Basis.MEASURED and doubtful(first) is not doubtful(second)):
             return False
         return abs(a - b) <= max(self.tolerance, noise(first), noise(second)) * max(a, b)
 
@@ -199,6 +203,7 @@ of reports/h200 (what a variant's own samples scatter is added by `noise`). Esti
 instructions that change throughput by 2 % and more are within its error on one loop. Score: `lab.predict.score`."""
 
 
+@remembered
 def noise(record: VariantRecord) -> float:
     """Relative scatter of a measured variant's samples, half of p20 to p80; 0 where nothing was measured."""
     return record.measurement.samples.spread / 2 if record.measurement else 0.0
@@ -276,9 +281,18 @@ def time_ms(record: VariantRecord, response: Response) -> float | None:
 
 
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
-    """Records that have a response, best first; equal ones keep the experiment's order."""
+    """Records that have a response, best first; equal ones keep the experiment's order.
+
+    Those that are `doubtful` come last: a variant does not win by the time of a card that differs from the others.
+    """
     having = [(value, record) for record in records if (value := response.of(record)) is not None]
-    return tuple(record for _, record in sorted(having, key=lambda pair: -pair[0]))
+    measured = response.basis is Basis.MEASURED
+    return tuple(r for _, r in sorted(having, key=lambda pair: (measured and doubtful(pair[1]), -pair[0])))
+
+
+def doubtful(record: VariantRecord) -> bool:
+    """Whether a variant's time does not compare with those of the run's other cards."""
+    return record.measurement is not None and bool(record.measurement.doubt)
 
 
 def setting_in_words(setting: Mapping[str, Scalar]) -> str:

@@ -10,6 +10,7 @@ from lab.base.expressions import Scalar
 from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
+from lab.measured.cards import CardRecord
 from lab.measured.counters import Profile
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import GpuDescription, Kind, Measurement, Merit, Verification
@@ -434,6 +435,7 @@ class RunRecord:
         problem_axes: Fields by which the problems differ, in file order; empty where there is one problem.
         search: How the variants were chosen; None where the whole space was run.
         setting: Setting of parameters that the others are compared with; empty for none.
+        cards: The cards that measured, and how they compare; empty where one did.
     """
 
     experiment: str
@@ -456,3 +458,4 @@ class RunRecord:
     problem_axes: tuple[str, ...] = ()
     search: SearchRecord | None = None
     setting: Mapping[str, Scalar] = field(default_factory=dict)
+    cards: tuple[CardRecord, ...] = ()

@@ -90,14 +90,43 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
 
 
 def lean(record: VariantRecord) -> VariantRecord:
-    """Return the record without the counts of its lines, but with what they say of its loops."""
-    done = record.emulation
+    """Return the record without what its own page alone needs, which is two thirds of it.
+
+    These are the counts of its lines, once it is known what they say of its loops; counts by opcode, except those that
+    ratios and scores read; and the second copy of what a single launch executed.
+    """
+    done, (ptx, sass) = record.emulation, (record.ptx, record.sass)
+    record = replace(record, ptx=ptx and _lean_mix(ptx), sass=sass and _lean_mix(sass))
     if done is None:
         return record
     steps = done.launches
     if len(steps) == 1 and steps[0].looped is None and (mix := _mix(record, steps[0].entry, "ptx")) is not None:
         steps = (replace(steps[0], looped=_looped(done, mix)),)
-    return replace(record, emulation=replace(done, lines=(), launches=steps))
+    steps = tuple(
+        replace(step, executed=_lean_counts(step.executed, opcodes=True), hot_loop=_lean_counts(step.hot_loop))
+        for step in steps
+    )
+    executed, hot = _lean_counts(done.executed, opcodes=True), _lean_counts(done.hot_loop)
+    if len(steps) == 1:
+        executed = steps[0].executed if executed == steps[0].executed else executed
+        hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
+    return replace(record, emulation=replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot))
+
+
+def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> ExecutedCounts | None:
+    if counts is None:
+        return None
+    kept = {opcode: n for opcode, n in counts.warps_by_opcode.items() if _matters(opcode)} if opcodes else {}
+    return replace(counts, warps_by_opcode=kept, threads_by_opcode={})
+
+
+def _lean_mix(mix: KernelMix) -> KernelMix:
+    """Return a mix without counts by opcode of loops; ratios read those of the hot loop of the SASS."""
+    loops = tuple(
+        loop if loop.hot and mix.isa == "sass" else replace(loop, counts=replace(loop.counts, by_opcode={}))
+        for loop in mix.loops
+    )
+    return replace(mix, loops=loops)
 
 
 def _work(record: VariantRecord) -> float:
@@ -253,11 +282,21 @@ def _together(sass: KernelMix | None) -> float:
 def _one_float(executed: ExecutedCounts) -> bool:
     """Whether atomics add floating-point numbers to a single sector of global memory."""
     met = executed.memory.get("global.atomic", _NONE)
-    floats = any(
-        opcode.partition(".")[0] in ("red", "atom") and ".add" in opcode and opcode.rpartition(".")[2] in _FLOATS
-        for opcode in executed.warps_by_opcode
-    )
+    floats = any(map(_adds_floats, executed.warps_by_opcode))
     return floats and met.chunks == 1 and met.sectors == met.requests
+
+
+def _matters(opcode: str) -> bool:
+    """Whether a score depends on how often an opcode is executed."""
+    return _adds_floats(opcode) or _computes_doubles(opcode)
+
+
+def _adds_floats(opcode: str) -> bool:
+    return opcode.partition(".")[0] in ("red", "atom") and ".add" in opcode and opcode.rpartition(".")[2] in _FLOATS
+
+
+def _computes_doubles(opcode: str) -> bool:
+    return opcode.endswith(".f64") and opcode.partition(".")[0] in _ARITHMETIC
 
 
 _FLOATS: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
@@ -266,11 +305,7 @@ _FLOATS: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
 def _floating(executed: ExecutedCounts) -> float:
     """Share of the arithmetic in float64 among all floating-point arithmetic, by opcode."""
     total = sum(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.FLOAT))
-    double = sum(
-        n
-        for opcode, n in executed.warps_by_opcode.items()
-        if opcode.endswith(".f64") and opcode.partition(".")[0] in _ARITHMETIC
-    )
+    double = sum(n for opcode, n in executed.warps_by_opcode.items() if _computes_doubles(opcode))
     return min(1.0, double / total) if total else 0.0
 
 

@@ -26,11 +26,12 @@ from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Time
 
 T = TypeVar("T")
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised when what is stored changes its shape; an unknown one is refused, never misread."""
 
-READ_TOO = (1,)
-"""Older schemas that are read as well: 1 described a cut by a sentence, `rule`, in place of its kind and limits."""
+READ_TOO = (1, 2)
+"""Older schemas that are read as well: 1 described a cut by a sentence, `rule`, in place of its kind and limits; the
+times of 1 and 2 name no card."""
 
 FILE = "tuning.sqlite"
 

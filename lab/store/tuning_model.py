@@ -57,6 +57,7 @@ class Timed:
         cache: State of the L2 cache, `cold` or `warm`; empty for a prediction.
         error: Largest error against the float64 reference, relative to its scale; None where nothing was checked.
         failure: Why there is no time; empty where there is one.
+        card: Id of the card that took it; empty for a prediction, and in runs of versions that used one card alone.
     """
 
     samples: Samples | None
@@ -64,6 +65,7 @@ class Timed:
     cache: str = ""
     error: float | None = None
     failure: str = ""
+    card: str = ""
 
     @property
     def ms(self) -> float | None:

@@ -40,6 +40,7 @@ _HAS_INCLUDE = re.compile(
 )
 _ASKED_FOR = re.compile(r"(?:\bdefined[ \t]*\(?|#[ \t]*(?:ifdef|ifndef|elifdef|elifndef))[ \t]*$")
 _PRAGMA = re.compile(r"\b(?:pch_preprocess|include_alias)\b|\bGCC\s+dependency\b")
+_PRAGMA_WORDS = ("pch_preprocess", "include_alias", "dependency")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+\-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+\-]*)*")
 _SPLICE, _LOOSE_SPLICE = re.compile(r"\\\r?\n"), re.compile(r"\\[ \t\f\v]*\r?\n")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]|\r(?!\n)")
@@ -93,13 +94,15 @@ def includes(text: str) -> list[Include]:
     if control := _CONTROL.search(text):
         raise _RefusedError(text, control.start(), "the source holds a control character")
     for view in _views(text):
-        if pragma := _PRAGMA.search(view):
+        if _named_in(view, _PRAGMA_WORDS) and (pragma := _PRAGMA.search(view)):
             raise _RefusedError(view, pragma.start(), f"this pragma reads a file: {pragma[0]}")
         _check_imports(view)
         _check_questions(view)
     found = list(_directives(text))
     plain = Counter(one.name for one in found)
     for view in _views(text):
+        if view == text:
+            continue
         # `renamed` sees only those of the text itself
         for name in Counter(one.name for one in _directives(view)) - plain:
             what = f"write the directive that includes {name} in one line, without trigraphs"
@@ -252,7 +255,14 @@ class _Gaps:
         raise _RefusedError(text, min(place, len(text)), "there are too many comments in a directive")
 
 
+def _named_in(text: str, words: Sequence[str]) -> bool:
+    """Return whether a text holds one of some words, which takes a tenth of the time of a pattern with them."""
+    return any(word in text for word in words)
+
+
 def _check_imports(text: str) -> None:
+    if not _named_in(text, ("import",)):
+        return
     gaps = _Gaps(text)
     for match in _IMPORT.finditer(text):
         if _begins_a_line(text, match.start()) and text.startswith(("<", '"'), gaps.end(match.end())):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lab.base.sizes import Size
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.cache import Flush
-from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy, room
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
@@ -21,7 +20,7 @@ from lab.tuning.kernels import Kernel
 from lab.tuning.product import product
 
 _AHEAD = 2
-"""Sizes in the GPU's line: while one is measured, the launches of the next one are computed."""
+"""Sizes in a GPU's line: while one is measured, the launches of the next one are computed."""
 
 
 @dataclass(frozen=True)
@@ -138,13 +137,36 @@ class PredictedBench:
         return Timed(Samples((ms,)), self.kind)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What a card was asked to time at one size.
+
+    Attributes:
+        stage: What the times are taken for.
+        of: The problem type.
+        task: The task.
+        order: The survey.
+        home: Id of the card that holds earlier times of this stage at this size; empty where there are none.
+    """
+
+    stage: TimingStage
+    of: ProblemType
+    task: TimingTask
+    order: Survey
+    home: str
+
+
 @dataclass
 class MeasuredBench:
-    """Measures times on a GPU.
+    """Measures times on one or several GPUs.
+
+    Kernels are compared at one size alone, so each size belongs to one card: whatever a stage times there, it times on
+    the card that it began on. Where that card was lost, or another run goes on without it, everything that the
+    task asks for at the size is timed again, on one card.
 
     Attributes:
         ledger: Known times.
-        line: The line of work for the GPU.
+        cards: The GPUs.
         timing: How kernels are timed.
         seed: Seed of the inputs.
         done: Called with each size and the number of new times.
@@ -152,7 +174,7 @@ class MeasuredBench:
     """
 
     ledger: Ledger
-    line: GpuLine
+    cards: Cards
     timing: TimingModel
     seed: int
     done: Callable[[Size, int], None]
@@ -162,7 +184,7 @@ class MeasuredBench:
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
     ) -> None:
-        """See `Bench.run`. The GPU gets one size after another."""
+        """See `Bench.run`. Each GPU gets one size after another; times are written in the order in which they come."""
         policy = SurveyPolicy(
             samples=self.timing.samples,
             enough_ms=self.timing.enough_ms,
@@ -173,39 +195,90 @@ class MeasuredBench:
         )
         wanted = list(tasks)
         ground = ground_of(of, wanted, self.seed)
-        waiting: deque[tuple[Size, Future[tuple[SurveyPoint, ...]]]] = deque()
+        waiting: dict[Future[Surveyed], _Asked] = {}
         for task in wanted:
-            missing = _missing(self.ledger, stage, task)
-            failed = _not_built(missing, self.kind)
-            if failed:
-                self.ledger.write(stage, task.size, failed)
-            runs = tuple(one for one in missing if one.facts.id not in failed)
-            beside = baseline and self.ledger.of(stage, baseline_id(of.label), task.size) is None
-            if not runs and not beside:
+            asked = self._asked(stage, of, task, ground, policy, baseline=baseline)
+            if asked is None:
                 self.done(task.size, 0)
                 continue
-            order = Survey(
-                ground=ground,
-                problem=product(of, task.size),
-                entrants=tuple(Entrant(one.facts.id, one.launches(task.size)) for one in runs),
-                baseline=beside,
-                policy=policy,
-                kept=task.kept,
-            )
-            waiting.append((task.size, self.line.survey(order, {one.facts.id: one.cubin for one in runs})))
-            if len(waiting) >= _AHEAD:
-                self._take(stage, of, *waiting.popleft())
+            self._submit(waiting, asked)
+            while len(waiting) >= _AHEAD * len(self.cards.cards):
+                self._take(waiting)
         while waiting:
-            self._take(stage, of, *waiting.popleft())
+            self._take(waiting)
 
-    def _take(self, stage: TimingStage, of: ProblemType, size: Size, future: Future[tuple[SurveyPoint, ...]]) -> None:
+    def _asked(
+        self,
+        stage: TimingStage,
+        of: ProblemType,
+        task: TimingTask,
+        ground: Ground,
+        policy: SurveyPolicy,
+        *,
+        baseline: bool,
+    ) -> _Asked | None:
+        """What is missing at a size; kernels that were not built are written at once. None where nothing is missing."""
+        ledger, beside = self.ledger, baseline_id(of.label)
+        missing = _missing(ledger, stage, task)
+        if failed := _not_built(missing, self.kind):
+            ledger.write(stage, task.size, failed)
+        runs = tuple(one for one in missing if one.facts.id not in failed)
+        wants_baseline = baseline and ledger.of(stage, beside, task.size) is None
+        if not runs and not wants_baseline:
+            return None
+        home = self._home(stage, of, task)
+        if home and home not in {card.id for card in self.cards.cards}:
+            home, runs, wants_baseline = "", tuple(one for one in task.kernels if not one.facts.failure), baseline
+        order = Survey(
+            ground=ground,
+            problem=product(of, task.size),
+            entrants=tuple(Entrant(one.facts.id, one.launches(task.size)) for one in runs),
+            baseline=wants_baseline,
+            policy=policy,
+            kept=task.kept,
+        )
+        return _Asked(stage, of, task, order, home)
+
+    def _home(self, stage: TimingStage, of: ProblemType, task: TimingTask) -> str:
+        """Id of the card that timed this task's kernels or the baseline at the task's size."""
+        names = (*(one.facts.id for one in task.kernels), baseline_id(of.label))
+        known = (self.ledger.of(stage, name, task.size) for name in names)
+        return next((timed.card for timed in known if timed is not None and timed.card), "")
+
+    def _submit(self, waiting: dict[Future[Surveyed], _Asked], asked: _Asked) -> None:
+        wanted = {one.kernel for one in asked.order.entrants}
+        cubins = {one.facts.id: one.cubin for one in asked.task.kernels if one.facts.id in wanted}
+        waiting[self.cards.survey(asked.order, cubins, card=asked.home or None)] = asked
+
+    def _take(self, waiting: dict[Future[Surveyed], _Asked]) -> None:
+        """Write what is finished; wait until something is."""
+        for future in sorted(wait(waiting, return_when=FIRST_COMPLETED).done, key=list(waiting).index):
+            asked, surveyed = waiting.pop(future), future.result()
+            if asked.home and surveyed.card != asked.home:  # that card was lost meanwhile
+                again = self._asked(
+                    asked.stage,
+                    asked.of,
+                    asked.task,
+                    asked.order.ground,
+                    asked.order.policy,
+                    baseline=asked.order.baseline or self._has_baseline(asked),
+                )
+                if again is not None:
+                    self._submit(waiting, again)
+                    continue
+            self._write(asked, surveyed)
+
+    def _has_baseline(self, asked: _Asked) -> bool:
+        return self.ledger.of(asked.stage, baseline_id(asked.of.label), asked.task.size) is not None
+
+    def _write(self, asked: _Asked, surveyed: Surveyed) -> None:
         found = {}
-        for point in future.result():
-            name = baseline_id(of.label) if point.kernel == BASELINE else point.kernel
-            found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure)
+        for point in surveyed.points:
+            name = baseline_id(asked.of.label) if point.kernel == BASELINE else point.kernel
+            found[name] = Timed(point.samples, self.kind, point.cache, point.error, point.failure, surveyed.card)
             self.library = point.note or self.library
-        self.ledger.write(stage, size, found)
-        self.done(size, len(found))
+        self.ledger.write(asked.stage, asked.task.size, found)
+        self.done(asked.task.size, len(found))
 
 
 def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:

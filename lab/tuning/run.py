@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,8 +18,9 @@ from lab.base.executor import Executor, ProcessExecutor
 from lab.base.sizes import Size
 from lab.base.version import VERSION
 from lab.gpu.device import describe
-from lab.gpu.process.line import GpuLine
-from lab.gpu.process.session import GpuSession
+from lab.gpu.process.cards import Card, Cards, FindCards
+from lab.gpu.process.find import find_cards
+from lab.gpu.process.localcards import LocalCards
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.measured.timing import GpuDescription
 from lab.report.tuning import render as report
@@ -35,6 +36,7 @@ from lab.tuning.bench import Bench, Ledger, MeasuredBench, PredictedBench
 from lab.tuning.file.load import Tuning, load
 from lab.tuning.kernels import Workshop
 from lab.tuning.race import TuningContext
+from lab.tuning.watched import SizeLeader, SizeNews, WatchedBench
 from lab.tuning.work import Work
 
 
@@ -47,6 +49,8 @@ class TuningOptions:
         jobs: Build processes; the number of usable cores by default.
         measure: Use a GPU where there is one.
         arch: Architecture in place of the file's; empty keeps the file's.
+        cluster: Where it runs: ``local`` takes every GPU of this machine; empty takes the first one.
+        gpu_model: Part of the name of the model to measure on; needed where there are several.
         resume: Continue the run that is in the folder; by default where that run is unfinished.
         command: Command that repeats the run, for the record.
     """
@@ -55,15 +59,10 @@ class TuningOptions:
     jobs: int | None = None
     measure: bool = True
     arch: str = ""
+    cluster: str = ""
+    gpu_model: str = ""
     resume: bool | None = None
     command: str = ""
-
-
-class FindTuningGpu(Protocol):
-    """Looks for the GPU to measure on."""
-
-    def __call__(self, *, measure: bool) -> tuple[GpuDescription | None, str]:
-        """Return the GPU, or None and a sentence that says why there is none; see `lab.gpu.device.describe.find`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +71,15 @@ class TuningServices:
 
     Attributes:
         prepare: Starts what takes a while to start; called first.
-        find_gpu: Looks for a GPU.
-        session: Opens a session on the GPU.
+        find_cards: Looks for the cards to measure on.
+        cards: Opens them.
         executor: Makes the executor for a number of jobs.
         build: Builds a batch of kernels; runs on the executor.
     """
 
     prepare: Callable[[], None] = workers.prepare
-    find_gpu: FindTuningGpu = describe.find
-    session: Callable[[], GpuSession] = GpuSession
+    find_cards: FindCards = find_cards
+    cards: Callable[[Sequence[Card]], Cards] = LocalCards
     executor: Callable[[int], Executor] = ProcessExecutor
     build: BuildFunction = build
 
@@ -97,8 +96,11 @@ class TuningObserver(Protocol):
     def built(self, facts: KernelFacts) -> None:
         """One kernel was built, or could not be."""
 
-    def timed(self, size: Size, points: int) -> None:
-        """Kernels were timed at a size; `points` of the times are new."""
+    def asked(self, what: str, sizes: int) -> None:
+        """Kernels are about to be timed at some sizes, for `what`; whatever was asked before is done."""
+
+    def timed(self, size: Size, points: int, leader: SizeLeader | None = None) -> None:
+        """Kernels were timed at a size; `points` of the times are new, and `leader` is the fastest kernel there."""
 
     def stepped(self, step: ProtocolStep) -> None:
         """A step of the protocol is done."""
@@ -137,7 +139,7 @@ class _Setting:
         tuning: The tuning file.
         options: What the command line adds.
         services: The run's surroundings.
-        described: The GPU that measures; None where all times are predicted.
+        cards: The GPUs that measure, all of one model; none where all times are predicted.
         not_measured: Why; empty where there is a GPU.
         arch: Architecture of the kernels.
         gpu: The GPU that measures, or that predictions are for.
@@ -147,11 +149,16 @@ class _Setting:
     tuning: Tuning
     options: TuningOptions
     services: TuningServices
-    described: GpuDescription | None
+    cards: tuple[Card, ...]
     not_measured: str
     arch: str
     gpu: Gpu
     tool: Toolchain
+
+    @property
+    def described(self) -> GpuDescription | None:
+        """What the GPUs are; None where there is none."""
+        return self.cards[0].description if self.cards else None
 
     @property
     def folder(self) -> Path:
@@ -207,13 +214,16 @@ def _setting(tuning: Tuning, options: TuningOptions, services: TuningServices) -
     Raises:
         UserError: the compiler does not know the architecture.
     """
-    described, not_measured = services.find_gpu(measure=options.measure)
+    cards, not_measured = services.find_cards(
+        measure=options.measure, every=bool(options.cluster), model=options.gpu_model
+    )
+    described = cards[0].description if cards else None
     arch = describe.resolve(options.arch or tuning.arch, described, key="arch", write=f"`arch: sm_90` in {tuning.file}")
     gpu = from_description(described) if described else gpu_for(tuning.gpu or arch)
     tool = toolchain(tuning.toolchain)
     if not tool.supports(arch):
         raise UserError(f"{tool.name} {tool.version} cannot target {arch}", key="arch", found=arch)
-    return _Setting(tuning, options, services, described, not_measured, arch, gpu, tool)
+    return _Setting(tuning, options, services, cards, not_measured, arch, gpu, tool)
 
 
 def _conditions(setting: _Setting) -> dict[str, JsonValue]:
@@ -285,16 +295,19 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
 def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: TuningObserver) -> TuningOutcome:
     """Do the steps, and draw the report of what they left."""
     tuning, services, ledger, interrupted = setting.tuning, setting.services, Ledger(store), False
+    news = SizeNews(ledger, observer)
     with ExitStack() as stack:
         bench: Bench
-        if setting.described:
-            line = stack.enter_context(GpuLine(services.session()))
-            bench = MeasuredBench(ledger, line, tuning.timing, tuning.seed, observer.timed)
+        if setting.cards:
+            cards = stack.enter_context(services.cards(setting.cards))
+            bench = MeasuredBench(ledger, cards, tuning.timing, tuning.seed, news.timed)
         else:
-            bench = PredictedBench(ledger, setting.gpu, observer.timed)
+            bench = PredictedBench(ledger, setting.gpu, news.timed)
         executor = stack.enter_context(services.executor(setting.jobs))
         shop = Workshop(setting.tool, setting.arch, setting.gpu, executor, observer.built, services.build)
-        work = Work(TuningContext(tuning, bench, ledger, setting.gpu), shop, observer.stepped, store.folder)
+        work = Work(
+            TuningContext(tuning, WatchedBench(bench, news), ledger, setting.gpu), shop, observer.stepped, store.folder
+        )
         try:
             work.everything()
         except KeyboardInterrupt:

@@ -59,15 +59,15 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_run_prints_rows_and_writes_the_report(folder):
-    done = lab("run", "small.yaml", "--json", "--no-gpu", cwd=folder)
+def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(folder):
+    done = lab("run", "small.yaml", "--json", "--no-gpu", "--serve", cwd=folder, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [row["p.unroll"] for row in rows] == [1, 8]
     assert rows[0]["measured_tflops"] is None
     assert (folder / "reports" / "small" / "index.html").is_file()
     assert "reports/small/index.html" in done.stderr
-    assert "drawing the report" in done.stderr
+    assert done.stderr.count("http://127.0.0.1:") == 1
     again = here("run", "small.yaml", "--no-gpu", cwd=folder)
     head, *table = again.stdout.splitlines()
     assert "estimated throughput (TFLOP/s, predicted)" in head or "ceiling (TFLOP/s, predicted)" in head
@@ -175,6 +175,7 @@ def mistaken(folder):
         (["run", "small.yaml", "--arch", "sm_1"], 2, "sm_1"),
         (["run", "small.yaml", "--toolchain", "nvrcc"], 2, "did you mean"),
         (["run", "small.yaml", "--toolchain", "nvrtc==1.0"], 3, "nvrtc"),
+        (["run", "small.yaml", "--port", "70000"], 2, "65535"),
         (["run"], 2, "Missing argument"),
         (["rum"], 2, "rum"),
         (["run", "tuning.yaml"], 2, "lab tune tuning.yaml"),

@@ -3,98 +3,192 @@
 from __future__ import annotations
 
 import io
+import pickle
 import signal
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from live_support import begin, build, written
 from rich.console import Console
 
-from lab.cli.progress import RunProgress, TuneProgress
-from lab.experiment.variants import Planned
-from lab.stages.build import BuildFailure
+from lab.cli.live.lines import EVERY_S, MOST_FAILURES
+from lab.cli.live.run_account import RunAccount
+from lab.cli.progress import RunProgress, RunWatch, TuneProgress
+from lab.measured.timing import Kind
 from lab.store.model import Status
 from lab.store.tuning_model import KernelFacts, ProtocolStep
 from lab.tuning.file.load import Tuning
+from lab.tuning.watched import SizeLeader
 
 
 @pytest.fixture
 def console():
-    return Console(file=io.StringIO(), width=160)
+    """A log: nobody looks at a terminal."""
+    return Console(file=io.StringIO(), width=40)
 
 
-def planned(progress, variants=24):
-    progress.planned(SimpleNamespace(question="Does it?"), SimpleNamespace(combinations=30), variants, "NVIDIA H200")
+@pytest.fixture
+def terminal():
+    return Console(file=io.StringIO(), width=160, force_terminal=True, force_interactive=True, color_system=None)
 
 
-def test_a_run_begins_with_its_question_and_its_size(console):
-    with RunProgress(console) as progress:
-        planned(progress)
-    text = console.file.getvalue()
+def failed(record, variant=None):
+    return replace(
+        record,
+        variant=variant or record.variant,
+        status=Status.TIMED_OUT,
+        reason="no result within 60 s",
+        measurement=None,
+    )
+
+
+@pytest.mark.parametrize("where", ["console", "terminal"])
+def test_a_run_begins_with_its_question_and_its_size(request, where):
+    shown = request.getfixturevalue(where)
+    with RunProgress(shown) as progress:
+        begin(progress, 24)
+    text = written(shown)
     assert "Does it?" in text
     assert "24 variants of 30 combinations. NVIDIA H200" in text
 
 
-def test_failures_and_the_best_variant_are_shown(console, make):
-    slow, fast = sorted(make("sweep").records(), key=lambda one: one.throughput)[::23]
-    with RunProgress(console) as progress:
-        planned(progress)
+@pytest.mark.parametrize("where", ["console", "terminal"])
+def test_failures_are_shown_as_they_come(request, where, make):
+    shown = request.getfixturevalue(where)
+    record = make("sweep").records()[0]
+    with RunProgress(shown) as progress:
+        begin(progress, 24)
+        progress.recorded(failed(record))
+        name = f"{record.variant} {record.kernel} {record.label}"
+        assert f"{name}: timed out: no result within 60 s" in written(shown)
+
+
+def test_a_terminal_shows_every_failure_and_a_log_the_first_few(console, terminal, make):
+    record = make("sweep").records()[0]
+    for shown in (console, terminal):
+        with RunProgress(shown) as progress:
+            begin(progress, 24)
+            for number in range(MOST_FAILURES + 3):
+                progress.recorded(failed(record, f"v{number}"))
+    assert written(terminal).count(": timed out: ") == MOST_FAILURES + 3
+    assert written(console).count(": timed out: ") == MOST_FAILURES
+    assert "further failures are counted here" in written(console)
+
+
+def test_a_terminal_shows_the_best_variant_until_the_end(terminal, make):
+    fast = max(make("sweep").records(), key=lambda one: one.throughput)
+    with RunProgress(terminal) as progress:
+        begin(progress, 24)
+        build(progress, fast)
         progress.recorded(fast)
-        progress.recorded(slow)
-        progress.recorded(replace(slow, status=Status.TIMED_OUT, reason="no result within 60 s", measurement=None))
-    text = console.file.getvalue()
-    assert f"{slow.variant} {slow.kernel} {slow.label}: timed out: no result within 60 s" in text
-    assert f"best {fast.throughput:.2f} TFLOP/s" in text
+        progress._view.refresh()
+        assert f"best: {fast.throughput:.2f} TFLOP/s (measured): {fast.variant}" in written(terminal)
+    last = written(terminal).rpartition("built")[2]
+    assert "best" not in last
+    assert "1/24" in last
 
 
-def test_bars_grow_with_a_search_and_end_with_the_profiler(console):
+def test_the_first_results_are_drawn_at_once(terminal, make):
+    record = make("sweep").records()[0]
+    with RunProgress(terminal) as progress:
+        progress._view.auto_refresh = False  # but for what is drawn at once, a test would have to wait
+        begin(progress, 24)
+        build(progress, record)
+        assert f"built: {record.variant}" in written(terminal)
+        progress.executed(record)
+        assert f"executed on the CPU: {record.variant}" in written(terminal)
+        progress.recorded(record)
+        assert "best: " in written(terminal)
+
+
+def test_a_log_holds_nothing_but_lines_that_are_due(console, make):
+    records = make("sweep").records()
     with RunProgress(console) as progress:
-        planned(progress, 2)
+        begin(progress, 24)
         progress.more(3)
-        for _ in range(5):
-            progress.built(cast("Planned", None), BuildFailure("refused"))
+        for record in records:
+            build(progress, record)
+            progress.executed(record)
+            progress.recorded(record)
+        progress.noted("The card throttled.")
+        progress.counting(2)
+        progress.counted(2)
+        progress.drawing()
+    assert written(console).splitlines() == ["Does it?", "24 variants of 30 combinations. NVIDIA H200"]
+
+
+def test_a_log_gets_a_line_when_it_is_due(console, make):
+    now = [0.0]
+    with RunProgress(console, clock=lambda: now[0]) as progress:
+        begin(progress, 24)
+        progress.recorded(make("sweep").records()[0])
+        now[0] = EVERY_S
+        progress._view.due()
+    assert written(console).count("recorded 1/24") == 1
+
+
+def test_a_terminal_without_a_cursor_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    dumb = Console(file=io.StringIO(), force_terminal=True)
+    with RunProgress(dumb) as progress:
+        begin(progress, 24)
+    assert "\x1b" not in written(dumb).replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert "built" not in written(dumb)
+
+
+def test_a_terminal_counts_what_a_search_adds_and_the_profiler_reads(terminal):
+    with RunProgress(terminal) as progress:
+        begin(progress, 2)
+        progress.more(3)
         progress.counting(2)
         progress.counted(1)
-    text = console.file.getvalue()
+    text = written(terminal)
     assert "3 neighbours of the best ones" in text
-    assert "5/5" in text
+    assert "0/5" in text
     assert "1/2" in text
 
 
-def test_a_tuning_run_counts_kernels_sizes_and_points(console):
-    with TuneProgress(console) as progress:
-        progress.began(cast("Tuning", SimpleNamespace(question="Which?")), "NVIDIA H200")
+def test_a_run_in_another_process_has_an_account_of_its_own():
+    account = RunAccount()
+    watch = RunWatch(account)
+    assert watch()._account is account
+    there = pickle.loads(pickle.dumps(watch))  # noqa: S301 - made here
+    assert isinstance(there(), RunProgress)
+    assert there()._account is not account
+
+
+@pytest.mark.parametrize("where", ["console", "terminal"])
+def test_a_tuning_run_counts_kernels_sizes_and_points(request, where):
+    shown = request.getfixturevalue(where)
+    with TuneProgress(shown) as progress:
+        progress.began(cast("Tuning", SimpleNamespace(name="sizes", question="Which?")), "NVIDIA H200")
         progress.built(cast("KernelFacts", SimpleNamespace(name="good", failure="")))
         progress.built(cast("KernelFacts", SimpleNamespace(name="bad", failure="it spills")))
-        progress.timed((64, 64, 64), 7)
+        progress.asked("float32_nn, step 7", 4)
+        progress.timed((64, 64, 64), 7, SizeLeader("tile", 1.5, Kind.PREDICTED))
         progress.timed((96, 64, 64), 5)
         step = SimpleNamespace(group="g", number=2, title="tiles", text="3 of 9 are kept")
         progress.stepped(cast("ProtocolStep", step))
-    text = console.file.getvalue()
+        progress.resumed(9)
+    text = written(shown)
     assert "Which?" in text
     assert "bad: it spills" in text
     assert "good" not in text
-    assert "sizes timed (12 points)" in text
     assert "g, step 2, tiles: 3 of 9 are kept" in text
+    assert "resuming: 9 times are kept" in text
+    assert ("2/4" in text) == (where == "terminal")
 
 
-def test_resuming_and_drawing_are_announced(console):
-    with RunProgress(console) as progress:
-        planned(progress)
+def test_resuming_and_drawing_are_announced(terminal):
+    with RunProgress(terminal) as progress:
+        begin(progress, 24)
         progress.resumed(7)
         progress.drawing()
-    text = console.file.getvalue()
-    assert "resuming: 7 finished variants are kept" in text
-    assert "drawing the report" in text
-
-
-def test_predicted_times_are_not_called_timed(console):
-    with TuneProgress(console) as progress:
-        progress.began(cast("Tuning", SimpleNamespace(question="Which?")), "There is no GPU.", measured=False)
-        progress.timed((64, 64, 64), 7)
-    assert "sizes predicted (7 points)" in console.file.getvalue()
-    assert "timed" not in console.file.getvalue()
+        progress._view.refresh()
+        assert "drawing the report" in written(terminal)
+    assert "resuming: 7 finished variants are kept" in written(terminal)
 
 
 def test_ctrl_c_is_answered_at_once_and_the_handler_is_put_back(console, capfd):

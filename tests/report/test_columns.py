@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.measured.timing import Kind
-from lab.report.columns import Column, cells, row
+from lab.report.columns import Column, row, table
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,5 @@ def test_rows_are_by_name_and_cells_by_key(make):
         Column("kernel", "kernel", None, lambda r: r.kernel),
     )
     assert row(record, columns) == {"p.<script>": 1, "kernel": record.kernel}
-    assert cells(record, columns) == {"parameter_0": 1, "kernel": record.kernel}
+    (cells,) = table([record], columns)
+    assert cells == {"parameter_0": 1, "kernel": record.kernel}

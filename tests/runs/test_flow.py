@@ -183,7 +183,7 @@ def test_a_search_measures_what_promises_most_first():
 
 @pytest.mark.parametrize(("most", "executed"), [(None, 5), (9, 5), (5, 5), (2, 2), (1, 1), (0, 0)])
 def test_evenly_spread_variants_are_executed(planned, most, executed):
-    spared = flow.spared(planned, most)
+    spared = flow.spared([one.position for one in planned], most)
     assert len(planned) - len(spared) == executed
     if most == 2:
         assert spared == {1, 3, 4}

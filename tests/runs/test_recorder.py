@@ -18,10 +18,13 @@ from lab.store.model import Status, VariantRecord
 
 class Listing(SilentObserver):
     def __init__(self):
-        self.records = []
+        self.records, self.notes = [], []
 
     def recorded(self, record):
         self.records.append(record.variant)
+
+    def noted(self, sentence):
+        self.notes.append(sentence)
 
 
 def planned(position, label=""):
@@ -81,12 +84,14 @@ def test_a_record_of_an_earlier_run_moves_to_its_new_position(store):
 
 
 def test_notes_are_kept_once_and_stored(store):
-    recorder = Recorder(store, SilentObserver(), notes=["from before"])
+    observer = Listing()
+    recorder = Recorder(store, observer, notes=["from before"])
     recorder.note()
     assert store.noted("notes") is None
     recorder.note("one", "two", "one")
     recorder.note("two", "from before")
     assert recorder.notes == store.noted("notes") == ["from before", "one", "two"]
+    assert observer.notes == ["one", "two"]
 
 
 def test_a_pruner_learns_from_what_succeeded(store):

@@ -80,19 +80,24 @@ def test_time_limits_reach_the_executor():
 
 
 class Line:
-    """A serial resource whose jobs the test finishes."""
+    """Serial resources whose jobs the test finishes; the one with the empty name by default."""
 
-    def __init__(self, ahead=2, refused=()):
+    def __init__(self, ahead=2, refused=(), places=("",), *, ordered=True):
         self.started: list[str] = []
+        self.at: list[tuple[str, str]] = []
         self.futures: list[Future[None]] = []
         self.ended: list[str] = []
-        self.refused = refused
-        self.lane = SerialLane(self.start, lambda item, future: self.ended.append(item), ahead)
+        self.refused, self.places = refused, places
+        self.lane = SerialLane(self.start, self.end, places=lambda: self.places, ordered=ordered, ahead=ahead)
 
-    def start(self, item):
+    def end(self, item, future):
+        self.ended.append(item)
+
+    def start(self, item, place):
         if item in self.refused:
             return None
         self.started.append(item)
+        self.at.append((item, place))
         self.futures.append(Future())
         return self.futures[-1]
 
@@ -120,6 +125,57 @@ def test_no_more_than_a_few_are_handed_over_and_the_rest_can_still_be_put_in_ord
     for _ in range(3):
         line.finish_first()
     assert line.started == ["a", "b", "d", "e", "c"]
+
+
+def test_each_place_is_given_as_many_ahead_and_keeps_to_its_group():
+    line = Line(places=("one", "two"))
+    for item, group in (("a", "x"), ("b", "x"), ("c", "x"), ("d", "y"), ("e", "y"), ("f", "y"), ("g", "x")):
+        line.put(item, group=group)
+    assert line.at == [("a", "one"), ("b", "two"), ("c", "one"), ("d", "two")]  # the first ones before others are there
+    for _ in range(3):
+        line.finish_first()
+    assert line.at[4:] == [("g", "one"), ("e", "two"), ("f", "one")]
+
+
+def test_which_place_was_quicker_changes_neither_the_order_of_results_nor_what_they_decide(monkeypatch):
+    """Of two places, either may be the quicker one: an item is handed over after the same results each time."""
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)):
+        line = Line(places=("one", "two"), ahead=1)
+        for item in "abcd":
+            line.put(item)
+        known: list[tuple[str, tuple[str, ...]]] = []
+        monkeypatch.setattr(
+            line.lane, "_then", lambda item, _, into=known, of=line: into.append((item, (*of.started,)))
+        )
+        while line.lane.running:
+            futures = list(line.lane.running)
+            for place in order:
+                if place < len(futures):
+                    futures[place].set_result(None)
+            for future in line.lane.finished(()):
+                line.lane.ended(future)
+        assert known == [("a", ("a", "b")), ("b", ("a", "b", "c")), ("c", tuple("abcd")), ("d", tuple("abcd"))]
+
+
+def test_without_an_order_a_result_is_taken_back_when_it_is_there():
+    line = Line(places=("one", "two"), ahead=1, ordered=False)
+    for item in "abc":
+        line.put(item)
+    line.futures[1].set_result(None)
+    run_lanes_once(line.lane)
+    assert (line.ended, line.started, line.at[-1]) == (["b"], ["a", "b", "c"], ("c", "two"))
+
+
+def test_a_place_that_is_lost_gets_nothing_more_and_a_new_one_does():
+    line = Line(places=("one", "two"), ahead=1, ordered=False)
+    for item in "abcd":
+        line.put(item)
+    line.places = ("two", "three")
+    run_lanes_once(line.lane)
+    assert line.at == [("a", "one"), ("b", "two"), ("c", "three")]
+    line.futures[0].set_result(None)  # another place did it
+    run_lanes_once(line.lane)
+    assert (line.ended, line.lane.waiting) == (["a"], 1)
 
 
 def test_items_of_the_group_that_started_last_go_first_whatever_their_urgency():

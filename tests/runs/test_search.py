@@ -94,6 +94,16 @@ def test_failed_and_pruned_variants_have_no_score():
     assert score(record(30, tflops=20), 3) == Rank((("m", 64),), 3, 30, cast("float", pytest.approx(20)))
 
 
+def test_a_variant_of_a_slow_card_leads_by_what_it_would_reach_on_the_others_and_one_in_doubt_comes_last():
+    scores = [
+        Rank((), 0, None, 10.0, "GPU-a"),
+        Rank((), 1, None, 9.8, "GPU-b", doubt=True),
+        Rank((), 2, None, 10.4, "GPU-b", doubt=True),
+    ]
+    assert [one.position for one in leaders(scores, 3)] == [0, 2, 1]
+    assert [one.position for one in leaders(scores, 3, {"GPU-a": 1.0, "GPU-b": 1.05})] == [2, 1, 0]
+
+
 def test_leaders_are_the_measured_ones_where_anything_was_measured():
     a, b = ("a",), ("b",)
     scores = [

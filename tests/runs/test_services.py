@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.base.executor import ProcessExecutor
+from lab.gpu.process.localcards import LocalCards
 from lab.runs.services import Services, draw_report
 from lab.stages.build import build
 
@@ -11,9 +12,8 @@ def test_the_defaults_are_this_machine():
     services = Services()
     assert services.executor is ProcessExecutor
     assert services.build is build
-    assert services.find_gpu(measure=False) == (None, "Nothing was measured: --no-gpu was given.")
-    session = services.session()
-    assert session.process_id is None  # nothing starts before it is asked to
+    assert services.find_cards(measure=False) == ((), "Nothing was measured: --no-gpu was given.")
+    assert services.cards is LocalCards
 
 
 def test_the_report_is_drawn_from_the_records(make):

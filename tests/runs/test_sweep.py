@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from run_support import H200, DecidedSession, InProcess, Later
+from run_support import H200, DecidedSession, InProcess, Later, cards_of
 
 from lab.base.errors import LabError, MissingToolError
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards, Ran
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.observer import SilentObserver
@@ -131,19 +131,21 @@ def test_a_missing_compiler_ends_the_run(context, planned, store):
         Sweep(context, recorder, InProcess(), None, function=missing).work(planned, {})
 
 
-class PlayedLine:
-    """A GPU's line that answers at once."""
+class PlayedCards:
+    """A GPU that answers at once."""
+
+    cards = cards_of(1)
 
     def __init__(self, error=None):
         self.error, self.jobs, self.session = error, [], DecidedSession()
 
-    def submit(self, job, policy):
+    def submit(self, job, policy, *, card):
         self.jobs.append(job)
         future: Future[Any] = Future()
         if self.error:
             future.set_exception(self.error)
         else:
-            future.set_result((self.session.run(job, policy), 1))
+            future.set_result(Ran(self.session.run(job, policy), card, 1))
         return future
 
 
@@ -160,12 +162,12 @@ def inspected_only(monkeypatch):
 
 def test_the_gpu_takes_one_problem_after_another(context, planned, store, monkeypatch):
     inspected_only(monkeypatch)
-    line = PlayedLine()
+    cards = PlayedCards()
     with Recorder(store, SilentObserver()) as recorder:
-        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("GpuLine", line), function=refuse)
+        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("Cards", cards), function=refuse)
         sweep.work(planned, {})
     assert [record.status for record in store.records()] == [Status.VERIFIED] * 6
-    order = [job.problem["m"] for job in line.jobs]
+    order = [job.problem["m"] for job in cards.jobs]
     assert sorted(order) == [64, 64, 64, 96, 96, 96]
     assert sum(one != other for one, other in itertools.pairwise(order)) <= 2  # the first two come before the others
     assert store.noted("baselines") == dict.fromkeys(["m=64", "m=96"], "cublas (libcublas 13)")
@@ -173,9 +175,9 @@ def test_the_gpu_takes_one_problem_after_another(context, planned, store, monkey
 
 def test_a_gpu_worker_that_cannot_start_leaves_inspected_records(context, planned, store, monkeypatch):
     inspected_only(monkeypatch)
-    line = PlayedLine(MissingToolError("PyCUDA is broken"))
+    cards = PlayedCards(MissingToolError("PyCUDA is broken"))
     with Recorder(store, SilentObserver()) as recorder:
-        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("GpuLine", line), function=refuse)
+        sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("Cards", cards), function=refuse)
         sweep.work(planned, {})
     assert sweep.not_measured == "Nothing was measured: PyCUDA is broken"
     assert [record.status for record in store.records()] == [Status.INSPECTED] * 6
@@ -186,11 +188,21 @@ def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, sto
     (tmp_path / "small.yaml").write_text(EXPERIMENT + "emulate: {m: 32, n: 1, k: 1}\n")
     context = replace(context, experiment=load(tmp_path / "small.yaml"))
     planned = plan(context.experiment, expand(context.experiment).points, [toolchain("nvrtc")], ["sm_90"])
-    executor = InProcess()
-    with Recorder(store, SilentObserver()) as recorder:
+    executor, observer = InProcess(), Listing()
+    with Recorder(store, observer) as recorder:
         sweep = Sweep(context, recorder, executor, None)
         sweep.work(planned[:3], {})
         sweep.work(planned[3:], {})  # when those of the first problem are done
     assert sum(function is execute for function, _, _ in executor.submitted) == 3
     assert len(planned) == len(store.records()) == 6
     assert all(record.emulation is not None for record in store.records())
+    assert sorted(observer.executions) == sorted(one.variant for one in planned)
+
+
+class Listing(SilentObserver):
+    def __init__(self):
+        self.executions = []
+
+    def executed(self, record):
+        assert record.emulation is not None
+        self.executions.append(record.variant)

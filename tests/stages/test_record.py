@@ -81,14 +81,14 @@ def test_an_emulation_verifies_a_variant_or_fails_it_or_says_nothing(verificatio
     ],
 )
 def test_a_job_that_failed_has_the_status_of_its_stage(stage, status):
-    made = records.measured(record(), JobResult("v", failure=Failure(stage, "why")))
+    made = records.measured(record(), JobResult("v", failure=Failure(stage, "why")), "GPU-a")
     assert (made.status, made.reason, made.measurement) == (status, "why", None)
 
 
 def test_a_job_that_went_well_is_verified_and_keeps_its_times():
     timed = Measurement(Samples((1.0,)), None, None, "cold", CardState(), CardState())
-    made = records.measured(record(reason="old"), JobResult("v", PASSED, timed))
-    assert (made.status, made.reason) == (Status.VERIFIED, "")
+    made = records.measured(record(reason="old"), JobResult("v", PASSED, timed), "GPU-a")
+    assert (made.status, made.reason, made.measurement.card) == (Status.VERIFIED, "", "GPU-a")
     assert made.throughput == pytest.approx(1.0)
 
 

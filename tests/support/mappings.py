@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Literal
 
 from hypothesis import strategies as st
 
-from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.dimension import Dimension, TensorAxis
 from lab.templates.mapping.model import ThreadMapping
 
 SIZES = st.sampled_from([1, 2, 2, 3, 4, 4, 5, 8])
@@ -25,7 +26,12 @@ def mappings(draw):
             total *= size
             extent = draw(st.one_of(st.just(size), st.just(size), st.integers(1, size + 2)))
             dimensions.append(Dimension(kind, number, size, extent, draw(st.booleans())))
-    return ThreadMapping(tuple(draw(st.permutations(dimensions))), draw(st.sampled_from([0, 0, 0, 1, 4])))
+    axes, left = [], list(draw(st.permutations(dimensions)))
+    while left:
+        together, left = left[: (count := draw(st.sampled_from([1, 1, 1, 2, 3])))], left[count:]
+        places = math.prod(d.extent for d in together)
+        axes.append(TensorAxis(tuple(together), draw(st.one_of(st.just(places), st.integers(1, places + 2)))))
+    return ThreadMapping(tuple(axes), draw(st.sampled_from([0, 0, 0, 1, 4])))
 
 
 def touched(mapping):
@@ -39,12 +45,16 @@ def touched(mapping):
             weight[d.kind] *= d.size
         digit_of = dict(zip(((d.kind, d.number) for d in numbered), digits, strict=True))
         element, stride, there = mapping.offset, 1, True
-        for d in mapping.layout:
-            digit = digit_of[d.kind, d.number]
-            coordinate = d.size - 1 - digit if d.reversed else digit
-            there = there and coordinate < d.extent
+        for axis in mapping.axes:
+            coordinate, below = 0, 1
+            for d in axis.dimensions:
+                digit = digit_of[d.kind, d.number]
+                there = there and digit < d.extent
+                coordinate += (d.extent - 1 - digit if d.reversed else digit) * below
+                below *= d.extent
+            there = there and coordinate < axis.extent
             element += coordinate * stride
-            stride *= d.extent
+            stride *= axis.extent
         if there:
             found[number["t"], number["i"]] = element
     return found

@@ -7,13 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from fake_device import FakeDevice
-from run_support import InProcess
+from run_support import InProcess, cards_of, played_by
 
 from lab.gpu.process.session import GpuSession
-from lab.measured.timing import GpuDescription
 from lab.tuning.run import TuningOptions, TuningServices, tune
-
-H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 
 TUNING = """question: Which?
 arch: sm_90
@@ -40,6 +37,7 @@ class Watched:
     def __init__(self, after=lambda watched: None):
         self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
         self.kept = None
+        self.asked_for, self.leaders = [], []
 
     def began(self, tuning, gpu, *, measured=True):
         self.gpu = gpu
@@ -53,7 +51,11 @@ class Watched:
     def stepped(self, step):
         self.steps.append(step)
 
-    def timed(self, size, points):
+    def asked(self, what, sizes):
+        self.asked_for.append((what, sizes))
+
+    def timed(self, size, points, leader=None):
+        self.leaders.append(leader)
         self.sizes.append(size)
         self.points.append(points)
         self.after(self)
@@ -65,12 +67,14 @@ def write(folder, halving=""):
     return file
 
 
-def there_is_one(*, measure):
-    return H200, ""
+def there_is_one(*, measure, every=False, model=""):
+    return cards_of(1), ""
 
 
 def play(file, folder, observer, **options):
-    services = TuningServices(find_gpu=there_is_one, session=partial(GpuSession, FakeDevice), executor=InProcess)
+    services = TuningServices(
+        find_cards=there_is_one, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
+    )
     return tune(file, TuningOptions(output=folder, jobs=1, **options), observer, services)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self, cast
 
+from lab.gpu.process.cards import Card
 from lab.gpu.process.job import BaselineResult, Job, JobResult, Policy
+from lab.gpu.process.localcards import LocalCards
 from lab.gpu.process.session import GpuSession
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
 from lab.runs.services import Services
@@ -60,7 +62,7 @@ class Later(InProcess):
 class DecidedSession:
     """A GPU session in which every job has the time that its id decides, in any process."""
 
-    workers = 1
+    workers, process_id = 1, 1
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -70,6 +72,9 @@ class DecidedSession:
 
     def restart(self) -> GpuDescription:
         return H200
+
+    def close(self) -> None:
+        return None
 
     def run(self, job: Job, policy: Policy) -> JobResult:
         ms = 1 + int(job.variant, 16) / 16**10
@@ -89,12 +94,17 @@ def build_once(tasks: Sequence[BuildTask]) -> list[Built | BuildFailure]:
     return [replace(one, cached=False) if isinstance(one, Built) else one for one in made]
 
 
-def no_gpu(*, measure: bool) -> tuple[GpuDescription | None, str]:
-    return None, NO_GPU
+def no_gpu(*, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
+    return (), NO_GPU
 
 
-def an_h200(*, measure: bool) -> tuple[GpuDescription | None, str]:
-    return (H200, "") if measure else (None, "Nothing was measured: --no-gpu was given.")
+def cards_of(number: int) -> tuple[Card, ...]:
+    """As many H200s as there are letters: `GPU-a`, called GPU 0, `GPU-b`, called GPU 1."""
+    return tuple(Card(f"GPU-{chr(97 + i)}", "", f"GPU-{chr(97 + i)}", H200, f"GPU {i}") for i in range(number))
+
+
+def an_h200(*, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
+    return (cards_of(1), "") if measure else ((), "Nothing was measured: --no-gpu was given.")
 
 
 def no_report(store: Store) -> tuple[Path, ...]:
@@ -103,12 +113,17 @@ def no_report(store: Store) -> tuple[Path, ...]:
 
 def without_a_gpu(**parts: Any) -> Services:
     """This machine as if it had no GPU."""
-    return replace(Services(find_gpu=no_gpu), **parts)
+    return replace(Services(find_cards=no_gpu), **parts)
 
 
 def with_a_gpu(session: Callable[[], object], **parts: Any) -> Services:
     """This machine as if it had an H200 that `session` plays."""
-    return replace(Services(find_gpu=an_h200, session=cast("Callable[[], GpuSession]", session)), **parts)
+    return replace(Services(find_cards=an_h200, cards=played_by(session)), **parts)
+
+
+def played_by(session: Callable[[], object]) -> Callable[[Sequence[Card]], LocalCards]:
+    """Opens cards that `session` plays, each with one of its own."""
+    return partial(LocalCards, session=lambda _: cast("GpuSession", session()))
 
 
 def all_played(**parts: Any) -> Services:

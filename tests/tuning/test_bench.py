@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from run_support import cards_of
 from tuning_support import H200, kernel, tuning
 
 from lab.base.sizes import Size
-from lab.gpu.process.line import GpuLine
+from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
@@ -23,21 +24,29 @@ from lab.tuning.product import product
 SIZE: Size = (256, 128, 64)
 
 
-class Line:
-    """A line whose surveys are done at once; every kernel takes a millisecond."""
+class Played:
+    """Cards whose surveys are done at once; every kernel takes a millisecond. `lost` cards are gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, cards: int = 1) -> None:
+        self.cards = cards_of(cards)
         self.orders: list[Survey] = []
         self.cubins: list[Mapping[str, bytes]] = []
+        self.at: list[tuple[Size, str]] = []
+        self.lost: set[str] = set()
 
-    def survey(self, order: Survey, cubins: Mapping[str, bytes]) -> Future[tuple[SurveyPoint, ...]]:
+    def survey(self, order: Survey, cubins: Mapping[str, bytes], *, card: str | None = None) -> Future[Surveyed]:
         self.orders.append(order)
         self.cubins.append(cubins)
+        self.cards = tuple(one for one in self.cards if one.id not in self.lost)
+        there = [one.id for one in self.cards]
+        used = card if card in there else there[len(self.orders) % len(there)]
+        m, n, k = (int(order.problem[name]) for name in "mnk")
+        self.at.append(((m, n, k), used))
         points = [SurveyPoint(one.kernel, Samples((1.0, 1.0)), "warm", 1e-8) for one in order.entrants]
         if order.baseline:
             points.append(SurveyPoint(BASELINE, Samples((2.0,)), "warm", None, note="cuBLAS 13"))
-        future: Future[tuple[SurveyPoint, ...]] = Future()
-        future.set_result(tuple(points))
+        future: Future[Surveyed] = Future()
+        future.set_result(Surveyed(tuple(points), used))
         return future
 
 
@@ -57,54 +66,86 @@ def kernels(group: Group) -> tuple[Kernel, Kernel, Kernel]:
     return kernel(group), kernel(group, thread_tile_0=4), kernel(group, thread_tile_0=2, failure="it did not compile")
 
 
-def measured(ledger: Ledger, line: Line, done: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
+def measured(ledger: Ledger, cards: Played, done: list[tuple[Size, int]], **timing: object) -> MeasuredBench:
     model = TimingModel.model_validate({"samples": 2, **timing})
-    return MeasuredBench(ledger, cast("GpuLine", line), model, 7, lambda size, points: done.append((size, points)))
+    return MeasuredBench(ledger, cast("Cards", cards), model, 7, lambda size, points: done.append((size, points)))
 
 
 def test_what_is_known_is_not_asked_for_again(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
-    bench, made = measured(ledger, line, done), kernels(group)
+    cards, done = Played(), list[tuple[Size, int]]()
+    bench, made = measured(ledger, cards, done), kernels(group)
     for _ in range(2):
         bench.run(TimingStage.FINAL, group.type, [TimingTask(SIZE, made)], drop=0.1, baseline=True)
-    (order,) = line.orders
+    (order,) = cards.orders
     assert [one.kernel for one in order.entrants] == [made[0].facts.id, made[1].facts.id]
-    assert line.cubins == [{made[0].facts.id: b"\x7fELF", made[1].facts.id: b"\x7fELF"}]
+    assert cards.cubins == [{made[0].facts.id: b"\x7fELF", made[1].facts.id: b"\x7fELF"}]
     assert done == [(SIZE, 3), (SIZE, 0)]
     assert bench.library == "cuBLAS 13"
     assert ledger.of(TimingStage.FINAL, baseline_id(group.type.label), SIZE) == Timed(
-        Samples((2.0,)), Kind.MEASURED, "warm"
+        Samples((2.0,)), Kind.MEASURED, "warm", card="GPU-a"
     )
 
 
 def test_a_new_stage_asks_for_times_of_its_own(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
-    bench = measured(ledger, line, done)
+    cards, done = Played(), list[tuple[Size, int]]()
+    bench = measured(ledger, cards, done)
     for stage in (TimingStage.STEPS, TimingStage.FINAL):
         bench.run(stage, group.type, [TimingTask(SIZE, (kernel(group),))], drop=None, baseline=False)
-    assert len(line.orders) == 2
+    assert len(cards.orders) == 2
 
 
 def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
+    cards, done = Played(), list[tuple[Size, int]]()
     broken = kernels(group)[2]
-    measured(ledger, line, done).run(
+    measured(ledger, cards, done).run(
         TimingStage.FINAL, group.type, [TimingTask(SIZE, (broken,))], drop=None, baseline=False
     )
-    assert line.orders == []
+    assert cards.orders == []
     assert ledger.of(TimingStage.FINAL, broken.facts.id, SIZE) == Timed(
         None, Kind.MEASURED, failure="it did not compile"
     )
 
 
+SIZES: list[Size] = [(64 * i, 64, 64) for i in range(1, 6)]
+
+
+def test_sizes_go_to_all_cards_and_a_size_stays_on_its_own(ledger: Ledger, group: Group) -> None:
+    cards, done = Played(2), list[tuple[Size, int]]()
+    bench, (first, second, _) = measured(ledger, cards, done), kernels(group)
+    for made in ((first,), (first, second)):
+        tasks = [TimingTask(size, made) for size in SIZES]
+        bench.run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=True)
+    homes, later = cards.at[:5], cards.at[5:]
+    assert {card for _, card in homes} == {"GPU-a", "GPU-b"}
+    assert later == homes
+    assert [len(order.entrants) for order in cards.orders] == [1] * 10
+    assert [order.baseline for order in cards.orders] == [True] * 5 + [False] * 5
+    for size, card in homes:
+        for name in (first.facts.id, second.facts.id, baseline_id(group.type.label)):
+            assert ledger.of(TimingStage.STEPS, name, size).card == card
+
+
+def test_a_size_whose_card_was_lost_is_timed_again_as_a_whole(ledger: Ledger, group: Group) -> None:
+    cards, done = Played(2), list[tuple[Size, int]]()
+    bench, (first, second, _) = measured(ledger, cards, done), kernels(group)
+    bench.run(TimingStage.STEPS, group.type, [TimingTask(SIZES[0], (first,))], drop=None, baseline=True)
+    cards.lost = {cards.at[0][1]}  # noticed with the next survey
+    bench.run(TimingStage.STEPS, group.type, [TimingTask(SIZES[0], (first, second))], drop=None, baseline=True)
+    assert [len(order.entrants) for order in cards.orders] == [1, 1, 2]
+    assert cards.orders[-1].baseline
+    names = (first.facts.id, second.facts.id, baseline_id(group.type.label))
+    (card,) = {ledger.of(TimingStage.STEPS, name, SIZES[0]).card for name in names}
+    assert card not in cards.lost
+
+
 def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
-    line, done = Line(), list[tuple[Size, int]]()
-    bench = measured(ledger, line, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0)
+    cards, done = Played(), list[tuple[Size, int]]()
+    bench = measured(ledger, cards, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0)
     one = kernel(group)
     bench.run(
         TimingStage.FINAL, group.type, [TimingTask(SIZE, (one,), frozenset({one.facts.id}))], drop=0.1, baseline=False
     )
-    (order,) = line.orders
+    (order,) = cards.orders
     policy = order.policy
     assert (policy.samples, policy.enough_ms, policy.drop, policy.verify, policy.warmup_ms) == (2, 5.0, 0.1, False, 1.0)
     assert order.kept == {one.facts.id}

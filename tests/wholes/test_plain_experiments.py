@@ -18,7 +18,10 @@ from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-FILES = sorted(file for name in ("plain", "others", "micro") for file in (FOLDER / name).glob("*.yaml"))
+FOLDERS = ("plain", "others", "micro", "spaces")
+FILES = sorted(
+    file for name in FOLDERS for file in (FOLDER / name).glob("*.yaml") if "\nsource: " in f"\n{file.read_text()}"
+)
 
 
 def compiler_of(experiment):
@@ -31,7 +34,7 @@ def compiler_of(experiment):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_first_and_the_last_variant_are_right(file):
     experiment = load(file)
-    points = expand(experiment).points
+    points = expand(experiment, max_variants=5000).points
     for planned in plan(experiment, [points[0], points[-1]], [compiler_of(experiment)], ["sm_90"]):
         (outcome,) = build([build_task(planned)])
         assert isinstance(outcome, Built), outcome

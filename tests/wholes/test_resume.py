@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from run_support import H200, DecidedSession, all_played, build_once, no_report
+from run_support import H200, DecidedSession, all_played, build_once, no_report, played_by
 
 from lab.base.errors import StoreError
 from lab.base.executor import WorkerLostError
@@ -87,7 +87,7 @@ class Fuse:
             fuse.burn()
             return no_report(store)
 
-        return all_played(session=Session, build=building, render=rendering)
+        return all_played(cards=played_by(Session), build=building, render=rendering)
 
     def observer(self):
         fuse = self

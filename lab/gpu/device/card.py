@@ -35,7 +35,7 @@ def throttle_reasons(bits: int) -> tuple[str, ...]:
     return (*known, hex(rest)) if rest else tuple(known)
 
 
-class Card:
+class CardSensors:
     """One card as NVML sees it."""
 
     def __init__(self, bus_id: str) -> None:
@@ -83,7 +83,21 @@ class Card:
             power_w=None if power is None else power / 1e3,
             temperature_c=self._ask("nvmlDeviceGetTemperature", self._constant("NVML_TEMPERATURE_GPU")),
             throttle_reasons=throttle_reasons(reasons or 0),
+            neighbours=self.neighbours(),
         )
+
+    def neighbours(self) -> int | None:
+        """Count the processes that compute on the card, less one: this one, whose id may differ in NVML's eyes."""
+        if (
+            self._nvml is None
+            or self._handle is None
+            or not hasattr(self._nvml, "nvmlDeviceGetComputeRunningProcesses")
+        ):
+            return None
+        try:
+            return max(0, len(self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)) - 1)
+        except self._nvml.NVMLError:
+            return None
 
     def _constant(self, name: str) -> int:
         return int(getattr(self._nvml, name, 0))

@@ -14,7 +14,7 @@ from lab.gpu.baselines.cublas import Cublas
 from lab.gpu.baselines.registry import BaselineSite, make
 from lab.gpu.device.backend import Baseline, BatchTiming, DeviceError, Enqueue
 from lab.gpu.device.buffers import DeviceBuffers
-from lab.gpu.device.card import Card
+from lab.gpu.device.card import CardSensors
 from lab.gpu.device.compare import DeviceComparison
 from lab.gpu.device.describe import describe_device, pci_bus_id
 from lab.gpu.device.field import CudaField
@@ -37,7 +37,7 @@ class CudaBackend:
             RuntimeError: There is none.
         """
         self._description = describe_device(0)
-        self._card = Card(pci_bus_id(0))
+        self._card = CardSensors(pci_bus_id(0))
         cuda.init()
         device = cuda.Device(0)
         self._context = device.retain_primary_context()

@@ -1,12 +1,13 @@
-"""Which GPU this machine has, read through the driver API and NVML without creating a context."""
+"""Which GPUs this machine has, read through the driver API and NVML without creating a context."""
 
 from __future__ import annotations
 
 import importlib.util
+import uuid
 from typing import Final
 
 from lab.base.errors import UserError
-from lab.gpu.device.card import Card
+from lab.gpu.device.card import CardSensors
 from lab.gpu.device.driver import call, driver_api
 from lab.measured.timing import GpuDescription
 
@@ -33,18 +34,6 @@ def probe() -> GpuDescription | str:
             f"`{INSTALL}` installs it."
         )
     return description
-
-
-def find(*, measure: bool) -> tuple[GpuDescription | None, str]:
-    """Return the GPU to measure on, or None and a sentence that says why there is none.
-
-    Args:
-        measure: False does not look for a GPU, because the user asked for none.
-    """
-    if not measure:
-        return None, "Nothing was measured: --no-gpu was given."
-    found = probe()
-    return (None, found) if isinstance(found, str) else (found, "")
 
 
 def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> str:
@@ -88,7 +77,7 @@ def describe_device(ordinal: int) -> GpuDescription:
 
     name: bytes = call(driver.cuDeviceGetName, 128, device)
     major, minor = attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")
-    card = Card(pci_bus_id(ordinal))
+    card = CardSensors(pci_bus_id(ordinal))
     return GpuDescription(
         name=name.split(b"\0")[0].decode(),
         arch=f"sm_{major}{minor}",
@@ -99,6 +88,22 @@ def describe_device(ordinal: int) -> GpuDescription:
         driver=card.driver_version(),
         cuda=cuda_version(int(call(driver.cuDriverGetVersion))),
     )
+
+
+def device_count() -> int:
+    """Return the number of CUDA devices that this process sees.
+
+    Raises:
+        RuntimeError: There is no driver.
+    """
+    return int(call(driver_api().cuDeviceGetCount))
+
+
+def device_id(ordinal: int) -> str:
+    """Return a device's UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it: ``GPU-3f0c2a…``."""
+    driver = driver_api()
+    found = call(driver.cuDeviceGetUuid, call(driver.cuDeviceGet, ordinal))
+    return f"GPU-{uuid.UUID(bytes=bytes(found.bytes))}"
 
 
 def pci_bus_id(ordinal: int) -> str:

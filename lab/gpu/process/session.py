@@ -6,7 +6,6 @@
         gpu = session.start()
         for job in jobs:
             result = session.run(job, policy)
-        best = remeasure(session, best_job, best_result, policy)
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ START_TIMEOUT_S: Final = 120.0
 
 
 class GpuSession:
-    """A worker on the first visible GPU, replaced whenever a job costs it. Use as a context manager.
+    """A worker on one GPU, replaced whenever a job costs it. Use as a context manager.
 
     Starting a process imports the main module again, as `multiprocessing` does: a script that uses this class keeps
     its own work under ``if __name__ == "__main__":``.
@@ -216,7 +215,8 @@ class GpuSession:
                 if isinstance(message, Progress):
                     subject, activity = message.subject, message.activity
         except (WorkerSilentError, WorkerEndedError) as error:
-            return SurveyReply((SurveyPoint(subject, failure=str(error)),), usable=False)
+            silent = isinstance(error, WorkerSilentError)
+            return SurveyReply((SurveyPoint(subject, failure=str(error), silent=silent),), usable=False)
         except BaseException:  # Ctrl-C: the worker must not go on
             self._kill()
             raise
@@ -253,38 +253,3 @@ class GpuSession:
         self._kill()
         reason = message.reason if isinstance(message, Unusable) else f"unexpected message {message!r}"
         raise MissingToolError(reason)
-
-
-def remeasure(session: GpuSession, job: Job, result: JobResult, policy: Policy, *, restart: bool = True) -> JobResult:
-    """Measure the winner of a sweep again in a new process.
-
-    Args:
-        session: Its worker is replaced.
-        job: The winner.
-        result: Its first result, with a measurement.
-        policy: The policy of the first time.
-        restart: Replace the worker. False if it is a new one already, after the winner of another problem.
-
-    Returns:
-        `result` with the new samples in `Measurement.remeasured`, or with a note that says why there are none.
-    """
-    if result.measurement is None:
-        return result
-    first = result.measurement
-    try:
-        if restart:
-            session.restart()
-        again = session.run(job, policy)
-    except MissingToolError as error:
-        again = JobResult(job.variant).failed(JobStage.CRASH, str(error))
-    if again.measurement is None:
-        reason = again.failure.reason if again.failure else "no measurement"
-        note = f"measured once only: the repetition in a fresh process failed: {reason}"
-        return replace(result, measurement=replace(first, notes=(*first.notes, note)))
-    second = again.measurement
-    change = second.samples.median / first.samples.median - 1
-    note = f"in a fresh process: median {second.samples.median:.6g} ms ({change:+.1%})"
-    if second.ratio_to_baseline is not None:
-        note += f", {second.ratio_to_baseline:.3f} of {second.baseline_name}'s throughput there"
-    notes = (*first.notes, note, *(f"in the fresh process: {text}" for text in second.notes))
-    return replace(result, measurement=replace(first, remeasured=second.samples, notes=notes))

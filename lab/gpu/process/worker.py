@@ -39,12 +39,18 @@ class Pipe(Protocol):
         """Send a message."""
 
 
-def cuda_backend() -> Backend:
-    """Open the first visible GPU through PyCUDA.
+def cuda_backend(visible: str = "") -> Backend:
+    """Open a GPU through PyCUDA.
+
+    Args:
+        visible: What this process and those that it starts see as ``CUDA_VISIBLE_DEVICES``; empty leaves that as it is,
+            and the first visible GPU is opened.
 
     Raises:
         MissingToolError: There is no GPU, or PyCUDA is missing.
     """
+    if visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible  # the driver reads it when it starts, below
     found = probe()
     if isinstance(found, str):
         raise MissingToolError(found)

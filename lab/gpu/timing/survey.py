@@ -139,6 +139,7 @@ class SurveyPoint:
         error: Largest error relative to its scale; None if it was not compared.
         failure: Why it has no samples; empty if it has some.
         note: The baseline's library; empty for other kernels.
+        silent: It failed because the worker gave no sign of life, which may be the card's fault.
     """
 
     kernel: str
@@ -147,6 +148,7 @@ class SurveyPoint:
     error: float | None = None
     failure: str = ""
     note: str = ""
+    silent: bool = False
 
 
 def room(buffer: Workspace) -> int:

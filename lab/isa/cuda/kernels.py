@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from lab.isa.cuda.tokens import Token, TokenKind, tokens
 from lab.isa.cuda.types import TYPE_NAMES, element_type
@@ -278,11 +279,17 @@ def read_kernels(text: str, macros: Mapping[str, str] | None = None) -> tuple[So
         text: CUDA C++.
         macros: Values of macros, which may stand for types: `{"real": "float"}`.
     """
+    return _kernels(text, tuple((macros or {}).items()))
+
+
+@lru_cache(maxsize=16)
+def _kernels(text: str, macros: tuple[tuple[str, str], ...]) -> tuple[SourceKernel, ...]:
     stream = live_tokens(text)
-    return tuple(_Scanner(stream, {**type_aliases(stream), **(macros or {})}).scan())
+    return tuple(_Scanner(stream, {**type_aliases(stream), **dict(macros)}).scan())
 
 
-def live_tokens(text: str) -> list[Token]:
+@lru_cache(maxsize=4)  # as of `tokens`
+def live_tokens(text: str) -> tuple[Token, ...]:
     """Return the tokens of a source without those that `#if 0` hides."""
     live: list[Token] = []
     hides: list[bool] = []  # one for each open condition
@@ -301,7 +308,7 @@ def live_tokens(text: str) -> list[Token]:
             hidden -= hides.pop()
         if not hidden or not was_hidden:  # both ends of a hidden part stay
             live.append(token)
-    return live
+    return tuple(live)
 
 
 def type_aliases(stream: Sequence[Token]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lab.isa.cuda.kernels import live_tokens, read_kernels
 from lab.isa.cuda.tokens import Token, TokenKind
@@ -81,6 +82,7 @@ class ExpectedMacro:
     line: int
 
 
+@lru_cache(maxsize=64)  # of the files that one source includes
 def used_names(text: str) -> frozenset[str]:
     """Return every word of a source outside of comments and strings, those of preprocessor lines included."""
     found: set[str] = set()
@@ -92,6 +94,7 @@ def used_names(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=64)  # of the files that one source includes
 def definitions(text: str) -> tuple[Definition, ...]:
     """Return the macros that a source defines, in order."""
     found = []
@@ -110,6 +113,7 @@ def definitions(text: str) -> tuple[Definition, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=256)  # of one source, each parameter of a sweep
 def declared_line(text: str, name: str) -> int | None:
     """Return the line on which a source declares a constant or a variable of a name, or None.
 
@@ -124,6 +128,7 @@ def declared_line(text: str, name: str) -> int | None:
     return None
 
 
+@lru_cache(maxsize=256)  # of one source, each parameter of a sweep
 def parameter_line(text: str, name: str) -> int | None:
     """Return the line on which some function has a parameter of a name, or None."""
     stream = [token for token in live_tokens(text) if token.kind is not TokenKind.DIRECTIVE]
@@ -154,6 +159,7 @@ def _is_parameter(stream: Sequence[Token], at: int) -> bool:
     return False
 
 
+@lru_cache(maxsize=256)  # of one source, each parameter of a sweep
 def template_line(text: str, name: str) -> int | None:
     """Return the line on which some template has a parameter of a name, or None."""
     stream = [token for token in live_tokens(text) if token.kind is not TokenKind.DIRECTIVE]

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 
@@ -61,6 +62,7 @@ class Token:
     end: int
 
 
+@lru_cache(maxsize=4)  # a sweep asks for the tokens of one source thousands of times
 def tokens(text: str) -> tuple[Token, ...]:
     """Split a source into tokens. Never fails: an open comment or string ends with its line or with the text."""
     joined, splices = _join(text)

@@ -83,17 +83,15 @@ def parameter_effects(
         if not 1 < len(values) <= MOST_LEVELS:
             continue
         order = _ordered(list(values.values()))
+        pairing = _Pairing(name, ranked, problems, response)
         found = [
-            tuple(
-                effect
-                for level in order[place + 1 :]
-                if (effect := _compared(level, _pairs(name, (base, level), ranked, problems, response), response))
-            )
+            [(level, pairs) for level in order[place + 1 :] if _ratios(pairs := pairing.pairs(base, level), response)]
             for place, base in enumerate(order[:-1])
         ]
         most = max(range(len(found)), key=lambda place: len(found[place]))
-        if found[most]:
-            made.append(ParameterEffect(name, order[most], found[most], asked(name, run.question)))
+        effects = tuple(one for level, pairs in found[most] if (one := _compared(level, pairs, response)))
+        if effects:
+            made.append(ParameterEffect(name, order[most], effects, asked(name, run.question)))
     return tuple(sorted(made, key=lambda one: (not one.asked, -one.size)))
 
 
@@ -108,37 +106,39 @@ def _ordered(values: list[Value]) -> list[Value]:
     return sorted(values, key=lambda v: float(v or 0)) if len(numbers) == len(values) else values
 
 
-def _pairs(
-    name: str,
-    values: tuple[Value, Value],
-    records: Sequence[VariantRecord],
-    problems: Mapping[str, str],
-    response: Response,
-) -> list[Pair]:
-    """Pair variants with the first value of a parameter with those that have the second.
+class _Pairing:
+    """Pairs variants with one value of a parameter with those that have another."""
 
-    Args:
-        name: The parameter.
-        values: The two values.
-        records: All of which have a response.
-        problems: Variant id to its problem's label.
-        response: Says which is the best of several.
+    def __init__(
+        self, name: str, records: Sequence[VariantRecord], problems: Mapping[str, str], response: Response
+    ) -> None:
+        """Sort variants by their values.
 
-    Returns:
-        Those that differ in the parameter alone; where there are none, the best of each kernel, problem by problem.
-    """
-    base, level = values
-    before = {_rest(r, name): r for r in records if r.parameters.get(name) == base}
-    alone = [(before.get(_rest(r, name)), r) for r in records if r.parameters.get(name) == level]
-    if found := [(a, b) for a, b in alone if a is not None]:
-        return found
-    best: dict[tuple[str, str, Value], VariantRecord] = {}
-    for record in records:
-        value = record.parameters.get(name)
-        key = problems[record.variant], record.kernel, value
-        if value in values and (response.of(record) or 0.0) > (response.of(best[key]) or 0.0 if key in best else 0.0):
-            best[key] = record
-    return [(r, best[p, k, level]) for (p, k, v), r in best.items() if v == base and (p, k, level) in best]
+        Args:
+            name: The parameter.
+            records: All of which have a response.
+            problems: Variant id to its problem's label.
+            response: Says which is the best of several.
+        """
+        self._with: dict[Value, list[tuple[object, VariantRecord]]] = {}
+        self._best: dict[Value, dict[tuple[str, str], VariantRecord]] = {}
+        for record in records:
+            value = record.parameters.get(name)
+            self._with.setdefault(value, []).append((_rest(record, name), record))
+            best, key = self._best.setdefault(value, {}), (problems[record.variant], record.kernel)
+            if (response.of(record) or 0.0) > (response.of(best[key]) or 0.0 if key in best else 0.0):
+                best[key] = record
+
+    def pairs(self, base: Value, level: Value) -> list[Pair]:
+        """Return pairs of variants that differ in the parameter alone; without any, the best of each kernel.
+
+        The latter are paired problem by problem.
+        """
+        before = dict(self._with.get(base, ()))
+        if found := [(before[rest], record) for rest, record in self._with.get(level, ()) if rest in before]:
+            return found
+        first, second = self._best.get(base, {}), self._best.get(level, {})
+        return [(record, second[key]) for key, record in first.items() if key in second]
 
 
 def _rest(record: VariantRecord, name: str) -> object:
@@ -146,9 +146,15 @@ def _rest(record: VariantRecord, name: str) -> object:
     return record.kernel, others, tuple(record.problem.items()), record.arch, record.compiler
 
 
-def _compared(level: Value, pairs: Sequence[Pair], response: Response) -> LevelEffect | None:
+def _ratios(pairs: Sequence[Pair], response: Response) -> list[float]:
+    """Return the responses after over those before; empty where one of them is none, so that nothing compares."""
     ratios = [(response.of(after) or 0.0) / before for a, after in pairs if (before := response.of(a))]
-    if not ratios or min(ratios) <= 0:
+    return ratios if ratios and min(ratios) > 0 else []
+
+
+def _compared(level: Value, pairs: Sequence[Pair], response: Response) -> LevelEffect | None:
+    ratios = _ratios(pairs, response)
+    if not ratios:
         return None
     ratio = median(ratios)
     scatter = median(max(figures.noise(a), figures.noise(b)) for a, b in pairs)

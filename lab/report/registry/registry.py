@@ -101,11 +101,46 @@ def columns_for(
         *_declared(records, response),
         *_ratio(records),
     )
-    asked = (*IDENTITY, compiler, options, *problems, *parameters)
+    asked = (*IDENTITY, compiler, options, *problems, *parameters, *_cards(run, records))
     made = (*asked, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return made if unit is Merit.TFLOPS else tuple(_in_unit(column, unit) for column in made)
+
+
+def _cards(run: RunRecord, records: Sequence[VariantRecord]) -> tuple[Column, ...]:
+    """Where each variant was timed, where several cards measured."""
+    if not run.cards:
+        return ()
+    labels = {card.id: card.label for card in run.cards}
+    doubt = any(map(figures.doubtful, records))
+    return (
+        Column(
+            "card",
+            "card",
+            None,
+            timed(lambda m: labels.get(m.card, m.card) or None),
+            shown=True,
+            about="the GPU that timed it; of the best ones, that of the final",
+        ),
+        Column(
+            "card_differs",
+            "card differs",
+            None,
+            timed(lambda m: bool(m.doubt)),
+            shown=doubt,
+            about="its time does not compare with those of other cards, and it does not win by it",
+        ),
+        Column(
+            "sweep_ms",
+            "time in the sweep",
+            Kind.MEASURED,
+            timed(lambda m: m.sweep.samples.median if m.sweep else None),
+            "ms",
+            ".4f",
+            about="of a variant that was timed again in turns with the other best ones, on one card",
+        ),
+    )
 
 
 def _standing(run: RunRecord, records: Sequence[VariantRecord], response: Response) -> tuple[Column, ...]:

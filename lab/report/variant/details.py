@@ -215,6 +215,7 @@ def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
         (timed.baseline_name or "baseline", timed.baseline),
         *timed.others.items(),
         ("fresh process", timed.remeasured),
+        ("in the sweep", timed.sweep.samples if timed.sweep else None),
     ]
     rows = [
         (
@@ -226,6 +227,7 @@ def _measurement_rows(record: VariantRecord) -> list[tuple[str, str]]:
         if s is not None
     ]
     rows.append(("L2 cache", timed.cache))
+    rows += [(name, text) for name, text in (("card", timed.card), ("does not compare", timed.doubt)) if text]
     for name, card in (("card before", timed.before), ("card after", timed.after)):
         facts = [
             f"{value:g} {unit}"

@@ -10,9 +10,9 @@ bits, plus a constant, which is wrong for t = 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.dimension import Dimension, TensorAxis
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class _Digit:
         divisor: Product of the sizes of the lower digits.
         size: How many values it takes.
         highest: Whether it is the highest digit of the number.
-        extent: Tensor extent; the digit must be below it.
+        extent: Tensor extent; the digit must be below it, reversed or not.
         stride: Elements from one value to the next.
-        reversed: Whether it counts downwards.
+        reversed: Whether its coordinate is `extent` - 1 - digit.
     """
 
     name: str
@@ -38,14 +38,19 @@ class _Digit:
     reversed: bool
 
     @property
-    def value(self) -> str:
+    def digit(self) -> str:
         """The digit, in parentheses where it is an expression."""
         text = self.name
         if self.divisor > 1:
             text = _infix(text, ">>", _log2(self.divisor)) if _power(self.divisor) else _infix(text, "/", self.divisor)
         if not self.highest:
             text = _infix(text, "&", self.size - 1) if _power(self.size) else _infix(text, "%", self.size)
-        return _infix(str(self.size - 1), "-", text) if self.reversed else text
+        return text
+
+    @property
+    def value(self) -> str:
+        """The coordinate in the tensor, in parentheses where it is an expression."""
+        return _infix(str(self.extent - 1), "-", self.digit) if self.reversed else self.digit
 
     @property
     def term(self) -> str:
@@ -55,35 +60,76 @@ class _Digit:
         return _infix(self.value, "<<", _log2(self.stride)) if _power(self.stride) else f"{self.value} * {self.stride}"
 
 
-def index(layout: Sequence[Dimension], offset: int, names: Mapping[str, str]) -> str:
+def index(axes: Sequence[TensorAxis], offset: int, names: Mapping[str, str]) -> str:
     """Return the expression of the element that is touched."""
-    terms = [digit.term for digit in _digits(layout, names)]
-    terms += [str(offset)] if offset or not terms else []
+    return _sum(_digits(axes, _divisors(axes), names), offset + _ahead(axes))
+
+
+def guards(axes: Sequence[TensorAxis], names: Mapping[str, str]) -> Iterator[str]:
+    """Yield one condition for each digit, and for each ragged axis, that may be too large for the tensor."""
+    divisors = _divisors(axes)
+    for digit in _digits(axes, divisors, names):
+        if digit.extent < digit.size:
+            yield f"{digit.digit} < {digit.extent}"
+    for axis in axes:
+        if axis.extent < axis.places:
+            alone = (replace(axis, extent=axis.places),)
+            yield f"{_sum(_digits(alone, divisors, names), _ahead(alone))} < {axis.extent}"
+
+
+def _sum(digits: Sequence[_Digit], constant: int) -> str:
+    terms = [digit.term for digit in digits]
+    terms += [str(constant)] if constant or not terms else []
     return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
 
-def guards(layout: Sequence[Dimension], names: Mapping[str, str]) -> Iterator[str]:
-    """Yield one condition for each digit that may be too large for the tensor."""
-    for digit in _digits(layout, names):
-        if digit.extent < digit.size:
-            yield f"{digit.value} < {digit.extent}"
+@dataclass(frozen=True)
+class _Divisors:
+    """Where each dimension's digit stands in its number.
+
+    Attributes:
+        below: Kind and number of a dimension to the product of the sizes of the lower ones.
+        total: Kind to the product of all sizes.
+    """
+
+    below: Mapping[tuple[str, int], int]
+    total: Mapping[str, int]
 
 
-def _digits(layout: Sequence[Dimension], names: Mapping[str, str]) -> list[_Digit]:
-    """Return the layout's dimensions that matter, with neighbours merged."""
-    totals, divisors = {"i": 1, "t": 1}, {}
-    for d in sorted(layout, key=lambda d: d.number):
-        divisors[d.kind, d.number] = totals[d.kind]
-        totals[d.kind] *= d.size
+def _divisors(axes: Sequence[TensorAxis]) -> _Divisors:
+    below: dict[tuple[str, int], int] = {}
+    total = {"i": 1, "t": 1}
+    for d in sorted((d for axis in axes for d in axis.dimensions), key=lambda d: d.number):
+        below[d.kind, d.number] = total[d.kind]
+        total[d.kind] *= d.size
+    return _Divisors(below, total)
+
+
+def _strides(axes: Sequence[TensorAxis]) -> Iterator[tuple[Dimension, int]]:
+    """Yield every dimension, the fastest first, with the elements from one of its places to the next."""
+    start = 1
+    for axis in axes:
+        stride = start
+        for d in axis.dimensions:
+            yield d, stride
+            stride *= d.extent
+        start *= axis.extent
+
+
+def _ahead(axes: Sequence[TensorAxis]) -> int:
+    """Return the elements in front of what reversed dimensions of size 1 touch, which are the last of their places."""
+    return sum((d.extent - 1) * stride for d, stride in _strides(axes) if d.reversed and d.size == 1)
+
+
+def _digits(axes: Sequence[TensorAxis], divisors: _Divisors, names: Mapping[str, str]) -> list[_Digit]:
+    """Return the dimensions that matter, with neighbours merged."""
     made: list[_Digit] = []
-    stride = 1
-    for d in layout:
-        divisor = divisors[d.kind, d.number]
-        highest = divisor * d.size == totals[d.kind]
-        digit = _Digit(names[d.kind], divisor, d.size, highest, d.extent, stride, d.reversed)
-        stride *= d.extent
+    for d, stride in _strides(axes):
         if d.size == 1:
             continue
+        divisor = divisors.below[d.kind, d.number]
+        highest = divisor * d.size == divisors.total[d.kind]
+        digit = _Digit(names[d.kind], divisor, d.size, highest, d.extent, stride, d.reversed)
         joined = _joined(made[-1], digit) if made else None
         made[-1:] = [*made[-1:], digit] if joined is None else [joined]
     return made

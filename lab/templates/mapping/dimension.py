@@ -1,7 +1,8 @@
-"""One dimension of a mapping."""
+"""Dimensions of threads and local indices, and the axes of the tensor that they count."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ class Dimension:
         number: Its place among the dimensions of its kind, from 0.
         size: How many indices or threads it has.
         extent: How many places it has in the tensor; `size` unless the mapping says otherwise.
-        reversed: Whether it runs downwards.
+        reversed: Whether it runs downwards, from the last place that it has in the tensor.
     """
 
     kind: Literal["i", "t"]
@@ -28,3 +29,31 @@ class Dimension:
     def name(self) -> str:
         """`i0`, `-t1`."""
         return f"{'-' if self.reversed else ''}{self.kind}{self.number}"
+
+
+@dataclass(frozen=True)
+class TensorAxis:
+    """One axis of the tensor, whose places several dimensions may count together.
+
+    Attributes:
+        dimensions: The one that varies fastest first.
+        extent: Places of the axis; fewer than `places` make it ragged, so that the last threads or indices have none.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    extent: int
+
+    @property
+    def places(self) -> int:
+        """How many places the dimensions can count."""
+        return math.prod(d.extent for d in self.dimensions)
+
+    def __str__(self) -> str:
+        """`i0`, `(t0, i0: 5)`."""
+        names = ", ".join(d.name for d in self.dimensions)
+        return names if len(self.dimensions) == 1 and self.extent == self.places else f"({names}: {self.extent})"
+
+
+def axis(dimension: Dimension) -> TensorAxis:
+    """Return the axis that one dimension counts alone."""
+    return TensorAxis((dimension,), dimension.extent)

@@ -1,12 +1,14 @@
 """A mapping as a value: its dimensions, and what follows from them.
 
-With the layout's dimensions d = 0, 1, ... low first, coordinate c(d) and tensor extent E(d), thread t touches with its
-local index i the element
+With the tensor's axes a = 0, 1, ... low first, coordinate c(a) and extent E(a), thread t touches with its local index i
+the element
 
-    ``offset + Σ c(d) · E(0) · … · E(d - 1)``      where every c(d) < E(d); else it touches nothing.
+    ``offset + Σ c(a) · E(0) · … · E(a - 1)``      where every c(a) is below E(a); else it touches nothing.
 
-A local dimension's coordinate is its digit of i, a thread dimension's its digit of t, both in the mixed radix of the
-dimensions' sizes, low dimension first. A reversed dimension of size D counts D - 1 - c.
+An axis is counted by one dimension or by several: c(a) is formed from the coordinates and extents of its dimensions d
+as the element is from the axes. A local dimension's digit is that of i, a thread dimension's that of t, both in the
+mixed radix of the dimensions' sizes, low dimension first. Its coordinate is its digit, or, reversed, E(d) - 1 - digit;
+digits from E(d) on touch nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.templates.mapping import cuda, traffic
-from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.dimension import Dimension, TensorAxis
 
 Elements = NDArray[np.int64]
 
@@ -31,12 +33,17 @@ class ThreadMapping:
     """Which thread touches which element.
 
     Attributes:
-        layout: Every dimension once, the one that varies fastest in the tensor first.
+        axes: Those of the tensor, the one that varies fastest first; every dimension is in one of them.
         offset: Elements in front of the tensor's first.
     """
 
-    layout: tuple[Dimension, ...]
+    axes: tuple[TensorAxis, ...]
     offset: int = 0
+
+    @cached_property
+    def layout(self) -> tuple[Dimension, ...]:
+        """Every dimension once, the one that varies fastest in the tensor first."""
+        return tuple(d for axis in self.axes for d in axis.dimensions)
 
     def of_kind(self, kind: Literal["i", "t"]) -> tuple[Dimension, ...]:
         """Return the local or the thread dimensions, ordered by number."""
@@ -55,17 +62,18 @@ class ThreadMapping:
     @cached_property
     def size(self) -> int:
         """Number of elements of the tensor, without the offset."""
-        return math.prod(d.extent for d in self.layout)
+        return math.prod(axis.extent for axis in self.axes)
 
     @property
     def guarded(self) -> bool:
         """Whether some thread touches nothing with some local index, so that `guard` is needed."""
-        return any(d.extent < d.size for d in self.layout)
+        return any(d.extent < d.size for d in self.layout) or any(axis.extent < axis.places for axis in self.axes)
 
     @cached_property
     def complete(self) -> bool:
         """Whether every element of the tensor is touched, the first one being element 0."""
-        return self.offset == 0 and all(d.extent <= d.size for d in self.layout)
+        covered = all(d.extent <= d.size for d in self.layout)
+        return self.offset == 0 and covered and all(axis.extent <= axis.places for axis in self.axes)
 
     @cached_property
     def elements(self) -> Elements:
@@ -81,12 +89,16 @@ class ThreadMapping:
                 below[kind] *= d.size
         found = np.full((self.threads, self.items), self.offset, np.int64)
         skipped, stride = np.zeros_like(found, dtype=bool), 1
-        for d in self.layout:
-            digit = digits[d.kind] // place[d.kind, d.number] % d.size
-            coordinate = d.size - 1 - digit if d.reversed else digit
+        for axis in self.axes:
+            coordinate, below_it = np.zeros_like(found), 1
+            for d in axis.dimensions:
+                digit = digits[d.kind] // place[d.kind, d.number] % d.size
+                coordinate += (d.extent - 1 - digit if d.reversed else digit) * below_it
+                skipped |= digit >= d.extent
+                below_it *= d.extent
             found += coordinate * stride
-            skipped |= coordinate >= d.extent
-            stride *= d.extent
+            skipped |= coordinate >= axis.extent
+            stride *= axis.extent
         touched = np.where(skipped, -1, found)
         touched.setflags(write=False)
         return touched
@@ -117,11 +129,13 @@ class ThreadMapping:
         """Say whether local indices can be accessed `width` at a time: neighbours in the tensor, aligned to `width`."""
         if width == 1:
             return True
-        first = next((d for d in self.layout if (d.size, d.extent) != (1, 1)), None)
-        if first is None or first.kind != "i" or first.reversed or self.offset % width:
+        axis = next((axis for axis in self.axes if (axis.places, axis.extent) != (1, 1)), None)
+        first = next((d for d in axis.dimensions if (d.size, d.extent) != (1, 1)), None) if axis else None
+        if axis is None or first is None or first.kind != "i" or first.reversed or self.offset % width:
             return False
         lower = (d for d in self.of_kind("i") if d.number < first.number)
-        return first.size % width == 0 and first.extent % width == 0 and all(d.size == 1 for d in lower)
+        whole = (first.size, first.extent, axis.extent)
+        return all(size % width == 0 for size in whole) and all(d.size == 1 for d in lower)
 
     def widest(self, most: int) -> int:
         """Return the widest vector, a power of two up to `most`, in which local indices can be accessed; at least 1."""
@@ -176,7 +190,7 @@ class ThreadMapping:
             local: Name of the local index, an `int`, at least 0 and below `items`.
             thread: Name of the thread's number, an `int`, at least 0 and below `threads`.
         """
-        return cuda.index(self.layout, self.offset, {"i": local, "t": thread})
+        return cuda.index(self.axes, self.offset, {"i": local, "t": thread})
 
     def guard(self, local: str = "i", thread: str = "t", *, also: str = "") -> str:
         """Return the CUDA condition under which the element is touched; `true` where it always is.
@@ -186,7 +200,7 @@ class ThreadMapping:
             thread: As in `index`.
             also: A further condition, such as the end of the data.
         """
-        conditions = [*cuda.guards(self.layout, {"i": local, "t": thread}), *([also] if also else [])]
+        conditions = [*cuda.guards(self.axes, {"i": local, "t": thread}), *([also] if also else [])]
         return " && ".join(conditions) or "true"
 
     def __str__(self) -> str:
@@ -196,5 +210,5 @@ class ThreadMapping:
             for d in self.of_kind(kind):
                 yield str(d.size) if d.size == d.extent else f"({d.size}, {d.extent})"
 
-        text = f"[{', '.join(sizes('i'))}] | [{', '.join(sizes('t'))}] => [{', '.join(d.name for d in self.layout)}]"
+        text = f"[{', '.join(sizes('i'))}] | [{', '.join(sizes('t'))}] => [{', '.join(map(str, self.axes))}]"
         return f"{text}, offset: {self.offset}" if self.offset else text

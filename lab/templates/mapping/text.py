@@ -6,8 +6,12 @@
 
 Low dimensions stand first. A dimension is its size, or ``(size, extent)`` where it has an extent of its own in the
 tensor: a smaller one skips the indices or threads beyond it, a larger one skips data. The permutation names every
-dimension once, `i0`, `i1`, … local and `t0`, `t1`, … threads; a minus reverses one. `layout:` may be left out, and so
-may the offset, which is 0 then.
+dimension once, `i0`, `i1`, … local and `t0`, `t1`, … threads, or numbers them from 0, local ones first; a minus
+reverses one. The word `layout:` may be left out, and so may the offset, which is 0 then. Without a permutation the
+dimensions stand in the order in which they are given: ``[3] | [4]`` is ``[3] | [4] => [i0, t0]``.
+
+Dimensions in parentheses count one axis of the tensor together, whose extent stands behind a colon and need not be
+their product: with ``[3, 2] | [2, 2] => [(t0, i0: 5), t1, i1]``, two threads share 5 columns, three and two.
 
 Shorthands, with their defaults:
 
@@ -23,13 +27,13 @@ Shorthands, with their defaults:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal, NoReturn
 
 from lab.base.errors import UserError, did_you_mean
-from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.dimension import Dimension, TensorAxis, axis
 from lab.templates.mapping.model import ThreadMapping
 
 MOST: Final = 2**20
@@ -127,15 +131,20 @@ def _mapping(reader: _Reader) -> ThreadMapping:
     local = _sizes(reader, "local")
     reader.expect("|", "thread dimensions must follow")
     threads = _sizes(reader, "thread")
+    known = _dimensions(local, threads)
+    axes = tuple(axis(one) for one in known.values())
+    if reader.next.kind == "end":
+        return ThreadMapping(axes)
     reader.expect("=>", "the layout must follow")
-    if reader.maybe("layout"):
-        reader.expect(":", "the permutation must follow")
-    layout = _layout(reader, {"i": local, "t": threads})
-    if not reader.maybe(",") and reader.next.text != "offset":
-        return ThreadMapping(layout)
+    if reader.next.text != "offset":
+        if reader.maybe("layout"):
+            reader.expect(":", "the permutation must follow")
+        axes = _axes(reader, known)
+        if not reader.maybe(",") and reader.next.text != "offset":
+            return ThreadMapping(axes)
     reader.expect("offset", "only an offset can follow the layout")
     reader.expect(":", "the number of elements must follow")
-    return ThreadMapping(layout, reader.number(0, "an offset"))
+    return ThreadMapping(axes, reader.number(0, "an offset"))
 
 
 def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
@@ -154,25 +163,44 @@ def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
     return made
 
 
-def _layout(reader: _Reader, sizes: dict[Literal["i", "t"], list[tuple[int, int]]]) -> tuple[Dimension, ...]:
-    known = {f"{kind}{n}": (kind, n, *size) for kind, of_kind in sizes.items() for n, size in enumerate(of_kind)}
+def _dimensions(local: Sequence[tuple[int, int]], threads: Sequence[tuple[int, int]]) -> dict[str, Dimension]:
+    """Every dimension by its name, in the order of the numbers that a permutation may give in place of names."""
+    kinds: tuple[tuple[Literal["i", "t"], Sequence[tuple[int, int]]], ...] = (("i", local), ("t", threads))
+    made = [Dimension(kind, number, *size) for kind, sizes in kinds for number, size in enumerate(sizes)]
+    return {one.name: one for one in made}
+
+
+def _axes(reader: _Reader, known: Mapping[str, Dimension]) -> tuple[TensorAxis, ...]:
     reader.expect("[", "the permutation must stand here in brackets")
-    made: dict[str, Dimension] = {}
+    left = dict(known)
+    made: list[TensorAxis] = []
     while not made or reader.maybe(","):
-        reversed_ = reader.maybe("-")
-        token = reader.take()
-        left = [name for name in known if name not in made]
-        if token.text in made:
-            reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
-        if token.text not in known:
-            reader.refuse("no such dimension", ", ".join(left) or "']'", token)
-        made[token.text] = Dimension(*known[token.text], reversed_)
+        if reader.maybe("("):
+            together = [_named(reader, known, left)]
+            while reader.maybe(","):
+                together.append(_named(reader, known, left))
+            reader.expect(":", "the extent of the axis must follow its dimensions")
+            made.append(TensorAxis(tuple(together), reader.number(1, "the extent of an axis")))
+            reader.expect(")", "the closing parenthesis of an axis is missing")
+        else:
+            made.append(axis(_named(reader, known, left)))
     closing = reader.next
     reader.expect("]", "the closing bracket of the layout is missing")
-    left = [name for name in known if name not in made]
     if left:
         reader.refuse("the layout must name every dimension once", f"also {', '.join(left)}", closing)
-    return tuple(made.values())
+    return tuple(made)
+
+
+def _named(reader: _Reader, known: Mapping[str, Dimension], left: dict[str, Dimension]) -> Dimension:
+    """Read a dimension by its name or number, and take it out of those that are `left`."""
+    reversed_ = reader.maybe("-")
+    token = reader.take()
+    name = dict(zip(map(str, range(len(known))), known, strict=True)).get(token.text, token.text)
+    if name not in known:
+        reader.refuse("no such dimension", ", ".join(left) or "']'", token)
+    if name not in left:
+        reader.refuse(f"{token.text} appears twice in the layout", ", ".join(left) or "the end", token)
+    return replace(left.pop(name), reversed=reversed_)
 
 
 # ---- shorthands

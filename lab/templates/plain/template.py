@@ -70,10 +70,11 @@ class PlainTemplate(Template):
             if name not in self.instantiated or declared_line(text, name) is None
         }
         chosen = chosen_macros(text, macros, self.file) if macros else {}
+        written = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
+        implied = implied_headers([written, text, *included.values()]) if device_only else ""
         if chosen:
             text = with_macros(text, macros, self.file, own=included)
             included = {name: shielded(one, chosen, own=included) for name, one in included.items()}
-        implied = implied_headers([text, *included.values()]) if device_only else ""
         return (f"{implied}#line 1\n{text}" if implied else text), dict(included)
 
     @cached_property

@@ -17,7 +17,7 @@ def test_without_nvml_a_cards_state_is_unknown(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    assert cards.Card("0000:00:00.0").state() == CardState()
+    assert cards.CardSensors("0000:00:00.0").state() == CardState()
 
 
 class FakeNvml:
@@ -53,7 +53,7 @@ class FakeNvml:
 
 def test_nvmls_answers_are_in_the_records_units(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", lambda name: FakeNvml())
-    card = cards.Card("0000:1b:00.0")
+    card = cards.CardSensors("0000:1b:00.0")
     assert card.state() == CardState(1980, 3201, 612.345, None, ("SwPowerCap",))
     assert card.driver_version() == "580.159.04"
     assert card.max_sm_clock() is None

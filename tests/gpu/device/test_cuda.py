@@ -30,7 +30,7 @@ def backend(cuda, monkeypatch):
 
     monkeypatch.setattr(module, "describe_device", lambda ordinal: GPU)
     monkeypatch.setattr(module, "pci_bus_id", lambda ordinal: "0000:1b:00.0")
-    monkeypatch.setattr(module, "Card", lambda bus_id: CARD)
+    monkeypatch.setattr(module, "CardSensors", lambda bus_id: CARD)
     monkeypatch.setattr(timer, "LEAST_SCRATCH_BYTES", 4096)
     cuda.kernels |= {"axpy": axpy, "wrong": wrong, "compare_float32": compare}
     made = module.CudaBackend()

@@ -13,8 +13,6 @@ from lab.base.errors import MissingToolError
 from lab.gpu.process.job import JobResult
 from lab.gpu.process.line import GpuLine
 from lab.gpu.process.session import GpuSession
-from lab.gpu.timing.survey import Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
-from lab.templates.launches import Launches
 
 
 class Session(GpuSession):
@@ -27,6 +25,7 @@ class Session(GpuSession):
         self.ended: list[type[BaseException] | None] = []
         self.hold = threading.Event()
         self.hold.set()
+        self.busy = threading.Event()
 
     def start(self, timeout=0.0):
         if self.missing:
@@ -35,45 +34,35 @@ class Session(GpuSession):
         return FakeDevice().describe()
 
     def run(self, job, policy):
+        self.busy.set()
         self.hold.wait()
         self.ran.append(job.variant)
         return JobResult(job.variant)
-
-    def survey(self, order, cubins):
-        return tuple(SurveyPoint(one.kernel, note=cubins[one.kernel].decode()) for one in order.entrants)
 
     def __exit__(self, kind, error, trace):
         self.ended.append(kind)
         self.hold.set()
 
 
-def test_jobs_run_in_order_on_another_thread():
+def run_one(session):
+    return session.run(job(), QUIET)
+
+
+def test_questions_are_answered_in_order_on_another_thread():
     session = Session()
     session.hold.clear()
     with GpuLine(session) as line:
-        futures = [line.submit(job(), QUIET) for _ in range(3)]
+        futures = [line.put(run_one) for _ in range(3)]
         assert session.ran == []  # the caller goes on meanwhile
         session.hold.set()
-        assert [future.result() for future in futures] == [(JobResult("v1"), 1)] * 3
+        assert [future.result() for future in futures] == [JobResult("v1")] * 3
+        assert line.put(lambda asked: (asked is session, list(session.ran))).result() == (True, ["v1"] * 3)
     assert session.ended == [None]
 
 
-def test_a_survey_waits_in_the_same_queue():
-    order = Survey(Ground("float32", (1, 1, 1), 0, 0), {}, (Entrant("a", Launches(())),), False, SurveyPolicy())
-    with GpuLine(Session()) as line:
-        assert line.survey(order, {"a": b"code"}).result() == (SurveyPoint("a", note="code"),)
-
-
-def test_a_question_is_answered_after_the_jobs_before_it():
-    session = Session()
-    with GpuLine(session) as line:
-        line.submit(job(), QUIET)
-        assert line.ask(lambda asked: (asked is session, list(session.ran))) == (True, ["v1"])
-
-
-def test_a_worker_that_cannot_start_is_told_with_the_first_job():
+def test_a_worker_that_cannot_start_is_told_with_the_first_question():
     with GpuLine(Session("no GPU")) as line:
-        future = line.submit(job(), QUIET)
+        future = line.put(run_one)
         with pytest.raises(MissingToolError, match="no GPU"):
             future.result()
 
@@ -81,11 +70,11 @@ def test_a_worker_that_cannot_start_is_told_with_the_first_job():
 def test_an_exception_drops_the_jobs_that_wait_and_ends_the_session():
     session = Session()
     session.hold.clear()
-    futures: list[Future[tuple[JobResult, int]]] = []
+    futures: list[Future[JobResult]] = []
 
     def interrupted():
         with GpuLine(session) as line:
-            futures.extend(line.submit(job(), QUIET) for _ in range(3))
+            futures.extend(line.put(run_one) for _ in range(3))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -93,3 +82,15 @@ def test_an_exception_drops_the_jobs_that_wait_and_ends_the_session():
     assert session.ended == [KeyboardInterrupt]
     assert len(session.ran) <= 1
     assert futures[-1].cancelled()
+
+
+def test_a_line_that_is_left_cancels_what_waits_and_ends_the_session_without_waiting():
+    session = Session()
+    session.hold.clear()
+    with GpuLine(session) as line:
+        futures = [line.put(run_one) for _ in range(3)]
+        session.busy.wait(60)
+        line.leave()
+        assert futures[-1].cancelled()
+        futures[0].result()  # the session's end frees it
+    assert session.ended == [ConnectionAbortedError, None]

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import pytest
 from fake_device import AbsentDevice, FakeDevice, SlowToOpen
-from gpu_jobs import QUIET, KilledOnce, job, measurement_of
+from gpu_jobs import QUIET, KilledOnce, job
 
 from lab.base.errors import MissingToolError
 from lab.gpu.process.job import JobResult, JobStage
 from lab.gpu.process.link import WorkerEndedError, WorkerSilentError
 from lab.gpu.process.messages import Progress, Ready, Reply, SurveyReply, Unusable
-from lab.gpu.process.session import GpuSession, remeasure
+from lab.gpu.process.session import GpuSession
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
-from lab.measured.timing import Samples
 from lab.templates.launches import Launches
 
 GPU = FakeDevice().describe()
@@ -264,38 +263,6 @@ def test_what_a_kernel_prints_stays_out_of_stdout(session, capfd):
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "printed by the kernel" in captured.err
-
-
-def test_the_winner_is_measured_again_in_another_process(session):
-    first = session.run(job(), QUIET)
-    pid = session.process_id
-    again = remeasure(session, job(), first, QUIET)
-    assert session.process_id != pid
-    assert measurement_of(again).samples == measurement_of(first).samples
-    assert measurement_of(again).remeasured == Samples((4.0,) * 10)
-    assert (
-        measurement_of(again).notes[-1] == "in a fresh process: median 4 ms (+0.0%), 0.500 of fake's throughput there"
-    )
-
-
-def test_a_failed_repetition_is_a_note_on_the_first_measurement(session):
-    first = session.run(job(), QUIET)
-    again = remeasure(session, job("exits"), first, QUIET)
-    assert measurement_of(again).remeasured is None
-    assert measurement_of(again).notes[-1].endswith("failed: worker ended with exit code 7 (launch)")
-
-
-def test_a_worker_that_cannot_restart_is_a_note_too(session):
-    first = session.run(job(), QUIET)
-    absent = Worker()
-    absent.script = [Unusable("there is no GPU")]
-    again = remeasure(scripted(absent), job(), first, QUIET)
-    assert measurement_of(again).notes[-1].endswith("the repetition in a fresh process failed: there is no GPU")
-
-
-def test_a_result_without_times_is_not_repeated():
-    nothing = JobResult("v1")
-    assert remeasure(scripted(), job(), nothing, QUIET) is nothing
 
 
 def test_interrupting_the_parent_ends_the_worker_promptly():

@@ -40,7 +40,7 @@ class Silent:
     def began(self, *_, **__):
         pass
 
-    resumed = built = timed = stepped = began
+    resumed = asked = built = timed = stepped = began
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])

@@ -65,7 +65,8 @@ def test_python_reads_the_expressions_alike(mapping):
 @given(mappings())
 def test_powers_of_two_need_no_division(mapping):
     text = mapping.index() + mapping.guard()
-    if all(d.size & (d.size - 1) == 0 and d.extent & (d.extent - 1) == 0 for d in mapping.layout):
+    sizes = [size for d in mapping.layout for size in (d.size, d.extent)] + [axis.extent for axis in mapping.axes]
+    if all(size & (size - 1) == 0 for size in sizes):
         assert not re.search(r"[/%*]", text)
 
 
@@ -83,6 +84,15 @@ def test_powers_of_two_need_no_division(mapping):
         ("[3] | [2, (2, 1)] => [i0, t0, t1]", "(i + t * 3)", "t < 2"),
         ("[1, 3] | [(4, 2), 2] => [i0, t0, t1, i1]", "((t & 3) + ((t >> 2) << 1) + (i << 2))", "(t & 3) < 2"),
         ("[(3, 4)] | [2, 2] => [i0, t0, t1]", "(i + (t << 2))", "true"),
+        ("[3] | [2, (4, 2)] => [i0, t0, -t1]", "(i + (t & 1) * 3 + (1 - (t >> 1)) * 6)", "(t >> 1) < 2"),
+        ("[(3, 4)] | [2] => [-i0, t0]", "((3 - i) + (t << 2))", "true"),
+        ("[(1, 4)] | [2] => [-i0, t0], offset: 5", "((t << 2) + 8)", "true"),
+        (
+            "[3, 2] | [2, 2] => [(t0, i0: 5), t1, i1]",
+            "((t & 1) + ((i % 3) << 1) + (t >> 1) * 5 + (i / 3) * 10)",
+            "((t & 1) + ((i % 3) << 1)) < 5",
+        ),
+        ("[4] | [8] => [(i0, t0: 30)]", "(i + (t << 2))", "(i + (t << 2)) < 30"),
     ],
 )
 def test_expressions_are_no_longer_than_they_need_be(text, index, guard):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mappings import mappings, touched
 
-from lab.templates.mapping.dimension import Dimension
+from lab.templates.mapping.dimension import Dimension, axis
 from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.text import parse
 
@@ -16,13 +16,30 @@ KNOWN = {
     "[3]|[4] => [i0,t0]": "0 0 0 1 1 1 2 2 2 3 3 3",
     "[3]|[4] => [t0,i0]": "0 1 2 3 0 1 2 3 0 1 2 3",
     "[3]|[2,2] => [i0,t1,t0]": "0 0 0 2 2 2 1 1 1 3 3 3",
+    "[3]|[2,2] => layout: [2,0,1]": "0 2 0 2 0 2 1 3 1 3 1 3",
+    "[3]|[2,2] => [0,-1,2]": "1 1 1 0 0 0 3 3 3 2 2 2",
+    "[3]|[4]": "0 0 0 1 1 1 2 2 2 3 3 3",
     "[3]|[2,2] => [t1,i0,t0]": "0 2 0 2 0 2 1 3 1 3 1 3",
     "[3]|[2,2] => [i0,-t0,t1]": "1 1 1 0 0 0 3 3 3 2 2 2",
     "[3]|[2,2] => [-t0,-i0,t1]": "1 0 1 0 1 0 3 2 3 2 3 2",
     "[3]|[2,(2,1)] => [i0,t0,t1]": "0 0 0 1 1 1 − − − − − −",
     "[(3,4)]|[2,2] => [i0,t0,t1]": "0 0 0 − 1 1 1 − 2 2 2 −",
+    "[3]|[2,(4,2)] => [i0,t0,-t1]": "2 2 2 3 3 3 0 0 0 1 1 1",
+    "[(3,4)]|[2,2] => [-i0,t0,t1]": "− 0 0 0 − 1 1 1 − 2 2 2",
+    "[3]|[(4,2),2] => [t0,t1,i0]": "0 1 4 5 0 1 4 5 0 1 4 5",
     "[1,3]|[(4,2),2] => [i0,t0,t1,i1]": "0 1 4 5 0 1 4 5 0 1 4 5",
 }
+
+
+def test_two_threads_share_five_columns_and_two_share_four_rows():
+    # 5 x 4 elements by 2 x 2 threads: those of the first column have 3 x 2 elements, the others 2 x 2
+    columns = "0 1 0 1 0"
+    shared = parse("[3, 2] | [2, 2] => [(t0, i0: 5), t1, i1]")
+    owners = "".join(f"{columns} {columns.replace('0', '2').replace('1', '3')} " for _ in range(2))
+    assert shared.access_map().tolist() == [int(owner) for owner in owners.split()]
+    assert shared.complete
+    assert shared.guarded
+    assert [(row >= 0).sum() for row in shared.elements] == [6, 4, 6, 4]
 
 
 @pytest.mark.parametrize(("text", "owners"), KNOWN.items())
@@ -60,11 +77,13 @@ def test_a_permutation_gives_no_element_to_two_accesses(mapping):
 
 def test_two_accesses_to_one_element_are_no_injection():
     # the notation cannot say it: each thread dimension has an element stride of its own
-    twice = ThreadMapping((Dimension("t", 0, 4, 4),))
+    twice = ThreadMapping((axis(Dimension("t", 0, 4, 4)),))
     object.__setattr__(twice, "elements", np.array([[0], [1], [1], [2]]))
     assert not twice.injective
     assert twice.access_map().tolist() == [0, 1, 3, -1]
-    object.__setattr__(first := ThreadMapping((Dimension("t", 0, 4, 4),)), "elements", np.array([[0], [0], [1], [2]]))
+    object.__setattr__(
+        first := ThreadMapping((axis(Dimension("t", 0, 4, 4)),)), "elements", np.array([[0], [0], [1], [2]])
+    )
     assert not first.injective
 
 

@@ -1,0 +1,83 @@
+"""What a terminal shows of a command while it works: one line for each stage, the time left, the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from lab.cli.live.account import Account
+from lab.cli.live.snapshot import Best, Phase, Snapshot, clock_text
+
+_MOST_BEST = 3
+_LINES, _ASCII = ("━", "─"), ("#", ".")
+"""A bar's done and open part, also where neither can be told by colour."""
+_LONGEST_BAR = 30
+_SHORTEST_BAR = 8
+_ROOM_FOR_BAR = 8
+"""Columns that stay free beside a bar and its words."""
+
+
+class Board:
+    """Draws what an account knows at the moment of drawing; fits any width.
+
+    Attributes:
+        over: The command is over: its results are printed below, and are not drawn here.
+    """
+
+    def __init__(self, account: Account) -> None:
+        """Draw from this account."""
+        self._account = account
+        self.over = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the lines."""
+        now = self._account.snapshot()
+        yield from _stages(now, options.max_width, _ASCII if options.ascii_only else _LINES)
+        known = () if self.over else (*best_words(now, _MOST_BEST), _doing(now))
+        for line in (time_words(now), *known):
+            yield Text(line, no_wrap=True, overflow="ellipsis")
+
+
+def _doing(now: Snapshot) -> str:
+    """What happened last, or what takes long now."""
+    return f"{now.phase} …" if now.phase is not Phase.WORKING else now.latest
+
+
+def _stages(now: Snapshot, width: int, bar: tuple[str, str]) -> Iterator[Text]:
+    """A line for each stage, with a bar where there is room for one."""
+    longest = max((len(stage.name) for stage in now.stages), default=0)
+    for stage in now.stages:
+        count = f"{stage.done}" if stage.total is None else f"{stage.done}/{stage.total}"
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(stage.name.ljust(longest))
+        line.append(f"  {count}")
+        room = min(_LONGEST_BAR, width - len(line.plain) - _ROOM_FOR_BAR)
+        if stage.total and room >= _SHORTEST_BAR:
+            filled = min(room, room * stage.done // stage.total)
+            line = Text(no_wrap=True).append(stage.name.ljust(longest) + "  ")
+            line.append(bar[0] * filled, style="green").append(bar[1] * (room - filled), style="dim").append(
+                f"  {count}"
+            )
+        yield line
+
+
+def time_words(now: Snapshot) -> str:
+    """How long the command has been working, and how long it still takes."""
+    left = "" if now.left_s is None else f", about {clock_text(now.left_s)} left"
+    failed = f", {now.failed} failed" if now.failed else ""
+    return f"{clock_text(now.elapsed_s)}{left}{failed}"
+
+
+def best_words(now: Snapshot, most: int) -> list[str]:
+    """The best of each group, one line each; what there is no room for is counted."""
+    lines = [_best(one) for one in now.best[:most]]
+    more = now.groups - len(lines)
+    return [*lines, f"and the best of {more} more"] if more and lines else lines
+
+
+def _best(best: Best) -> str:
+    group = f" of {best.group}" if best.group else ""
+    variant = f"{best.variant} " if best.variant else ""
+    return f"best{group}: {best.figure} ({best.kind}): {variant}{best.name}"

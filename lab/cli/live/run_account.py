@@ -1,0 +1,225 @@
+"""Keeps account of a run: the best variant of each problem, and the figure by which it is the best so far.
+
+Variants are compared as in the report (`lab.store.figures.response_of`): by what was measured where anything was, else
+by the estimate where all have one, else by the predicted throughput, else by the ceiling.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from lab.cli.live.account import Account
+from lab.cli.live.snapshot import Best, Row, Stage
+from lab.store import figures
+from lab.store.figures import Basis
+from lab.store.model import Status, VariantRecord
+from lab.store.scores import lean
+
+if TYPE_CHECKING:  # the stages take seconds to import
+    from lab.experiment.model import Experiment
+    from lab.experiment.space import Expansion
+    from lab.experiment.variants import Planned
+    from lab.stages.build import BuildFailure, Built
+
+BUILT: Final = "built"
+EXECUTED: Final = "executed on the CPU"
+MEASURED: Final = "measured"
+RECORDED: Final = "recorded"
+COUNTED: Final = "profiled"
+
+KIND_WORDS: Final = {
+    Basis.MEASURED: "measured",
+    Basis.ESTIMATE: "predicted, estimate",
+    Basis.SCORE: "predicted",
+    Basis.CEILING: "predicted, ceiling",
+}
+
+_MOST_SCORED: Final = 1000
+"""Most variants that are compared by their predicted throughput, which needs all of their records at once; in a larger
+run without a GPU and without estimates, ceilings are compared until the report is drawn."""
+
+_GROWTH: Final = 1.1
+"""Predicted throughputs depend on each other; they are computed again when so many times as many variants are there."""
+
+
+class RunAccount(Account):
+    """What is known so far of a run; a `RunObserver`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with nothing known.
+
+        Args:
+            clock: Seconds on a clock that nobody can set.
+        """
+        super().__init__(clock)
+        self._labels: dict[tuple[object, ...], str] = {}
+        self._leading: dict[Basis, dict[str, tuple[float, Best]]] = {basis: {} for basis in Basis}
+        self._kept: list[VariantRecord] | None = []
+        self._scored_at = 0
+        self._all_estimated = True
+        self._basis = Basis.CEILING
+        self._under_way: set[str] = set()
+
+    def planned(self, experiment: Experiment, expansion: Expansion, variants: int, gpu: str) -> None:
+        """The number of variants is known."""
+        del expansion
+        with self._lock:
+            if len(experiment.problems) > 1:
+                self._labels = {_key(problem.values.items()): problem.label for problem in experiment.problems}
+            self._begin(
+                experiment.name, experiment.question, gpu, (Stage(BUILT, 0, variants), Stage(RECORDED, 0, variants))
+            )
+
+    def resumed(self, finished: int) -> None:
+        """An interrupted run goes on; `recorded` tells its records from new ones, which were built before."""
+        del finished
+
+    def more(self, variants: int) -> None:
+        """A search goes on."""
+        with self._lock:
+            self._lengthen(BUILT, variants)
+            self._lengthen(RECORDED, variants)
+
+    def built(self, planned: Planned, outcome: Built | BuildFailure) -> None:
+        """One variant was compiled, or could not be."""
+        del outcome
+        with self._lock:
+            self._advance(BUILT)
+            self._under_way.add(planned.variant)
+            self._latest = f"built: {planned.variant} {planned.label}".rstrip()
+
+    def executed(self, record: VariantRecord) -> None:
+        """One variant was executed on the CPU."""
+        with self._lock:
+            self._count(EXECUTED)
+            self._latest = f"executed on the CPU: {_name(record)}, {record.status}{_registers(record)}"
+
+    def recorded(self, record: VariantRecord) -> None:
+        """One variant is finished."""
+        with self._lock:
+            self._advance(RECORDED)
+            if record.variant in self._under_way:
+                self._under_way.discard(record.variant)
+                self._pace.add()
+            else:  # of an earlier run: it says nothing of this one's pace
+                self._advance(BUILT)
+                self._pace.begin()
+            if record.measurement is not None:
+                self._count(MEASURED)
+            self._append(self._row(record))
+            self._latest = f"finished: {_name(record)}, {record.status}"
+            self._compare(record)
+
+    def counting(self, variants: int) -> None:
+        """Hardware counters are about to be read."""
+        with self._lock:
+            self._lengthen(COUNTED, variants)
+
+    def counted(self, variants: int) -> None:
+        """Hardware counters of some variants were read."""
+        with self._lock:
+            self._advance(COUNTED, variants)
+
+    def _left(self) -> float | None:
+        stage = self._stages.get(RECORDED)
+        return self._pace.left_s((stage.total or 0) - stage.done) if stage else None
+
+    def _count(self, name: str) -> None:
+        """Count a variant in a stage that not every variant goes through, and that stands before the last one."""
+        if name not in self._stages:
+            last = self._stages.pop(RECORDED)
+            self._stages |= {name: Stage(name, 0), RECORDED: last}
+        self._advance(name)
+
+    def _row(self, record: VariantRecord) -> Row:
+        found = _figure(record)
+        return Row(
+            number=0,
+            variant=record.variant,
+            name=figures.name_of(record),
+            status=str(record.status),
+            figure="" if found is None else _amount(found[1], record),
+            kind="" if found is None else KIND_WORDS[found[0]],
+            failed=record.status.failed,
+            reason=record.reason,
+        )
+
+    def _compare(self, record: VariantRecord) -> None:
+        """See whether the variant is the best of its problem so far."""
+        if record.status.failed or record.status is Status.PRUNED:
+            return
+        values = {
+            Basis.MEASURED: figures.measured(record),
+            Basis.ESTIMATE: figures.estimated(record),
+            Basis.CEILING: figures.predicted(record),
+        }
+        if values[Basis.CEILING] is not None and values[Basis.ESTIMATE] is None:
+            self._all_estimated = False
+        for basis, value in values.items():
+            if value is not None:
+                self._lead(basis, record, value)
+        self._basis = self._basis_with(record)
+
+    def _best(self) -> tuple[Best, ...]:
+        return tuple(best for _, best in self._leading[self._basis].values())
+
+    def _basis_with(self, record: VariantRecord) -> Basis:
+        """By which figure variants are compared now; the predicted throughputs are computed where it is theirs."""
+        if self._leading[Basis.MEASURED]:
+            self._kept = None
+            return Basis.MEASURED
+        if self._kept is not None:
+            self._kept.append(lean(record))
+            if len(self._kept) > _MOST_SCORED:
+                self._kept = None
+                self._leading[Basis.SCORE] = {}
+        if self._all_estimated and self._leading[Basis.ESTIMATE]:
+            return Basis.ESTIMATE
+        if self._kept is not None and len(self._kept) >= self._scored_at:
+            self._scored_at = int(len(self._kept) * _GROWTH) + 1
+            self._leading[Basis.SCORE] = {}
+            rates = figures.scored(self._kept)
+            for one in self._kept:
+                if one.variant in rates:
+                    self._lead(Basis.SCORE, one, rates[one.variant])
+        return Basis.SCORE if self._leading[Basis.SCORE] else Basis.CEILING
+
+    def _lead(self, basis: Basis, record: VariantRecord, value: float) -> None:
+        group = self._labels.get(_key(record.problem.items()), "")
+        known = self._leading[basis].get(group)
+        if known is None or value > known[0]:
+            name = figures.name_of(record, without=group)
+            best = Best(group, name, record.variant, _amount(value, record), KIND_WORDS[basis])
+            self._leading[basis][group] = value, best
+
+
+def _key(items: object) -> tuple[object, ...]:
+    return tuple(sorted(items))  # type: ignore[call-overload]
+
+
+def _figure(record: VariantRecord) -> tuple[Basis, float] | None:
+    """What a variant's own row says of its throughput: the best that is known of it alone."""
+    if record.status.failed:
+        return None
+    for basis, of in (
+        (Basis.MEASURED, figures.measured),
+        (Basis.ESTIMATE, figures.estimated),
+        (Basis.CEILING, figures.predicted),
+    ):
+        if (value := of(record)) is not None:
+            return basis, value
+    return None
+
+
+def _amount(value: float, record: VariantRecord) -> str:
+    return f"{figures.amount(value, record.unit)} {record.unit}"
+
+
+def _name(record: VariantRecord) -> str:
+    return f"{record.variant} {figures.name_of(record)}"
+
+
+def _registers(record: VariantRecord) -> str:
+    return f", {record.build.resources.registers} registers" if record.build else ""

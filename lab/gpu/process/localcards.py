@@ -1,0 +1,236 @@
+"""The GPUs of this machine: a worker process and a line of work for each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+from lab.base.errors import MissingToolError
+from lab.gpu.process.cards import Card, Ran, Surveyed
+from lab.gpu.process.job import Job, JobResult, JobStage, Policy
+from lab.gpu.process.line import GpuLine
+from lab.gpu.process.session import GpuSession
+from lab.gpu.process.worker import cuda_backend
+from lab.gpu.timing.survey import Survey, SurveyPoint
+
+STRIKES: Final = 2
+"""Jobs that hang on a card and run on another one, after which the card is lost. A kernel may hang once in a while by
+its own fault, as with a race between its threads; twice in a row it is the card's."""
+
+
+def open_card(card: Card) -> GpuSession:
+    """Return a session whose workers see this card alone."""
+    return GpuSession(partial(cuda_backend, card.visible))
+
+
+@dataclass(eq=False, slots=True)
+class _Order:
+    """Something to do on a card.
+
+    Attributes:
+        ask: Does it.
+        told: Makes the caller's answer of what `ask` returned, the card's id and the worker's number.
+        silent: What hung, by name; empty where nothing did.
+        promised: What the caller waits for.
+        card: Id of the card that the caller asks for, or None.
+        hung: Ids of the cards on which it hung.
+    """
+
+    ask: Callable[[GpuSession], Any]
+    told: Callable[[Any, str, int], Any]
+    silent: Callable[[Any], frozenset[str]]
+    promised: Future[Any] = field(default_factory=Future)
+    card: str | None = None
+    hung: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """A card at work.
+
+    Attributes:
+        card: The card.
+        line: Its line.
+        pending: Orders in the line.
+        strikes: Orders that hung here and ran elsewhere.
+        lost: It is out of the pool.
+    """
+
+    card: Card
+    line: GpuLine
+    pending: int = 0
+    strikes: int = 0
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of an order.
+
+    Attributes:
+        value: What `_Order.ask` returned.
+        worker: Number of the worker.
+        lost: Why no new worker starts in place of the one that the order cost; empty where one does.
+    """
+
+    value: Any
+    worker: int
+    lost: str
+
+
+class LocalCards:
+    """The cards of this machine; see `lab.gpu.process.cards.Cards`.
+
+    Attributes:
+        notes: See `Cards.notes`.
+    """
+
+    def __init__(self, cards: Sequence[Card], session: Callable[[Card], GpuSession] = open_card) -> None:
+        """Start a worker on each card at once; they start side by side.
+
+        Args:
+            cards: The cards, of one model.
+            session: Opens a session on a card.
+        """
+        self._lock = threading.RLock()
+        self._all = [_Seat(card, GpuLine(session(card))) for card in cards]
+        self._closed = False
+        self._hanging: frozenset[str] = frozenset()
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that are not lost."""
+        with self._lock:
+            return tuple(seat.card for seat in self._all if not seat.lost)
+
+    def submit(self, job: Job, policy: Policy, *, card: str | None = None, fresh: bool = False) -> Future[Ran]:
+        """See `Cards.submit`."""
+
+        def silent(result: JobResult) -> frozenset[str]:
+            hung = result.failure is not None and result.failure.stage is JobStage.TIMEOUT
+            return frozenset({job.variant} if hung else ())
+
+        return self._put(_Order(partial(_run, job, policy, fresh=fresh), Ran, silent, card=card))
+
+    def survey(self, order: Survey, cubins: Mapping[str, bytes], *, card: str | None = None) -> Future[Surveyed]:
+        """See `Cards.survey`."""
+
+        def told(points: tuple[SurveyPoint, ...], used: str, worker: int) -> Surveyed:
+            del worker
+            return Surveyed(points, used)
+
+        def silent(points: tuple[SurveyPoint, ...]) -> frozenset[str]:
+            return frozenset(point.kernel for point in points if point.silent)
+
+        return self._put(_Order(lambda session: session.survey(order, cubins), told, silent, card=card))
+
+    def release(self) -> None:
+        """See `Cards.release`."""
+        for future in [seat.line.put(lambda session: session.close()) for seat in self._all if not seat.lost]:
+            future.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed = True
+        with ThreadPoolExecutor(max(1, len(self._all))) as side_by_side:  # a worker takes a moment to end
+            list(side_by_side.map(lambda seat: seat.line.__exit__(kind, error, trace), self._all))
+
+    def _put(self, order: _Order) -> Future[Any]:
+        with self._lock:
+            seat = self._seat_for(order)
+            seat.pending += 1
+            future = seat.line.put(partial(self._carry_out, order))
+        future.add_done_callback(partial(self._done, order, seat))
+        return order.promised
+
+    def _seat_for(self, order: _Order) -> _Seat:
+        """The card that was asked for, else the one with the least to do, where the order has not hung yet."""
+        there = [seat for seat in self._all if not seat.lost]
+        untried = [seat for seat in there if seat.card.id not in order.hung] or there
+        asked = [seat for seat in untried if seat.card.id == order.card]
+        return asked[0] if asked else min(untried, key=lambda seat: seat.pending)
+
+    def _carry_out(self, order: _Order, session: GpuSession) -> _Answer:
+        """Do what was ordered; where that cost the worker, see at once whether the card takes a new one."""
+        value, worker, lost = order.ask(session), session.workers, ""
+        if len(self.cards) > 1 and session.process_id is None and not self._closed:
+            try:
+                session.start()
+            except MissingToolError as error:
+                lost = str(error)
+        return _Answer(value, worker, lost)
+
+    def _done(self, order: _Order, seat: _Seat, future: Future[_Answer]) -> None:
+        """Hand an answer to the caller, or the order to another card."""
+        with self._lock:
+            seat.pending -= 1
+            again = not self._closed and self._again(order, seat, future)
+        if again:
+            self._put(order)
+        elif future.cancelled():
+            order.promised.cancel()
+        elif (error := future.exception()) is not None:
+            order.promised.set_exception(error)
+        else:
+            answer = future.result()
+            order.promised.set_result(order.told(answer.value, seat.card.id, answer.worker))
+
+    def _again(self, order: _Order, seat: _Seat, future: Future[_Answer]) -> bool:
+        """Whether another card must do it, since this one was lost with it or because of it."""
+        if seat.lost:  # while the order waited there, or ran
+            return True
+        others = len(self.cards) > 1
+        if future.cancelled() or not others:
+            return False
+        if (error := future.exception()) is not None:
+            if not isinstance(error, MissingToolError):
+                return False
+            self._lose(seat, str(error))
+            return True
+        answer = future.result()
+        if answer.lost:
+            self._lose(seat, answer.lost)
+            return True
+        return self._hung_here_alone(order, seat, order.silent(answer.value))
+
+    def _hung_here_alone(self, order: _Order, seat: _Seat, silent: frozenset[str]) -> bool:
+        """Whether to try what hung on another card; if it does not hang there, the first card counts a strike."""
+        if order.hung:
+            self._hanging |= silent  # on two cards: it is the kernel
+            if not silent:
+                first = next(one for one in self._all if one.card.id == order.hung[0])
+                first.strikes += 1
+                if first.strikes >= STRIKES and not first.lost:
+                    self._lose(first, f"{STRIKES} kernels that hung there ran on another card")
+            return False
+        if silent <= self._hanging:
+            return False
+        order.hung.append(seat.card.id)
+        return True
+
+    def _lose(self, seat: _Seat, why: str) -> None:
+        """Take a card out of the pool; what waits in its line is cancelled, which hands it to the others."""
+        seat.lost = True
+        reason = why.rstrip(".")
+        self.notes += (f"{seat.card.label} was lost: {reason}. What it had not finished went to the other cards.",)
+        seat.line.leave()
+
+
+def _run(job: Job, policy: Policy, session: GpuSession, *, fresh: bool) -> JobResult:
+    if fresh:
+        try:
+            session.restart()
+        except MissingToolError as error:
+            reason = f"a new worker could not start: {error}"
+            return JobResult(job.variant).failed(JobStage.CRASH, reason)
+    return session.run(job, policy)

@@ -1,0 +1,317 @@
+"""The best variants again: on one card in turns where several worked, and the winners in a fresh process.
+
+What does not repeat is no result, and what was timed on two cards is compared on one before it wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lab.experiment.variants import Plan
+from lab.gpu.process.cards import Cards, Ran
+from lab.gpu.process.job import Job, JobResult, Policy
+from lab.measured.cards import LIMIT, CardRecord
+from lab.measured.timing import EarlierTiming, Measurement, Samples
+from lab.runs import flow
+from lab.runs.flow import FlowContext
+from lab.runs.recorder import Recorder
+from lab.runs.search import Group, Rank, leaders
+from lab.store.model import VariantRecord
+from lab.templates.launches import BuiltLaunch
+
+FINALISTS: Final = 5
+"""Most variants of a problem in its finals."""
+
+ROUNDS: Final = 3
+"""Turns of a final: A B C A B C A B C."""
+
+CHALLENGES: Final = 3
+"""Further finals of a problem, each with a variant that is faster by its sweep's time than the winner of the last."""
+
+
+@dataclass(frozen=True)
+class _Finals:
+    """What all finals of a run share.
+
+    Attributes:
+        context: What is the same for all variants of the run.
+        recorder: Where the records are.
+        cards: The GPUs.
+        planned: The variants of the run, by position.
+    """
+
+    context: FlowContext
+    recorder: Recorder
+    cards: Cards
+    planned: Plan
+
+    def record(self, rank: Rank) -> VariantRecord:
+        """The record of a finished variant."""
+        return self.recorder.store.record(self.planned[rank.position].variant)
+
+    def job(self, rank: Rank, record: VariantRecord) -> Job:
+        """What the GPU is asked to do with it."""
+        one = self.planned[rank.position].built(BuiltLaunch.of(record.build))
+        cubin = self.recorder.store.read_file(one.variant, "kernel.cubin")
+        return flow.job_of(self.context.experiment, one, cubin, self.context.reference)
+
+    def keep(self, rank: Rank, record: VariantRecord) -> None:
+        """Replace its record."""
+        self.recorder.replace(self.planned[rank.position], record)
+
+
+def mark_rows(
+    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, found: Sequence[CardRecord]
+) -> None:
+    """Mark every variant whose card does not time like the others, and take marks away that no longer hold.
+
+    Args:
+        context: What is the same for all variants of the run.
+        recorder: Where the records are.
+        cards: The GPUs.
+        planned: The variants of the run, by position.
+        found: The cards, compared.
+    """
+    differs = {card.id: card.differs for card in found}
+    own = _Finals(context, recorder, cards, planned)
+    for rank in tuple(recorder.scores.values()):
+        if rank.rate is None or (not differs.get(rank.card) and not rank.doubt):
+            continue
+        record = own.record(rank)
+        if record.measurement is not None:
+            own.keep(rank, replace(record, measurement=replace(record.measurement, doubt=differs.get(rank.card, ""))))
+
+
+def time_finalists(
+    context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan, found: Sequence[CardRecord]
+) -> None:
+    """Time the best variants of each problem in turns on one card, one that does not differ if there is one.
+
+    The finalists are those that can be the best: their throughput, less what their card is known to be slower, is
+    within the cards' tolerance and their own scatter of the best one's. A problem that one card did alone has none. The
+    records then hold the final's times, and the sweep's beside them. If a variant that was not among them is
+    still faster by the sweep's time, it challenges the winner on the same card.
+
+    Args:
+        context: What is the same for all variants of the run.
+        recorder: Its scores say how fast each variant was; the records are in its store.
+        cards: The GPUs.
+        planned: The variants of the run, by position.
+        found: The cards, compared.
+    """
+    finals = _Finals(context, recorder, cards, planned)
+    groups: dict[Group, list[Rank]] = {}
+    for rank in recorder.scores.values():
+        if rank.rate is not None:
+            groups.setdefault(rank.group, []).append(rank)
+    ids = {card.id for card in cards.cards}
+    there = sorted((one for one in found if one.id in ids), key=_distance)
+    alike = [one for one in there if not one.differs] or there[:1]
+    contests = [
+        (ranks, alike[place % len(alike)].id)
+        for place, ranks in enumerate(ranks for ranks in groups.values() if len({rank.card for rank in ranks}) > 1)
+    ]
+    contests += [(ranks, alike[0].id) for ranks in groups.values() if _alone_and_marked(ranks, alike)]
+    fresh, slower = set[str](), {card.id: card.control or 1.0 for card in found}
+    started = []
+    for ranks, card in contests:
+        chosen = tuple(finalists(ranks, slower, finals))
+        started.append((ranks, card, chosen, _start(finals, chosen, card, fresh=card not in fresh)))
+        fresh.add(card)
+    for ranks, card, chosen, running in started:
+        _finish(finals, chosen, running)
+        _challenge(finals, ranks, card, {rank.position for rank in chosen})
+
+
+def _distance(card: CardRecord) -> tuple[bool, float]:
+    return bool(card.differs), abs((card.control or 1.0) - 1)
+
+
+def _alone_and_marked(ranks: Sequence[Rank], alike: Sequence[CardRecord]) -> bool:
+    """Whether a problem was done by one card that differs, while there is one that does not."""
+    (first, *others) = {rank.card for rank in ranks}
+    return not others and any(rank.doubt for rank in ranks) and first not in {card.id for card in alike}
+
+
+def finalists(ranks: Sequence[Rank], slower: Mapping[str, float], finals: _Finals) -> list[Rank]:
+    """Those of a problem's variants that can be the best one, the most promising first."""
+    ordered = leaders(ranks, FINALISTS, slower)
+    best = _worth(ordered[0], slower)
+    chosen = []
+    for rank in ordered:
+        timed = finals.record(rank).measurement
+        scatter = timed.samples.spread / 2 if timed else 0.0
+        if _worth(rank, slower) >= best * (1 - LIMIT - scatter):
+            chosen.append(rank)
+    return chosen
+
+
+def _worth(rank: Rank, slower: Mapping[str, float]) -> float:
+    return (rank.rate or 0.0) * slower.get(rank.card, 1.0)
+
+
+def _start(finals: _Finals, chosen: Sequence[Rank], card: str, *, fresh: bool) -> list[Future[Ran]]:
+    """Put all rounds into the card's line; nothing where an earlier, interrupted run came so far."""
+    records = [finals.record(rank) for rank in chosen]
+    if all(record.measurement and record.measurement.sweep for record in records):
+        return []
+    jobs = [finals.job(rank, record) for rank, record in zip(chosen, records, strict=True)]
+    policy = flow.policy_of(finals.context.experiment)
+    return [
+        finals.cards.submit(job, _turn(policy, turn), card=card, fresh=fresh and turn == place == 0)
+        for turn in range(ROUNDS)
+        for place, job in enumerate(jobs)
+    ]
+
+
+def _turn(policy: Policy, turn: int) -> Policy:
+    """A turn takes a part of the samples; outputs were checked in the sweep, and are once more on this card."""
+    least = policy.min_samples
+    return replace(
+        policy, check=turn == 0, first_samples=least, max_samples=2 * least, budget_s=policy.budget_s / ROUNDS
+    )
+
+
+def _finish(finals: _Finals, chosen: Sequence[Rank], running: Sequence[Future[Ran]]) -> None:
+    """Write what the rounds found, if all of them ran on one card; else the sweep's times stay, with a note."""
+    if not running:
+        return
+    ran = [future.result() for future in running]
+    alike = len({one.card for one in ran}) == 1
+    for place, rank in enumerate(chosen):
+        record = finals.record(rank)
+        if record.measurement is None:
+            continue
+        turns = [one.result.measurement for one in ran[place :: len(chosen)]]
+        timed = [one for one in turns if one is not None]
+        if len(timed) == len(turns) and alike:
+            made = in_turns(record.measurement, timed, ran[place].card, len(chosen))
+        else:
+            why = "its card was lost" if not alike else _failure(ran[place :: len(chosen)])
+            note = f"the final on one card failed: {why}"
+            made = replace(record.measurement, notes=(*record.measurement.notes, note))
+        finals.keep(rank, replace(record, measurement=made))
+
+
+def _failure(ran: Sequence[Ran]) -> str:
+    reasons = (one.result.failure.reason for one in ran if one.result.failure)
+    return next(reasons, "no measurement")
+
+
+def _challenge(finals: _Finals, ranks: Sequence[Rank], card: str, done: set[int]) -> None:
+    """Let variants that the final left out challenge its winner while one is faster by its sweep's time."""
+    for _ in range(CHALLENGES):
+        now = [finals.recorder.scores[rank.position] for rank in ranks]
+        (best,) = leaders([rank for rank in now if not rank.doubt] or now, 1)
+        if best.position in done or best.rate is None:
+            return
+        (winner,) = leaders([rank for rank in now if rank.position in done], 1)
+        done.add(best.position)
+        _finish(finals, (winner, best), _start(finals, (winner, best), card, fresh=False))
+    _doubt_the_rest(finals, [finals.recorder.scores[rank.position] for rank in ranks], done)
+
+
+def _doubt_the_rest(finals: _Finals, ranks: Sequence[Rank], done: set[int]) -> None:
+    """Mark variants that are faster by the sweep's time than the winner of the finals: they do not win by it."""
+    best = max(rank.rate or 0.0 for rank in ranks if rank.position in done)
+    for rank in ranks:
+        if rank.position in done or rank.doubt or (rank.rate or 0.0) <= best:
+            continue
+        record = finals.record(rank)
+        if record.measurement is not None:
+            doubt = "it was not in the final on one card, and is faster than its winner by the sweep's time alone"
+            finals.keep(rank, replace(record, measurement=replace(record.measurement, doubt=doubt)))
+
+
+def in_turns(first: Measurement, turns: Sequence[Measurement], card: str, finalists: int) -> Measurement:
+    """Return the turns of a final as one measurement, with the sweep's times beside it.
+
+    Args:
+        first: What the sweep measured, or what an earlier final did.
+        turns: What each turn measured.
+        card: Id of the card.
+        finalists: Variants that took turns.
+    """
+    sweep = first.sweep or EarlierTiming(first.card, first.samples, first.baseline)
+    last = turns[-1]
+    bases = [turn.baseline for turn in turns if turn.baseline is not None]
+    others = finalists - 1
+    among = f"in turns with {others} other{'s' if others > 1 else ''}" if others else "alone"
+    samples = _joined([turn.samples for turn in turns])
+    note = (
+        f"timed again on one card, {among}, in {len(turns)} rounds: median {samples.median:.6g} ms; "
+        f"the sweep's was {sweep.samples.median:.6g} ms"
+    )
+    return replace(
+        first,
+        samples=samples,
+        baseline=_joined(bases) if len(bases) == len(turns) else None,
+        baseline_name=last.baseline_name if len(bases) == len(turns) else None,
+        others={
+            name: _joined([turn.others[name] for turn in turns])
+            for name in last.others
+            if all(name in turn.others for turn in turns)
+        },
+        cache=last.cache,
+        before=turns[0].before,
+        after=last.after,
+        card=card,
+        doubt="",
+        sweep=sweep,
+        notes=(*first.notes, note),
+    )
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    """All samples of several turns; a batch of a turn's own is as good as another's."""
+    begins = [sum(len(part.ms) for part in parts[:place]) for place in range(len(parts))]
+    return Samples(
+        tuple(ms for part in parts for ms in part.ms),
+        min(part.batch for part in parts),
+        tuple(begin + index for begin, part in zip(begins, parts, strict=True) for index in part.unused),
+    )
+
+
+def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan) -> None:
+    """Measure the fastest variant of each problem again in a fresh process, which those of one card share.
+
+    Args:
+        context: What is the same for all variants of the run.
+        recorder: Its scores say which variants these are; the records are in its store.
+        cards: The GPUs.
+        planned: The variants of the run, by position.
+    """
+    finals = _Finals(context, recorder, cards, planned)
+    policy, fresh = flow.policy_of(context.experiment), set[str]()
+    running: list[tuple[Rank, Future[Ran]]] = []
+    for winner in leaders(recorder.scores.values(), 1):
+        if winner.rate is None:
+            continue
+        record = finals.record(winner)
+        if record.measurement is None or record.measurement.remeasured:
+            continue  # an earlier, interrupted run came so far
+        card = record.measurement.card
+        running.append((winner, cards.submit(finals.job(winner, record), policy, card=card, fresh=card not in fresh)))
+        fresh.add(card)
+    for winner, future in running:
+        record, again = finals.record(winner), future.result().result
+        if record.measurement is not None:
+            finals.keep(winner, replace(record, measurement=repeated(record.measurement, again)))
+
+
+def repeated(first: Measurement, again: JobResult) -> Measurement:
+    """Return a measurement with its repetition's samples, or with a note that says why there are none."""
+    if again.measurement is None:
+        reason = again.failure.reason if again.failure else "no measurement"
+        note = f"measured once only: the repetition in a fresh process failed: {reason}"
+        return replace(first, notes=(*first.notes, note))
+    second = again.measurement
+    change = second.samples.median / first.samples.median - 1
+    note = f"in a fresh process: median {second.samples.median:.6g} ms ({change:+.1%})"
+    if second.ratio_to_baseline is not None:
+        note += f", {second.ratio_to_baseline:.3f} of {second.baseline_name}'s throughput there"
+    notes = (*first.notes, note, *(f"in the fresh process: {text}" for text in second.notes))
+    return replace(first, remeasured=second.samples, notes=notes)

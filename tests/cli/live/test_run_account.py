@@ -1,0 +1,159 @@
+"""What is known of a run while it works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from live_support import Clock, begin, build
+
+from lab.cli.live import run_account
+from lab.cli.live.run_account import RunAccount
+from lab.cli.live.snapshot import Phase, Stage
+from lab.store import figures
+from lab.store.model import Status
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def stages(account):
+    return {stage.name: (stage.done, stage.total) for stage in account.snapshot().stages}
+
+
+def best(account):
+    (one,) = account.snapshot().best
+    return one
+
+
+def test_stages_count_what_every_variant_went_through(make):
+    records = make("sweep").records()
+    account = RunAccount()
+    assert account.snapshot().phase is Phase.STARTING
+    begin(account, len(records))
+    assert account.snapshot().phase is Phase.WORKING
+    build(account, records[0])
+    build(account, records[1])
+    account.executed(records[0])
+    account.recorded(records[0])
+    assert account.snapshot().stages == (
+        Stage("built", 2, len(records)),
+        Stage("executed on the CPU", 1),
+        Stage("measured", 1),
+        Stage("recorded", 1, len(records)),
+    )
+    account.more(3)
+    account.counting(4)
+    account.counted(2)
+    assert stages(account)["recorded"] == (1, len(records) + 3)
+    assert stages(account)["profiled"] == (2, 4)
+
+
+def test_the_first_build_is_known_at_once(make):
+    record = make("sweep").records()[0]
+    account = RunAccount()
+    begin(account, 4)
+    build(account, record)
+    assert account.snapshot().latest == f"built: {record.variant} {record.label}"
+    account.executed(record)
+    assert account.snapshot().latest.startswith(f"executed on the CPU: {record.variant}")
+    assert "registers" in account.snapshot().latest
+
+
+def test_the_best_is_the_one_of_the_report(make):
+    for what in ("sweep", "no_gpu"):
+        records = make(what).records()
+        account = RunAccount()
+        begin(account, len(records))
+        for record in records:
+            account.recorded(record)
+        response = figures.response_of(records)
+        first = figures.ranked(records, response)[0]
+        assert response.of(next(one for one in records if one.variant == best(account).variant)) == response.of(first)
+        assert best(account).kind == run_account.KIND_WORDS[response.basis]
+        assert best(account).figure == f"{response.text(response.of(first) or 0)} {response.unit}"
+
+
+def test_a_measured_variant_is_better_than_any_prediction(make):
+    fast = max(make("sweep").records(), key=lambda one: one.throughput)
+    account = RunAccount()
+    begin(account, 2)
+    unmeasured = replace(fast, variant="predicted", measurement=None)
+    account.recorded(unmeasured)
+    assert best(account).kind.startswith("predicted")
+    account.recorded(fast)
+    assert (best(account).variant, best(account).kind) == (fast.variant, "measured")
+
+
+def test_each_problem_has_its_own_best(make):
+    one = make("sweep").records()[0]
+    other = replace(one, variant="other", problem={**one.problem, "m": 2048})
+    account = RunAccount()
+    problems = [SimpleNamespace(values=record.problem, label=f"m={record.problem['m']}") for record in (one, other)]
+    begin(account, 2, problems)
+    account.recorded(one)
+    account.recorded(other)
+    assert [(found.group, found.variant) for found in account.snapshot().best] == [
+        (f"m={one.problem['m']}", one.variant),
+        ("m=2048", "other"),
+    ]
+    assert account.snapshot().groups == 2
+
+
+def test_failures_come_as_rows_and_win_nothing(make):
+    record = replace(make("sweep").records()[0], status=Status.TIMED_OUT, reason="no result within 60 s")
+    account = RunAccount()
+    begin(account, 1)
+    account.recorded(record)
+    now = account.snapshot(0)
+    (row,) = now.failures
+    assert (row.variant, row.status, row.reason, row.figure) == (record.variant, "timed out", record.reason, "")
+    assert now.failed == 1
+    assert now.rows == (row,)
+    assert now.best == ()
+
+
+def test_scores_are_given_up_where_there_are_too_many_variants(make, monkeypatch):
+    records = [replace(one, estimate=None, measurement=None) for one in make("no_gpu").records()]
+    monkeypatch.setattr(run_account, "_MOST_SCORED", 2)
+    account = RunAccount()
+    begin(account, len(records))
+    for record in records[:2]:
+        account.recorded(record)
+    scored = bool(figures.scored(records[:2]))
+    assert best(account).kind == ("predicted" if scored else "predicted, ceiling")
+    account.recorded(records[2])
+    assert best(account).kind == "predicted, ceiling"
+
+
+def test_the_time_left_is_that_of_the_last_variants(make, clock):
+    records = make("sweep").records()
+    account = RunAccount(clock)
+    begin(account, 10)
+    assert account.snapshot().left_s is None
+    for place, record in enumerate(records[:4], 1):
+        build(account, record)
+        clock.now = 2.0 * place
+        account.recorded(record)
+    now = account.snapshot()
+    assert now.left_s == pytest.approx(12)
+    assert now.pace.startswith("the time of the last 4 variants")
+    account.drawing()
+    assert account.snapshot().left_s is None
+
+
+def test_what_an_earlier_run_left_says_nothing_of_the_pace(make, clock):
+    kept, made = make("sweep").records()[:2]
+    account = RunAccount(clock)
+    begin(account, 10)
+    account.resumed(1)
+    account.recorded(kept)
+    assert stages(account) == {"built": (1, 10), "recorded": (1, 10), "measured": (1, None)}
+    assert account.snapshot().left_s is None
+    build(account, made)
+    clock.now = 3.0
+    account.recorded(made)
+    assert account.snapshot().left_s == pytest.approx(24)

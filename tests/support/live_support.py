@@ -1,0 +1,41 @@
+"""A run that an account is kept of, as its stages would tell it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from rich.console import Console
+
+from lab.cli.live.run_account import RunAccount
+from lab.cli.progress import RunProgress
+from lab.stages.build import BuildFailure
+from lab.store.model import VariantRecord
+
+
+class Clock:
+    """Stands where the test puts it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begin(account: RunAccount | RunProgress, variants: int, problems: Sequence[Any] = ()) -> None:
+    experiment = SimpleNamespace(name="mine", question="Does it?", problems=problems)
+    account.planned(cast("Any", experiment), cast("Any", SimpleNamespace(combinations=30)), variants, "NVIDIA H200")
+
+
+def build(account: RunAccount | RunProgress, record: VariantRecord) -> None:
+    named = SimpleNamespace(variant=record.variant, label=record.label)
+    account.built(cast("Any", named), BuildFailure("nobody looks at it"))
+
+
+def written(console: Console) -> str:
+    """What a console on a `StringIO` has printed."""
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
