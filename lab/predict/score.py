@@ -8,8 +8,9 @@ not overlap perfectly. The cost of the launches is added. Seconds of a launch, o
 issue slots
     warp instructions / 4: each of the four schedulers issues one a cycle.
 arithmetic
-    float and fma 128, integer and compare 64, convert 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++
-    Programming Guide, Throughput of Native Arithmetic Instructions, 9.0); fma in float64 at its own rate.
+    float and fma 128, integer and compare 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++ Programming Guide,
+    Throughput of Native Arithmetic Instructions, 9.0), convert 32; fma in float64 at its own rate. Measured by
+    experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
@@ -78,7 +79,7 @@ LARGE_BLOCK_LOSS: Final = 0.22
 experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps 1.35 to
 1.53 times, where latency was what they waited for."""
 _SMALL_BLOCK: Final = 8
-_LANES: Final = {C.SPECIAL: 16, C.CONVERT: 64, C.SHUFFLE: 32}
+_LANES: Final = {C.SPECIAL: 16, C.CONVERT: 32, C.SHUFFLE: 32}
 _MEMORY: Final = (
     C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
 )  # fmt: skip
@@ -250,6 +251,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         Reuse.ALL: min(every, read),
         Reuse.NONE: every,
     }[reuse]
+    even = min(1.0, work.load_bytes / every) if every else 1.0  # share of the sectors' bytes that are used
     made = {
         "issue slots": work.instructions * share / sm.sub_partitions,
         "floating point": warps(C.FMA, C.FLOAT) * fp,
@@ -260,7 +262,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
         "shared memory": work.wavefronts * share,
         "L1 tags": share * _lines(work),
-        "L2 reads": fetched / machine.l2_read_bytes * share,
+        "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp

@@ -116,7 +116,9 @@ def test_stored_sectors_take_the_stores_share_of_l2():
     machine = latencies_of("sm_90")
     assert machine is not None
     assert resources(store_sectors=1e6)["L2 writes"] == pytest.approx(1e6 / 132 * 32 / machine.store_bytes / CLOCK)
-    assert resources(load_sectors=1e6)["L2 reads"] == pytest.approx(1e6 / 132 * 32 / machine.l2_read_bytes / CLOCK)
+    assert resources(load_sectors=1e6)["L2 reads"] == pytest.approx(1e6 / 132 * 32 / machine.l2_scattered_bytes / CLOCK)
+    even = resources(load_sectors=1e6, load_bytes=32e6)["L2 reads"]
+    assert even == pytest.approx(1e6 / 132 * 32 / machine.l2_read_bytes / CLOCK)
 
 
 def test_an_even_access_looks_up_a_line_for_four_sectors_and_a_scattered_one_for_each():
@@ -187,12 +189,15 @@ def test_every_resource_to_the_last_digit():
         "floating point": 3e5 * share * 32 * (0.75 / 128 + 0.25 / sm.fp64_lanes),
         "integer": 7e5 * share * 32 / 64,
         "special functions": 5e5 * share * 32 / 16,
-        "conversions": 6e5 * share * 32 / 64,
+        "conversions": 6e5 * share * 32 / 32,
         "shuffles": 7e5 * share * 32 / 32,
         "load/store units": 1e5 * sum(range(10, 18)) * share * 32 / sm.lsu_lanes,
         "shared memory": 7e5 * share,
         "L1 tags": share * (1e6 / 4 + 2e6),
-        "L2 reads": share * 32 * math.sqrt(3e6 * (1e8 / 32 - 2e6 + 500 / 32)) / machine.l2_read_bytes,
+        "L2 reads": share
+        * 32
+        * math.sqrt(3e6 * (1e8 / 32 - 2e6 + 500 / 32))
+        * (1 / machine.l2_read_bytes / 3 + 2 / 3 / machine.l2_scattered_bytes),
         "L2 writes": share * 32 * 2e6 / machine.store_bytes,
         "latency": chain * (1 + LARGE_BLOCK_LOSS) * 2 / 2,
     }
