@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -21,8 +22,10 @@ import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 
-from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
+from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
+from lab.cli import cluster as clusters
+from lab.cli.cluster import Insecure, Keys
 from lab.cli.terminal import stdout
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.add_typer(clusters.commands)
+
 _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 # typer brings a copy of click's exceptions in some versions and uses click's own in others; both derive BadParameter
@@ -43,8 +48,10 @@ _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70,
 _UsageError: Any = typer.BadParameter.__base__
 
 Cluster = Annotated[
-    Literal["local"] | None,
-    typer.Option(help="local: every GPU of this machine measures.", show_default="the first GPU"),
+    str | None,
+    typer.Option(
+        help="local: every GPU of this machine measures; tls://host:8786: a Dask cluster.", show_default="the first GPU"
+    ),
 ]
 GpuModel = Annotated[
     str,
@@ -108,6 +115,8 @@ def run(
         typer.Option(help="Continue the run in the directory, or start over.", show_default="if it is unfinished"),
     ] = None,
     cluster: Cluster = None,
+    keys: Keys = None,
+    insecure: Insecure = False,
     gpu_model: GpuModel = "",
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
@@ -119,7 +128,8 @@ def run(
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
     from lab.base import workers
 
-    workers.prepare()  # while this process imports, too
+    if cluster in {None, clusters.LOCAL}:
+        workers.prepare()  # while this process imports, too
     from lab.cli.live.run_account import RunAccount
     from lab.cli.live.serving import LivePage
     from lab.cli.progress import RunWatch
@@ -138,19 +148,23 @@ def run(
         profile=profile,
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
-        cluster=cluster or "",
         gpu_model=gpu_model,
+        held=False,
     )
     account = RunAccount()
     with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
         watch = RunWatch(account)
-        if repeat_check:
-            from lab.runs.repeat import run_twice
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services, _):
+            options = replace(options, cluster=where)
+            if repeat_check:
+                from lab.runs.repeat import run_twice
 
-            outcome = run_twice(experiment, options, watch)
-        else:
-            with watch() as progress:
-                outcome = run_experiment(experiment, options, progress)
+                if services is not None:
+                    raise UserError("--repeat-check runs on this machine alone", key="--cluster", found=where)
+                outcome = run_twice(experiment, options, watch)
+            else:
+                with watch() as progress:
+                    outcome = run_experiment(experiment, options, progress, services)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         code = _print_run(outcome, as_json=as_json)
         if not outcome.interrupted:
@@ -173,8 +187,8 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
         from lab.report.columns import row
         from lab.report.registry.registry import columns_for
 
-        chosen = columns_for(outcome.run, outcome.records)
-        _print_json([row(record, chosen) for record in outcome.records])
+        chosen = columns_for(outcome.run, outcome.lean_records)
+        _print_json([row(record, chosen) for record in outcome.lean_records])
         sys.stdout.flush()
     return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK
 
@@ -195,6 +209,8 @@ def tune(
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
     cluster: Cluster = None,
+    keys: Keys = None,
+    insecure: Insecure = False,
     gpu_model: GpuModel = "",
     serve: Serve = False,
     port: Port = None,
@@ -209,7 +225,7 @@ def tune(
     from lab.cli.tables import print_tuned
     from lab.report.tuning.data import Champion, analyse
     from lab.store.tuning import TuningStore
-    from lab.tuning.run import TuningOptions
+    from lab.tuning.run import USUAL_SERVICES, TuningOptions
     from lab.tuning.run import tune as run_tuning
 
     console = Console(stderr=True)
@@ -219,15 +235,16 @@ def tune(
         jobs=jobs,
         measure=gpu,
         arch=arch,
-        cluster=cluster or "",
         gpu_model=gpu_model,
         resume=resume,
         command=command,
     )
     account = TuneAccount()
     with LivePage(account, console, serve=serve, port=port) as page:
-        with TuneProgress(console, account) as progress:
-            outcome = run_tuning(tuning, options, progress)
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, _, services):
+            options = replace(options, cluster=where)
+            with TuneProgress(console, account) as progress:
+                outcome = run_tuning(tuning, options, progress, services or USUAL_SERVICES)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         won: list[tuple[str, Champion]] = []
         with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
@@ -587,7 +604,7 @@ def main() -> NoReturn:
     except CompileError as error:
         _tell(f"error: {error}\n{error.log}")
         code = _INPUT
-    except (MissingToolError, StoreError) as error:
+    except (ClusterError, MissingToolError, StoreError) as error:
         _tell(f"error: {error}")
         code = _ENVIRONMENT
     except LabError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from lab.base.errors import UserError
+from lab.base.errors import ClusterError, UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
@@ -241,6 +241,7 @@ def emulation_outcome(
 
     Raises:
         UserError: What the file says of arguments or references does not come out right, whatever the variant.
+        ClusterError: The cluster can be used no more.
     """
     try:
         found: tuple[EmulationRecord, Pace | None] = done.result()
@@ -252,6 +253,8 @@ def emulation_outcome(
         why = f"the emulating process ended by itself: {error}{suspect(task.operator)}"
     except OperatorFault as error:
         why = str(error)
+    except ClusterError:
+        raise  # the variant has no part in it
     except UserError as error:
         document = variant.planned.point.kernel.template.document
         raise error.placed(document.at(*(error.key or "").split(".")), error.key) from None
