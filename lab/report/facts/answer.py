@@ -16,6 +16,7 @@ from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
 from lab.report.facts.lead import lead
 from lab.store import figures
+from lab.store.estimates import SWEEP_ERROR
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
 from lab.store.scores import scores
@@ -240,9 +241,10 @@ def _scored(
     tied, gpu = figures.tied_with_best(records, response), first.prediction.gpu if first.prediction else "the GPU"
     made = scores(records)[first.variant]
     rate = f"{response.text(response.of(first) or 0.0)} {unit}"
-    if len(tied) == len(best) > 1:
-        said = [f"The predicted times of all {len(best)} variants on {gpu} agree within {response.tolerance:.0%}."]
-        return f"≈ {rate} predicted · all tied", said
+    if figures.undecided(records, response):
+        within = f"lie within {SWEEP_ERROR - 1:.0%}, which is no more than they err against each other"
+        text = f"The predicted times of all {len(best)} variants on {gpu} {within}"
+        return f"≈ {rate} predicted · cannot tell", [f"{text}: the prediction cannot tell which is fastest."]
     said = [f"By its predicted time on {gpu}, {name_of(first)} is first of {len(best)} variants, at {rate}."]
     if len(tied) > 1:
         said.append(
