@@ -70,7 +70,7 @@ def row(record: VariantRecord, columns: Iterable[Column]) -> dict[str, Value]:
     return {column.name: column.get(record) for column in columns}
 
 
-class Cells(Mapping[str, Value]):
+class RowCells(Mapping[str, Value]):
     """A record's cells by column key; None is an empty cell.
 
     Ten thousand rows share their keys: a row takes a quarter of what a dictionary does.
@@ -92,8 +92,8 @@ class Cells(Mapping[str, Value]):
         return len(self._places)
 
 
-def table(records: Iterable[VariantRecord], columns: Sequence[Column]) -> tuple[Cells, ...]:
+def table(records: Iterable[VariantRecord], columns: Sequence[Column]) -> tuple[RowCells, ...]:
     """The cells of each record."""
     getters = {column.key: column.get for column in columns}
     places = {key: place for place, key in enumerate(getters)}
-    return tuple(Cells(places, tuple([get(record) for get in getters.values()])) for record in records)
+    return tuple(RowCells(places, tuple([get(record) for get in getters.values()])) for record in records)

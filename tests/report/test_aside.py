@@ -20,12 +20,18 @@ class Counting:
 
     def submit(self, function, *args, timeout_s):
         self.begun += 1
-        promised = Future()
+        promised: Future[object] = Future()
         try:
             promised.set_result(function(*args))
         except ZeroDivisionError as error:
             promised.set_exception(error)
         return promised
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        pass
 
 
 CALLS = [(operator.mul, number, 2) for number in range(40)]
@@ -46,7 +52,7 @@ def test_few_results_are_ahead_of_what_was_taken():
 
 
 def test_nothing_is_begun_before_its_result_is_asked_for():
-    done = []
+    done: list[int] = []
     results = HERE.each([(done.append, 1), (done.append, 2)])
     assert done == []
     next(results)
