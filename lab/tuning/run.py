@@ -105,6 +105,9 @@ class TuningObserver(Protocol):
     def stepped(self, step: ProtocolStep) -> None:
         """A step of the protocol is done."""
 
+    def drawing(self) -> None:
+        """Every step is done, or Ctrl-C was pressed; the report is about to be drawn."""
+
 
 @dataclass(frozen=True)
 class TuningOutcome:
@@ -312,6 +315,7 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
             work.everything()
         except KeyboardInterrupt:
             interrupted = True
+        observer.drawing()
         done = work.remember(replace(facts, interrupted=interrupted))
         return TuningOutcome(
             folder=store.folder,

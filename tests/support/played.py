@@ -37,7 +37,7 @@ class Watched:
     def __init__(self, after=lambda watched: None):
         self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
         self.kept = None
-        self.asked_for, self.leaders = [], []
+        self.asked_for, self.leaders, self.drawn = [], [], 0
 
     def began(self, tuning, gpu, *, measured=True):
         self.gpu = gpu
@@ -53,6 +53,9 @@ class Watched:
 
     def asked(self, what, sizes):
         self.asked_for.append((what, sizes))
+
+    def drawing(self):
+        self.drawn += 1
 
     def timed(self, size, points, leader=None):
         self.leaders.append(leader)

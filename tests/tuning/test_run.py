@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -64,6 +65,19 @@ def test_every_kernel_is_timed_at_every_size(done):
             assert timed.error == 1e-8
             expected = invented(facts[identity], size) if identity in facts else 2.0
             assert timed.ms == pytest.approx(expected)
+
+
+def test_whoever_watches_hears_of_sizes_to_come_and_of_the_fastest_kernel_at_each(done):
+    _, folder, watched, _ = done
+    with TuningStore(folder) as store:
+        facts = {one.name: one for one in store.kernels()}
+    assert ("float32_nn, step 7", 10) in [(what, sizes) for what, sizes in watched.asked_for if "step 7" in what]
+    assert sum(sizes for _, sizes in watched.asked_for) == len(watched.sizes)
+    for size, leader in zip(watched.sizes, watched.leaders, strict=True):
+        assert leader.tflops == pytest.approx(
+            2 * math.prod(size) / 1e9 / min(invented(one, size) for one in facts.values())
+        )
+    assert watched.drawn == 1
 
 
 def test_the_library_picks_the_kernel_that_was_fastest(done):
