@@ -82,17 +82,19 @@ def measure(name: str, *, seconds: float | None, jobs: int | None, gpu: bool) ->
         with tempfile.TemporaryDirectory() as folder:
             options = RunOptions(output=Path(folder), max_variants=MOST_VARIANTS, jobs=jobs, measure=gpu)
             outcome = run(file, options, services=Services(render=lambda _: ()))
+            records = recorded(outcome, values)  # before the folder is gone
+            compilers = {one.compiler for one in outcome.records}
     finally:
         if stop:
             stop.cancel()
-    facts, compilers = outcome.run, {one.compiler for one in outcome.records}
+    facts = outcome.run
     machine = {
         "gpu": facts.gpu.name if facts.gpu else "",
         "driver": str(facts.gpu.driver) if facts.gpu else "",
         "compiler": ", ".join(sorted(compilers)),
         "recorded": facts.started,
     }
-    return RecordedSpace(name, file.read_text(), machine, values, recorded(outcome, values))
+    return RecordedSpace(name, file.read_text(), machine, values, records)
 
 
 def with_predictions(kept: RecordedSpace, made: RecordedSpace) -> RecordedSpace:
