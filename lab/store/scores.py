@@ -209,7 +209,7 @@ def _launch(record: VariantRecord, step: _Step, growth: float, least: float) -> 
     threads = math.prod(step.launch.block)
     stored = traffic(("global.store",), "sectors")
     grown_by = expansion(step.ptx, step.sass)
-    by_class = {cls: expansion(step.ptx, step.sass, C(cls)) for cls in _MERGED}
+    by_class: dict[str, float] = {cls: expansion(step.ptx, step.sass, cls) for cls in _MERGED}
     return LaunchWork(
         blocks=math.prod(step.launch.grid),
         warps_per_block=-(-threads // WARP_SIZE),
