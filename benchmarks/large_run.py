@@ -1,4 +1,4 @@
-"""What ten thousand variants cost: listing them, resuming their run, and drawing its report.
+"""What ten thousand variants cost: listing them, resuming their run, its report, a table of it, a comparison.
 
     python benchmarks/large_run.py RUN [--variants 10000]
 
@@ -87,7 +87,7 @@ def list_variants(folder: Path) -> int:
 def resume(folder: Path) -> int:
     """Read what resuming a run reads: every record, and whether its files are whole."""
     with Store(folder) as store:
-        return len(store.whole_records())
+        return sum(1 for _ in store.whole_records().values())
 
 
 def report(folder: Path) -> int:
@@ -98,7 +98,21 @@ def report(folder: Path) -> int:
         return render(store)[0].stat().st_size
 
 
-STEPS = {"list": list_variants, "resume": resume, "report": report}
+def frame(folder: Path) -> int:
+    """Read the records as a table of pandas; return its number of rows."""
+    from lab.runs.frame import read_frame  # noqa: PLC0415
+
+    return len(read_frame(folder))
+
+
+def compare(folder: Path) -> int:
+    """Compare the run with itself; return the number of variants that are in both."""
+    from lab.runs.compare import compare_folders  # noqa: PLC0415
+
+    return len(compare_folders(folder, folder).changes)
+
+
+STEPS = {"list": list_variants, "resume": resume, "report": report, "frame": frame, "compare": compare}
 
 
 def main() -> None:

@@ -310,15 +310,17 @@ def main() -> None:
             executor=lambda jobs: cast("Executor", PlayedExecutor(given.workers or jobs, fail=given.fail)),
             render=draw_report if given.report else no_report,
         )
-        options = pipeline.RunOptions(output=folder / "run", max_variants=10**9, resume=given.resume)
+        options = pipeline.RunOptions(output=folder / "run", max_variants=10**9, resume=given.resume, held=False)
         began, before, computed = time.perf_counter(), resident_mb(), time.thread_time()
         file = write_experiment(folder, given.kernel, given.variants, searching=given.search)
         outcome = pipeline.run(file, options, watch, services)
         whole, computed = time.perf_counter() - began, time.thread_time() - computed
         gc.collect()
-        failed = sum(record.status.failed for record in outcome.records)
-        print(f"{len(outcome.records)} variants ({failed} failed) in {whole:.1f} s; {before:.0f} MB before")
-        print("MB at each tenth:", " ".join(f"{one:.0f}" for one in watch.memory), f"| at the end {resident_mb():.0f}")
+        at_end = resident_mb()
+        statuses = [record.status for record in outcome.each()]
+        failed = sum(status.failed for status in statuses)
+        print(f"{len(statuses)} variants ({failed} failed) in {whole:.1f} s; {before:.0f} MB before")
+        print("MB at each tenth:", " ".join(f"{one:.0f}" for one in watch.memory), f"| at the end {at_end:.0f}")
         print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
         print(f"{computed:.1f} s of computing in the main thread, {computed / given.variants * 1e3:.2f} ms each:")
         for stage, seconds in sorted(clock.seconds.items(), key=lambda pair: -pair[1]):

@@ -64,6 +64,9 @@ class Clock:
     def more(self, *_: object) -> None:
         """A round of a search begins."""
 
+    def confirming(self) -> None:
+        """The fastest are measured again."""
+
     def counting(self, *_: object) -> None:
         """Hardware counters are about to be read; they are not timed."""
 

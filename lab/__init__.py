@@ -68,6 +68,8 @@ def run(
     max_variants: int | None = None,
     profile: bool | None = None,
     resume: bool | None = None,
+    cluster: str = "",
+    gpu_model: str = "",
     observer: RunObserver | None = None,
 ) -> ExperimentRun:
     """Run an experiment, as `lab run` does.
@@ -88,6 +90,8 @@ def run(
         max_variants: Largest number of variants to accept; 1000 by default.
         profile: Read hardware counters of the best variants; by default where the experiment says so.
         resume: Continue the run in the directory, or start over; by default continue where it is unfinished.
+        cluster: ``local`` measures on every GPU of this machine; the first one does by default.
+        gpu_model: Part of the name of the GPUs to measure on: ``H200``.
         observer: Receives the progress; nobody by default.
 
     Raises:
@@ -96,6 +100,7 @@ def run(
         StoreError: the run directory cannot be written, or is in use.
         KeyboardInterrupt: Ctrl-C was pressed; what was finished is in the run directory.
     """
+    from lab.api.running import place, run_mapping
     from lab.runs.frame import ExperimentRun
     from lab.runs.pipeline import RunOptions
     from lab.runs.pipeline import run as run_pipeline
@@ -110,10 +115,10 @@ def run(
         toolchains=tuple(toolchains),
         profile=profile,
         resume=resume,
+        cluster=place(cluster),
+        gpu_model=gpu_model,
     )
     if isinstance(experiment, Mapping):
-        from lab.api.running import run_mapping
-
         outcome = run_mapping(experiment, options, observer)
     else:
         outcome = run_pipeline(Path(experiment), options, observer)
@@ -130,6 +135,8 @@ def tune(
     gpu: bool = True,
     arch: str = "",
     resume: bool | None = None,
+    cluster: str = "",
+    gpu_model: str = "",
     observer: TuningObserver | None = None,
 ) -> TuningOutcome:
     """Find the fastest kernel for each size, as `lab tune` does.
@@ -141,6 +148,8 @@ def tune(
         gpu: Measure where there is a GPU; else times are predicted.
         arch: Architecture in place of the file's: ``sm_90``.
         resume: Continue the run in the folder, or start over; by default continue where it is unfinished.
+        cluster: ``local`` measures on every GPU of this machine; the first one does by default.
+        gpu_model: Part of the name of the GPUs to measure on: ``H200``.
         observer: Receives the progress; nobody by default.
 
     Raises:
@@ -149,10 +158,17 @@ def tune(
         StoreError: the folder cannot be written, or is in use.
         KeyboardInterrupt: Ctrl-C was pressed; what was finished is in the folder.
     """
+    from lab.api.running import place
     from lab.tuning import run as tuning_run
 
     options = tuning_run.TuningOptions(
-        output=None if output is None else Path(output), jobs=jobs, measure=gpu, arch=arch, resume=resume
+        output=None if output is None else Path(output),
+        jobs=jobs,
+        measure=gpu,
+        arch=arch,
+        cluster=place(cluster),
+        gpu_model=gpu_model,
+        resume=resume,
     )
     outcome = tuning_run.tune(Path(tuning), options, observer or cast("TuningObserver", _Silent()))
     if outcome.interrupted:

@@ -43,3 +43,14 @@ def run_mapping(
         return run(file, replace(options, output=folder, command=command), observer, services)
     except UserError as error:
         raise without_file(error, file) from None
+
+
+def place(cluster: str) -> str:
+    """Return where to run, as Python's callers may name it.
+
+    Raises:
+        UserError: It is neither empty nor ``local``.
+    """
+    if cluster not in {"", "local"}:
+        raise UserError("Python runs on this machine alone", key="cluster", found=cluster, accepted='"local", or ""')
+    return cluster

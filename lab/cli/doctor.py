@@ -13,13 +13,13 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lab.gpu.device.describe import cuda_version
+from lab.gpu.device.describe import cuda_version, id_in_words
 from lab.gpu.device.driver import call
 from lab.toolchain import locate
 from lab.toolchain.cache import default_folder
@@ -58,10 +58,11 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class DoctorGpu:
-    """One GPU as the driver describes it: `NVIDIA H200`, `sm_90`."""
+    """One GPU as the driver describes it: `NVIDIA H200`, `sm_90`, and its UUID `GPU-3f0c2a…`."""
 
     name: str
     arch: str
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ def _gpu(api: ModuleType, ordinal: int) -> DoctorGpu:
             kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         )
     )
-    return DoctorGpu(name.split(b"\0")[0].decode(errors="replace"), f"sm_{major}{minor}")
+    called = name.split(b"\0")[0].decode(errors="replace")
+    return DoctorGpu(called, f"sm_{major}{minor}", id_in_words(call(api.cuDeviceGetUuid, device)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,13 +319,23 @@ def _driver(probes: Probes) -> Diagnosis:
 def _gpus(probes: Probes) -> Diagnosis:
     driver = probes.driver()
     gpus = driver.gpus if driver else ()
+    listed = "; ".join(f"GPU {place}: {gpu.name} ({gpu.arch}, {gpu.id})" for place, gpu in enumerate(gpus))
     return _finding(
         "GPU",
-        ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or None,
+        f"{listed}{_of_several(gpus)}" or None,
         adds="measured times; without one, kernels are compiled, inspected, executed on the CPU and predicted",
         install=_INSTALL_DRIVER if driver is None else "",
         missing="the driver sees none" if driver else "no driver",
     )
+
+
+def _of_several(gpus: Sequence[DoctorGpu]) -> str:
+    """Which of several GPUs a run measures on."""
+    models = dict.fromkeys(gpu.name for gpu in gpus)
+    if len(gpus) < 2:  # noqa: PLR2004 - several
+        return ""
+    model = " and --gpu-model on all of one model" if len(models) > 1 else " on all"
+    return f"; a run measures on GPU 0, with --cluster local{model}; CUDA_VISIBLE_DEVICES chooses which there are"
 
 
 def _cublas(probes: Probes) -> Diagnosis:

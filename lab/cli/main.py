@@ -140,6 +140,7 @@ def run(
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
         cluster=cluster or "",
         gpu_model=gpu_model,
+        held=False,
     )
     account = RunAccount()
     with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
@@ -173,8 +174,8 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
         from lab.report.columns import row
         from lab.report.registry.registry import columns_for
 
-        chosen = columns_for(outcome.run, outcome.records)
-        _print_json([row(record, chosen) for record in outcome.records])
+        chosen = columns_for(outcome.run, outcome.lean_records)
+        _print_json([row(record, chosen) for record in outcome.lean_records])
         sys.stdout.flush()
     return _INTERRUPTED if outcome.interrupted else _VARIANT_FAILED if outcome.failed else _OK
 

@@ -167,6 +167,10 @@ class RunProgress(_Progress):
         if record.status.failed:
             self._failed(f"{record.variant} {name_of(record)}: {record.status}: {record.reason}")
 
+    def confirming(self) -> None:
+        """Show that the fastest variants are measured again."""
+        self._account.confirming()
+
     def counting(self, variants: int) -> None:
         """Begin to count the profiler's work."""
         self._account.counting(variants)
@@ -247,3 +251,7 @@ class TuneProgress(_Progress):
         """Print what a step kept."""
         self._account.stepped(step)
         self._announce(f"{step.group}, step {step.number}, {step.title}: {step.text}")
+
+    def drawing(self) -> None:
+        """Show that the report is being drawn."""
+        self._account.drawing()

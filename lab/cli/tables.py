@@ -48,7 +48,7 @@ _BEST_SHOWN = 5
 
 def print_best(console: Console, outcome: RunOutcome) -> None:
     """Print the best variants and the worst: figure, ratio, registers, occupancy, and what is wrong with each."""
-    records = outcome.records
+    records = outcome.lean_records
     response = figures.response_of(records)
     known = [record for record in figures.ranked(records, response) if response.of(record) is not None]
     if not known:
@@ -107,14 +107,14 @@ def print_changes(console: Console, found: Comparison) -> None:
 
 def print_outcome(console: Console, outcome: RunOutcome) -> None:
     """Print how many variants have each status, what the run warns of, where the report is, and what to do next."""
-    counts = {status: sum(r.status is status for r in outcome.records) for status in Status}
+    counts = {status: sum(r.status is status for r in outcome.lean_records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     if outcome.interrupted:
         console.print(Text("interrupted; what was finished is kept", style="yellow"))
-    console.print(f"{len(outcome.records)} of {outcome.run.variants} variants: {fared}", highlight=False)
+    console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
-    said = (*outcome.run.notes, *_not_launched(outcome.records), *_not_executed(outcome.records))
+    said = (*outcome.run.notes, *_not_launched(outcome.lean_records), *_not_executed(outcome.lean_records))
     for note in dict.fromkeys(said):
         console.print(Text(f"warning: {note}", style="yellow"))
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
@@ -140,7 +140,7 @@ def _next_command(outcome: RunOutcome) -> str:
     """The command that a reader of the table probably wants."""
     if outcome.interrupted:
         return f"{outcome.run.command}  (continues this run)" if outcome.run.command else ""
-    known = figures.ranked(outcome.records, figures.response_of(outcome.records))
+    known = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
     if len(known) > 1:
         first, last = known[0].variant, known[-1].variant

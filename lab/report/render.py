@@ -12,8 +12,9 @@ from pydantic_core import to_json as json_bytes
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
 from lab.report.analysis import Analysis, analyse, load
-from lab.report.charts import png, vega
-from lab.report.charts.definition import Row
+from lab.report.aside import HERE, Aside
+from lab.report.charts import vega
+from lab.report.charts.definition import Picture, Row
 from lab.report.columns import Column
 from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
@@ -23,7 +24,9 @@ from lab.store.database import Store
 from lab.store.memo import remembering
 
 
-def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None) -> tuple[Path, ...]:
+def render(
+    store: Store, *, listing_budget: int = BUDGET, folder: Path | None = None, aside: Aside = HERE
+) -> tuple[Path, ...]:
     """Write the report of a run.
 
     Args:
@@ -31,6 +34,7 @@ def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = 
         listing_budget: Bytes of the page that embedded listings may take. The page links to the listings of all
             further variants, as far as their files are in `folder`.
         folder: Where the report goes; the run directory where None.
+        aside: Where pictures are drawn and listings made ready; here, one after another, by default.
 
     Returns:
         The files written: `index.html` first, then PNGs, `records.csv` and `records.json`.
@@ -42,27 +46,37 @@ def render(store: Store, *, listing_budget: int = BUDGET, folder: Path | None = 
         with uncollected():
             analysis = analyse(store.run(), *load(store), store.repeat())
         with settled():
-            return _render(analysis, store, listing_budget, folder or store.folder)
+            return _render(analysis, store, listing_budget, folder or store.folder, aside)
 
 
-def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path) -> tuple[Path, ...]:
+def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path, aside: Aside) -> tuple[Path, ...]:
     charts = chart_list(analysis)
     try:
-        pngs = [png.draw(picture, folder) for picture in pictures(analysis, charts)]
+        shown = pictures(analysis, charts)
+        drawn = aside.begin((draw_picture, picture, folder) for picture in shown)
         html = page(
             analysis,
             charts=[vega.draw(chart) for chart in charts],
             store=store,
             folder=folder,
-            pngs=[path.name for path in pngs],
+            pngs=[picture.file for picture in shown],
             budget=listing_budget,
+            aside=aside,
         )
         write_atomically(folder / "index.html", html)
         write_atomically(folder / "records.csv", to_csv(analysis.rows, analysis.columns))
         write_atomically(folder / "records.json", to_json(analysis, store.texts()))
+        pngs = drawn()
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}") from error
     return (folder / "index.html", *pngs, folder / "records.csv", folder / "records.json")
+
+
+def draw_picture(picture: Picture, folder: Path) -> Path:
+    """Draw a picture; matplotlib is imported only where that is done."""
+    from lab.report.charts import png  # noqa: PLC0415 - it takes the better part of a second
+
+    return png.draw(picture, folder)
 
 
 def to_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:

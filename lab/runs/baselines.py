@@ -21,6 +21,7 @@ class BaselineWatch:
     def __init__(self, found: Mapping[str, str]) -> None:
         """Start with what an earlier, unfinished run found."""
         self.found = dict(found)
+        self._facts: dict[str, dict[str, str]] = {}
         self._last: dict[tuple[str, str], tuple[int, float]] = {}
 
     def meet(self, label: str, ran: Ran) -> tuple[str, ...]:
@@ -34,12 +35,26 @@ class BaselineWatch:
             Sentences for the reader of the report.
         """
         result = ran.result
-        if result.baseline is not None:
-            self.found.setdefault(label, baseline_fact(result.baseline))
         notes = left_out(result)
+        if result.baseline is not None:
+            fact = baseline_fact(result.baseline)
+            self.found.setdefault(label, fact)
+            notes += self._same_everywhere(label, ran.card, fact)
         if result.measurement and result.measurement.baseline:
             notes += self._drift(label, ran, result.measurement.baseline.median)
         return notes
+
+    def _same_everywhere(self, label: str, card: str, fact: str) -> tuple[str, ...]:
+        """Compare what a baseline is on a card with what it is on the card that met it first."""
+        known = self._facts.setdefault(label, {})
+        if card in known:
+            return ()
+        known[card] = fact
+        first, one = next(iter(known.items()))
+        if one == fact:
+            return ()
+        what = f" of {label}" if label else ""
+        return (f"The baseline{what} is not the same on all cards: on {first} {one}; on {card} {fact}.",)
 
     def _drift(self, label: str, ran: Ran, baseline_ms: float) -> tuple[str, ...]:
         """Compare a baseline's time with the last one that another worker of the card took.

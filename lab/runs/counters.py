@@ -112,6 +112,7 @@ def count(
                 store.read_file(variant, "kernel.cubin"),
             ),
             record.measurement.cache if record.measurement else "cold",
+            cards.cards[0].visible,
         )
         for variant, record in missing.items()
     ]

@@ -41,16 +41,23 @@ class _Finals:
         recorder: Where the records are.
         cards: The GPUs.
         planned: The variants of the run, by position.
+        variants: Their ids.
     """
 
     context: FlowContext
     recorder: Recorder
     cards: Cards
     planned: Plan
+    variants: Sequence[str]
+
+    @classmethod
+    def of(cls, context: FlowContext, recorder: Recorder, cards: Cards, planned: Plan) -> _Finals:
+        """List the ids once: making a variant to see its id takes a thousand times as long."""
+        return cls(context, recorder, cards, planned, planned.variants)
 
     def record(self, rank: Rank) -> VariantRecord:
         """The record of a finished variant."""
-        return self.recorder.store.record(self.planned[rank.position].variant)
+        return self.recorder.store.record(self.variants[rank.position])
 
     def job(self, rank: Rank, record: VariantRecord) -> Job:
         """What the GPU is asked to do with it."""
@@ -60,7 +67,7 @@ class _Finals:
 
     def keep(self, rank: Rank, record: VariantRecord) -> None:
         """Replace its record."""
-        self.recorder.replace(self.planned[rank.position], record)
+        self.recorder.replace(rank.position, record)
 
 
 def mark_rows(
@@ -76,7 +83,7 @@ def mark_rows(
         found: The cards, compared.
     """
     differs = {card.id: card.differs for card in found}
-    own = _Finals(context, recorder, cards, planned)
+    own = _Finals.of(context, recorder, cards, planned)
     for rank in tuple(recorder.scores.values()):
         if rank.rate is None or (not differs.get(rank.card) and not rank.doubt):
             continue
@@ -102,7 +109,7 @@ def time_finalists(
         planned: The variants of the run, by position.
         found: The cards, compared.
     """
-    finals = _Finals(context, recorder, cards, planned)
+    finals = _Finals.of(context, recorder, cards, planned)
     groups: dict[Group, list[Rank]] = {}
     for rank in recorder.scores.values():
         if rank.rate is not None:
@@ -284,7 +291,7 @@ def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, plann
         cards: The GPUs.
         planned: The variants of the run, by position.
     """
-    finals = _Finals(context, recorder, cards, planned)
+    finals = _Finals.of(context, recorder, cards, planned)
     policy, fresh = flow.policy_of(context.experiment), set[str]()
     running: list[tuple[Rank, Future[Ran]]] = []
     for winner in leaders(recorder.scores.values(), 1):

@@ -18,6 +18,7 @@ from lab.runs.shortlist import Shortlist, as_html, as_text, shortlist, variants_
 from lab.store.database import Store
 from lab.store.figures import name_of, ranked, response_of
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.store.scores import lean_records
 
 _MOST_LISTED = 50
 """Ids that an error lists."""
@@ -60,7 +61,7 @@ def read_frame(folder: Path) -> pd.DataFrame:
         StoreError: the directory holds no run, or cannot be read.
     """
     with Store(folder) as store:
-        return frame(store.run(), store.records(), store.repeat())
+        return frame(store.run(), lean_records(store), store.repeat())
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ class ExperimentRun:
         """
         with Store(folder) as store:
             pages = tuple(page for page in (folder / "index.html",) if page.is_file())
-            return cls(RunOutcome(folder, store.run(), store.records(), pages, interrupted=False))
+            records = store.records()
+            return cls(RunOutcome(folder, store.run(), lambda: records, pages, interrupted=False))
 
     @property
     def folder(self) -> Path:

@@ -38,6 +38,9 @@ class RunObserver(Protocol):
     def recorded(self, record: VariantRecord) -> None:
         """One variant is finished."""
 
+    def confirming(self) -> None:
+        """Every variant is finished; the fastest of each problem are about to be measured again."""
+
     def counting(self, variants: int) -> None:
         """The hardware counters of `variants` variants are about to be read."""
 
@@ -70,6 +73,9 @@ class SilentObserver:
         """Show nothing."""
 
     def recorded(self, record: VariantRecord) -> None:
+        """Show nothing."""
+
+    def confirming(self) -> None:
         """Show nothing."""
 
     def counting(self, variants: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 from lab.base import workers
@@ -31,10 +32,12 @@ from lab.runs.services import Services
 from lab.runs.sweep import Sweep
 from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
-from lab.store.database import Store
+from lab.store.codec import uncollected
+from lab.store.database import Store, stored_records
 from lab.store.model import RunRecord, VariantRecord
 from lab.store.previous import keep, kept
 from lab.store.resume import differing
+from lab.store.scores import lean
 from lab.toolchain.base import Toolchain
 
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
@@ -59,6 +62,8 @@ class RunOptions:
         cluster: Where it runs: ``local`` takes every GPU of this machine; empty takes the first one.
         gpu_model: Part of the name of the model to measure on; needed where there are several.
         followed: The run does not count as finished when it ends, since its repetition follows.
+        held: The outcome holds every record. Otherwise it reads them when they are asked for, which needs no memory
+            for those of a large run but finds what a later run in the same directory wrote.
     """
 
     output: Path | None = None
@@ -75,6 +80,7 @@ class RunOptions:
     cluster: str = ""
     gpu_model: str = ""
     followed: bool = False
+    held: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class RunOutcome:
     Attributes:
         folder: The run directory.
         run: The run's facts.
-        records: Every finished record.
+        each: Yields every finished record, in the experiment's order.
         pages: The report's files.
         interrupted: Ctrl-C ended it early.
         previous: Folder of the last finished run of the same directory, or None.
@@ -92,15 +98,27 @@ class RunOutcome:
 
     folder: Path
     run: RunRecord
-    records: tuple[VariantRecord, ...]
+    each: Callable[[], Iterable[VariantRecord]]
     pages: tuple[Path, ...]
     interrupted: bool
     previous: Path | None = None
 
+    @cached_property
+    def records(self) -> tuple[VariantRecord, ...]:
+        """Every finished record, read when it is first asked for: ten thousand take 400 MB."""
+        with uncollected():
+            return tuple(self.each())
+
+    @cached_property
+    def lean_records(self) -> tuple[VariantRecord, ...]:
+        """The same in half of the memory; see `lab.store.scores.lean`."""
+        with uncollected():
+            return tuple(map(lean, vars(self).get("records") or self.each()))
+
     @property
     def failed(self) -> bool:
         """Some variant did not reach the end of the pipeline."""
-        return any(record.status.failed for record in self.records)
+        return any(record.status.failed for record in self.lean_records)
 
 
 def run(
@@ -141,6 +159,7 @@ def run(
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
             if work.cards is not None:
+                observer.confirming()
                 _finals(work, work.cards)
             if asked.experiment.profile:
                 count(work.recorder, work.cards, asked.experiment, work.planned, read=services.read_counters)
@@ -151,7 +170,9 @@ def run(
         observer.drawing()
         pages = services.render(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
-        return RunOutcome(store.folder, facts, store.records(), pages, interrupted, before)
+        records = store.records() if options.held else ()
+        each = (lambda: records) if options.held else partial(stored_records, store.folder)
+        return RunOutcome(store.folder, facts, each, pages, interrupted, before)
 
 
 @dataclass(frozen=True)

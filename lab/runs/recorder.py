@@ -63,10 +63,10 @@ class Recorder:
         self._writer.do(self.store.write, record, planned.position)
         self._remember(planned, record)
 
-    def replace(self, planned: Planned, record: VariantRecord) -> None:
+    def replace(self, position: int, record: VariantRecord) -> None:
         """Write the record of a finished variant again, at once; it is no new one for the observer."""
-        self.store.write(record, planned.position)
-        self._score(planned, record)
+        self.store.write(record, position)
+        self._score(position, record)
 
     def take_over(self, planned: Planned, record: VariantRecord) -> None:
         """Keep the record that an earlier, unfinished run wrote, with its present position and label."""
@@ -78,13 +78,13 @@ class Recorder:
         self._remember(planned, record)
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
-        finished = self._score(planned, record)
+        finished = self._score(planned.position, record)
         if finished and self.pruner is not None:
             self.pruner.learn(finished)
         self.observer.recorded(record)
 
-    def _score(self, planned: Planned, record: VariantRecord) -> Rank | None:
-        if finished := score(record, planned.position):
+    def _score(self, position: int, record: VariantRecord) -> Rank | None:
+        if finished := score(record, position):
             finished = replace(finished, group=self._groups.setdefault(finished.group, finished.group))
-            self.scores[planned.position] = finished
+            self.scores[position] = finished
         return finished

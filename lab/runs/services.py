@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,7 @@ from lab.gpu.counters.profile import Counted, ProfileOrder, profiles
 from lab.gpu.process.cards import Card, Cards, FindCards
 from lab.gpu.process.find import find_cards
 from lab.gpu.process.localcards import LocalCards
+from lab.report.aside import Aside, Crew
 from lab.stages.batches import BuildFunction
 from lab.stages.build import build
 from lab.store.database import Store
@@ -30,7 +32,15 @@ def draw_report(store: Store) -> tuple[Path, ...]:
     # importing it takes a second, in which the first builds can begin
     from lab.report.render import render  # noqa: PLC0415
 
-    return render(store)
+    with helpers() as aside:
+        return render(store, aside=aside)
+
+
+@contextmanager
+def helpers() -> Iterator[Aside]:
+    """Worker processes of this machine, as what draws a report's pictures and makes its listings ready."""
+    with ProcessExecutor(workers.cores()) as executor:
+        yield Crew(executor)
 
 
 @dataclass(frozen=True, slots=True)

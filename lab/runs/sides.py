@@ -17,6 +17,7 @@ from lab.store import published
 from lab.store.codec import RUN, VARIANT, uncollected
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
+from lab.store.scores import lean_records
 
 _SOURCE = "kernel.cu"
 _SHOWN = 12
@@ -65,7 +66,7 @@ def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
         made = published.read_records(path)
         return made.run, made.records
     with Store(path) as store:
-        return store.run(), store.records()
+        return store.run(), lean_records(store)
 
 
 def _read_file(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:

@@ -209,3 +209,13 @@ class _StoredRecords(Mapping[str, VariantRecord]):
 
     def __len__(self) -> int:
         return len(self._variants)
+
+
+def stored_records(folder: Path) -> Iterator[VariantRecord]:
+    """Every finished record of a run directory, in the experiment's order, one at a time.
+
+    Raises:
+        StoreError: The directory holds no run, or cannot be read.
+    """
+    with Store(folder) as store:
+        yield from store.each()

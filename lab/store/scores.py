@@ -30,6 +30,8 @@ from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
+from lab.store.codec import uncollected
+from lab.store.database import Store
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 
 _PERSISTENT: Final = 0.25
@@ -108,6 +110,16 @@ def lean(record: VariantRecord) -> VariantRecord:
         executed = steps[0].executed if executed == steps[0].executed else executed
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
     return replace(record, emulation=replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot))
+
+
+def lean_records(store: Store) -> tuple[VariantRecord, ...]:
+    """Every finished record of a run directory, in the experiment's order, each as `lean` returns it.
+
+    Raises:
+        StoreError: One cannot be read.
+    """
+    with uncollected():
+        return tuple(map(lean, store.each()))
 
 
 def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> ExecutedCounts | None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.library.grid import Loss
+from lab.measured.cards import CardRecord
 from lab.measured.timing import GpuDescription, Kind, Samples
 
 CUBLAS = "cublas"
@@ -308,6 +309,7 @@ class TuningFacts:
         singles: Ids of the single-tuned kernels by label.
         grown_again: Who grew the libraries' logic again later; empty where nobody did.
         notes: Further sentences that a reader must see.
+        cards: The cards that measured, and how they compare; empty where one did.
     """
 
     tuning: str
@@ -332,6 +334,7 @@ class TuningFacts:
     singles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     grown_again: str = ""
     notes: tuple[str, ...] = ()
+    cards: tuple[CardRecord, ...] = ()
 
     @property
     def kind(self) -> Kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.cache import Flush
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
 from lab.hardware.gpus import Gpu
+from lab.measured.cards import CardRecord, ControlTiming, standing
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
@@ -171,6 +173,7 @@ class MeasuredBench:
         seed: Seed of the inputs.
         done: Called with each size and the number of new times.
         library: Name and version of the baseline's library; empty until it was timed.
+        timings: What every card timed at one size, to compare the cards by.
     """
 
     ledger: Ledger
@@ -180,6 +183,15 @@ class MeasuredBench:
     done: Callable[[Size, int], None]
     library: str = ""
     kind: Kind = Kind.MEASURED
+    timings: list[ControlTiming] = field(default_factory=list)
+
+    def standing(self) -> tuple[CardRecord, ...]:
+        """The cards, compared by what each of them timed at the first size; empty where there is one."""
+        times = (timed for own in self.ledger.times.values() for sizes in own.values() for timed in sizes.values())
+        points = Counter(timed.card for timed in times if timed.card)
+        names = {card.id: (card.label, card.host) for card in self.cards.cards}
+        cards = [CardRecord(name, *names.get(name, (name, "")), points[name]) for name in sorted({*names, *points})]
+        return standing(cards, self.timings) if len(cards) > 1 else ()
 
     def run(
         self, stage: TimingStage, of: ProblemType, tasks: Iterable[TimingTask], *, drop: float | None, baseline: bool
@@ -196,16 +208,27 @@ class MeasuredBench:
         wanted = list(tasks)
         ground = ground_of(of, wanted, self.seed)
         waiting: dict[Future[Surveyed], _Asked] = {}
+        controls: list[Future[Surveyed]] = []
         for task in wanted:
             asked = self._asked(stage, of, task, ground, policy, baseline=baseline)
             if asked is None:
                 self.done(task.size, 0)
                 continue
             self._submit(waiting, asked)
+            controls += self._control(asked, controls)
             while len(waiting) >= _AHEAD * len(self.cards.cards):
                 self._take(waiting)
         while waiting:
             self._take(waiting)
+        self.timings += (one for future in controls for one in _timings(future.result()))
+
+    def _control(self, asked: _Asked, ordered: Sequence[Future[Surveyed]]) -> list[Future[Surveyed]]:
+        """Have every card time the first size, once in a run, to compare the cards by."""
+        there = self.cards.cards
+        if len(there) == 1 or self.timings or ordered:
+            return []
+        cubins = {one.facts.id: one.cubin for one in asked.task.kernels}
+        return [self.cards.survey(asked.order, cubins, card=card.id) for card in there]
 
     def _asked(
         self,
@@ -279,6 +302,14 @@ class MeasuredBench:
             self.library = point.note or self.library
         self.ledger.write(asked.stage, asked.task.size, found)
         self.done(asked.task.size, len(found))
+
+
+def _timings(surveyed: Surveyed) -> list[ControlTiming]:
+    return [
+        ControlTiming(point.kernel, surveyed.card, point.samples.median, point.samples.spread)
+        for point in surveyed.points
+        if point.samples is not None
+    ]
 
 
 def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:

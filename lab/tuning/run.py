@@ -22,6 +22,7 @@ from lab.gpu.process.cards import Card, Cards, FindCards
 from lab.gpu.process.find import find_cards
 from lab.gpu.process.localcards import LocalCards
 from lab.hardware.gpus import Gpu, from_description, gpu_for
+from lab.measured.cards import CardRecord
 from lab.measured.timing import GpuDescription
 from lab.report.tuning import render as report
 from lab.stages.batches import BuildFunction
@@ -104,6 +105,9 @@ class TuningObserver(Protocol):
 
     def stepped(self, step: ProtocolStep) -> None:
         """A step of the protocol is done."""
+
+    def drawing(self) -> None:
+        """Every step is done, or Ctrl-C was pressed; the report is about to be drawn."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +302,7 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
     news = SizeNews(ledger, observer)
     with ExitStack() as stack:
         bench: Bench
+        cards: Cards | None = None
         if setting.cards:
             cards = stack.enter_context(services.cards(setting.cards))
             bench = MeasuredBench(ledger, cards, tuning.timing, tuning.seed, news.timed)
@@ -312,7 +317,11 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
             work.everything()
         except KeyboardInterrupt:
             interrupted = True
-        done = work.remember(replace(facts, interrupted=interrupted))
+        observer.drawing()
+        found = bench.standing() if isinstance(bench, MeasuredBench) else ()
+        notes = (*facts.notes, *_on_cards(found), *(cards.notes if cards is not None else ()))
+        facts = replace(facts, interrupted=interrupted, notes=tuple(dict.fromkeys(notes)), cards=found)
+        done = work.remember(facts)
         return TuningOutcome(
             folder=store.folder,
             pages=report.render(store),
@@ -323,3 +332,12 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
             not_measured=setting.not_measured,
             previous=kept(store),
         )
+
+
+def _on_cards(found: Sequence[CardRecord]) -> tuple[str, ...]:
+    return tuple(
+        f"{card.label} differs from the other cards: {card.differs}. At each size all kernels and cuBLAS were timed on "
+        f"one card, so that they compare; times at different sizes do not, where one of them is of {card.label}."
+        for card in found
+        if card.differs
+    )

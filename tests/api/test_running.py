@@ -56,3 +56,9 @@ def test_mistakes_have_keys_and_no_place(tmp_path):
         lab.run(experiment(block=2048), output=tmp_path, gpu=False)  # found where the launch is planned
     assert "2048" in str(caught.value)
     assert "input/scale.yaml" not in str(caught.value)
+
+
+def test_another_place_than_this_machine_is_refused(tmp_path):
+    for command in (lab.run, lab.tune):
+        with pytest.raises(UserError, match="this machine alone"):
+            command(tmp_path / "any.yaml", cluster="tls://host:8786")

@@ -32,7 +32,8 @@ NAMES = [
 ]
 
 
-H200S = DoctorDriver("13.2", (DoctorGpu("NVIDIA H200", "sm_90"), DoctorGpu("NVIDIA H200 NVL", "sm_90")))
+IDS = [f"GPU-{place:02x}000000-0000-0000-0000-000000000000" for place in range(2)]
+H200S = DoctorDriver("13.2", (DoctorGpu("NVIDIA H200", "sm_90", IDS[0]), DoctorGpu("NVIDIA H200 NVL", "sm_90", IDS[1])))
 
 
 def machine(tmp_path, **answers):
@@ -111,7 +112,10 @@ def test_a_full_machine(tmp_path):
     assert found["CUDA headers"].detail == f"13.0 in {tmp_path / 'include'}"
     assert found["nvcc"].detail == "13.0.88, /usr/bin/nvcc"
     assert found["driver"].detail == "580.159.04, CUDA 13.2"
-    assert found["GPU"].detail == "NVIDIA H200 (sm_90), NVIDIA H200 NVL (sm_90)"
+    assert found["GPU"].detail == (
+        f"GPU 0: NVIDIA H200 (sm_90, {IDS[0]}); GPU 1: NVIDIA H200 NVL (sm_90, {IDS[1]}); a run measures on GPU 0, "
+        "with --cluster local and --gpu-model on all of one model; CUDA_VISIBLE_DEVICES chooses which there are"
+    )
     assert found["cuBLAS"].detail == f"torch 2.11.0, libcublas in {tmp_path}"
 
 
@@ -120,6 +124,14 @@ def test_pycuda_needs_a_driver(tmp_path):
     assert not finding.found
     assert finding.detail == "2026.1, which needs a driver"
     assert "nvidia-driver" in finding.install
+
+
+def test_several_gpus_of_one_model_can_all_be_used_and_a_single_one_needs_no_words(tmp_path):
+    one = DoctorGpu("NVIDIA H200", "sm_90", IDS[0])
+    alike = DoctorDriver("13.2", (one, DoctorGpu("NVIDIA H200", "sm_90", IDS[1])))
+    assert "with --cluster local on all;" in look(machine(tmp_path, driver=lambda: alike))["GPU"].detail
+    single = look(machine(tmp_path, driver=lambda: DoctorDriver("13.2", (one,))))["GPU"].detail
+    assert single == f"GPU 0: NVIDIA H200 (sm_90, {IDS[0]})"
 
 
 def test_a_driver_without_gpus(tmp_path):
@@ -186,6 +198,7 @@ def bindings(gpus=("NVIDIA H200",), *, init=0, loaded=True):
         cuDeviceGetCount=lambda: status(0, len(gpus)),
         cuDeviceGet=lambda ordinal: status(0, ordinal),
         cuDeviceGetName=lambda size, device: status(0, gpus[device].encode().ljust(size, b"\0")),
+        cuDeviceGetUuid=lambda device: status(0, SimpleNamespace(bytes=bytes([device, *[0] * 15]))),
         cuDeviceGetAttribute=lambda kind, device: status(0, kind),
         CUdevice_attribute=SimpleNamespace(
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=9, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=0

@@ -92,8 +92,9 @@ def test_a_terminal_shows_the_best_variant_until_the_end(terminal, make):
 
 def test_the_first_results_are_drawn_at_once(terminal, make):
     record = make("sweep").records()[0]
-    with RunProgress(terminal) as progress:
-        progress._view.auto_refresh = False  # but for what is drawn at once, a test would have to wait
+    progress = RunProgress(terminal)
+    progress._view.auto_refresh = False  # nothing is drawn later
+    with progress:
         begin(progress, 24)
         build(progress, record)
         assert f"built: {record.variant}" in written(terminal)
@@ -113,6 +114,7 @@ def test_a_log_holds_nothing_but_lines_that_are_due(console, make):
             progress.executed(record)
             progress.recorded(record)
         progress.noted("The card throttled.")
+        progress.confirming()
         progress.counting(2)
         progress.counted(2)
         progress.drawing()

@@ -45,7 +45,7 @@ def printed(console):
 def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     store = make("failures")
     run = replace(store.run(), not_measured="There is no GPU.")
-    print_outcome(console, RunOutcome(store.folder, run, store.records(), (), True))
+    print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
     text = printed(console)
     assert "24 of 27 variants: 20 verified, 1 compile failed, 1 launch failed, 1 verification failed, 1 timed out" in (
         text.replace("\n", " ")
@@ -121,7 +121,7 @@ def test_a_map_shows_skipped_elements_and_its_coalescing(console):
 
 def test_the_best_five_and_the_worst_are_in_the_table(console, make):
     store = make("sweep")
-    print_best(console, RunOutcome(store.folder, store.run(), store.records(), (), False))
+    print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
     head, *rows = printed(console).splitlines()
     ranked = sorted(store.records(), key=lambda record: -record.throughput)
     assert [row.split()[1] for row in rows] == [record.variant for record in (*ranked[:5], ranked[-1])]
@@ -134,7 +134,7 @@ def test_the_best_five_and_the_worst_are_in_the_table(console, make):
 
 def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_with_the_median(console, make):
     store = make("no_gpu")
-    print_best(console, RunOutcome(store.folder, store.run(), store.records(), (), False))
+    print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
     head = printed(console).splitlines()[0]
     assert "predicted)" in head
     assert "/ median" in head
@@ -142,7 +142,7 @@ def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_wi
 
 def test_the_table_ranks_by_a_declared_rate(console, make, counting_keys):
     store = counting_keys(make("sweep"))
-    print_best(console, RunOutcome(store.folder, store.run(), store.records(), (), False))
+    print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
     head, first, *_ = printed(console).splitlines()
     best = min(store.records(), key=lambda record: record.measurement.samples.median)
     assert "throughput (Mkeys/s, measured)" in head
@@ -153,14 +153,14 @@ def test_the_table_ranks_by_a_declared_rate(console, make, counting_keys):
 def test_a_run_in_which_all_failed_has_no_table(console, make):
     store = make("sweep")
     failed = tuple(replace(r, status=Status.TIMED_OUT) for r in store.records())
-    print_best(console, RunOutcome(store.folder, store.run(), failed, (), False))
+    print_best(console, RunOutcome(store.folder, store.run(), lambda: failed, (), False))
     assert printed(console) == ""
 
 
 def test_an_outcome_warns_and_names_the_next_command(console, make):
     store = make("sweep")
     run = replace(store.run(), notes=("The clock fell.", "The clock fell."))
-    print_outcome(console, RunOutcome(store.folder, run, store.records(), (), False))
+    print_outcome(console, RunOutcome(store.folder, run, store.records, (), False))
     text = printed(console)
     assert text.count("warning: The clock fell.") == 1
     ranked = sorted(store.records(), key=lambda record: record.throughput)
@@ -172,7 +172,7 @@ def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
     one, other, *others = store.records()
     unknown = EmulationRecord({}, (), unsupported="PTX line 9: unknown opcode")
     records = (replace(one, emulation=unknown), replace(other, emulation=unknown), *others)
-    print_outcome(console, RunOutcome(store.folder, store.run(), records, (), False))
+    print_outcome(console, RunOutcome(store.folder, store.run(), lambda: records, (), False))
     text = printed(console)
     assert f"warning: 2 of {len(records)} variants were not executed on the CPU: PTX line 9: unknown opcode" in text
 
@@ -182,7 +182,7 @@ def test_an_outcome_says_what_the_gpu_cannot_launch(console, make):
     one, *others = store.records()
     why = "300000 bytes of shared memory per block; at most 232448 on sm_90"
     too_large = replace(one, prediction=replace(one.prediction, blocks_per_sm=0, occupancy=0.0, limited_by=why))
-    print_outcome(console, RunOutcome(store.folder, store.run(), (too_large, *others), (), False))
+    print_outcome(console, RunOutcome(store.folder, store.run(), lambda: (too_large, *others), (), False))
     warned = " ".join(printed(console).split())
     assert f"warning: 1 of {1 + len(others)} variants cannot be launched on {one.prediction.gpu}: {why}" in warned
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from lab.experiment.load import from_text
 from lab.experiment.model import Experiment
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, short_hash, toolchains
+from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
 TEXT = """question: q
@@ -79,3 +81,37 @@ def test_a_hash_does_not_depend_on_the_order_of_the_facts() -> None:
     assert short_hash({"a": 1, "b": [2]}) == short_hash({"b": [2], "a": 1})
     assert short_hash({"a": 1}) != short_hash({"a": 1.5})
     assert len(short_hash({})) == 10
+
+
+def test_a_plan_holds_no_source_and_no_request() -> None:
+    def requests() -> int:
+        gc.collect()
+        return sum(isinstance(one, CompileRequest) for one in gc.get_objects())
+
+    made, before = experiment(), requests()
+    planned = plan(made, expand(made).points, NVRTC, ["sm_80", "sm_90"])
+    assert requests() == before
+    assert planned[1].request == planned[1].request
+    assert planned[1].request is not planned[1].request
+
+
+def test_a_plan_is_a_sequence_that_grows() -> None:
+    made = experiment()
+    points = expand(made).points
+    first = plan(made, points, NVRTC, ["sm_90"])
+    both = first + plan(made, points, NVRTC, ["sm_80"], first=len(first))
+    assert len(both) == 2 * len(first)
+    assert [one.variant for one in both] == both.variants
+    assert [one.position for one in both] == both.positions == list(range(len(both)))
+    assert [one.point for one in both] == both.points
+    assert both[-1].request.arch == "sm_80"
+    assert [one.variant for one in both[1:3]] == both.variants[1:3]
+
+
+def test_ids_do_not_depend_on_how_many_points_are_rendered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = experiment()
+    together = plan(made, expand(made).points, NVRTC, ["sm_90"])
+    monkeypatch.setattr("lab.experiment.variants._SLICE", 1)
+    apart = plan(made, expand(made).points, NVRTC, ["sm_90"])
+    assert apart.variants == together.variants
+    assert [one.fingerprint for one in apart] == [one.fingerprint for one in together]

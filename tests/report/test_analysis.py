@@ -30,8 +30,9 @@ def test_loading_leaves_the_counts_of_lines_in_the_store(planted):
         kept = store.records()
     assert any(record.emulation.lines for record in kept if record.emulation)
     assert not any(record.emulation.lines for record in records if record.emulation)
-    parts = {"emulation": None, "ptx": None, "sass": None}
-    assert [replace(record, **parts) for record in records] == [replace(r, **parts) for r in kept]
+    assert [replace(one, emulation=None, ptx=None, sass=None) for one in records] == [
+        replace(one, emulation=None, ptx=None, sass=None) for one in kept
+    ]
     (two_loops,) = (record.variant for record in kept if record.kernel == "two_loops")
     assert "The loop that executes most is" in different[two_loops]
 

@@ -48,6 +48,17 @@ def test_two_cards_are_not_two_workers_of_one():
     assert watch.meet("m=1", ran(1.5, 2, card="GPU-b")) == ()
 
 
+def test_a_baseline_that_is_another_one_on_another_card_is_noted_once():
+    watch = BaselineWatch({})
+    assert watch.meet("m=1", ran(1.0)) == ()
+    assert watch.meet("m=1", ran(1.0, card="GPU-b")) == ()
+    (note,) = watch.meet("m=1", ran(1.0, card="GPU-c", library="libcublas 12"))
+    assert note.startswith(
+        "The baseline of m=1 is not the same on all cards: on GPU-a cublas (libcublas 13); on GPU-c "
+    )
+    assert watch.meet("m=1", ran(1.0, card="GPU-c", library="libcublas 12")) == ()
+
+
 def test_a_baseline_that_is_missing_is_noted_and_a_job_without_one_says_nothing():
     watch = BaselineWatch({})
     missing = JobResult(

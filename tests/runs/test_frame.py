@@ -22,7 +22,7 @@ def measured(make):
 
 
 def outcome(store, records=None):
-    return RunOutcome(store.folder, store.run(), store.records() if records is None else records, (), False)
+    return RunOutcome(store.folder, store.run(), store.records if records is None else lambda: records, (), False)
 
 
 def test_a_row_for_each_variant_and_the_columns_of_the_csv(measured):

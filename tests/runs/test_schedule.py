@@ -274,3 +274,69 @@ def test_an_open_gate_lets_everything_through_in_order():
         gate.hold(position, position)
     assert gate.release() == [3, 5, 7]
     assert gate.release() == []
+
+
+class Heard(Future[None]):
+    """A future that counts who listens to it."""
+
+    listeners = 0
+
+    def add_done_callback(self, fn):
+        Heard.listeners += 1
+        super().add_done_callback(fn)
+
+
+def test_each_future_is_listened_to_once_however_many_turns_it_is_under_way():
+    Heard.listeners = 0
+    waiting = [Heard() for _ in range(50)]
+    line: SerialLane[Heard] = SerialLane(lambda future, _: future, lambda *_: finish(), ahead=50)
+
+    def finish():
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+                return
+
+    for number, future in enumerate(waiting):
+        line.put(future, urgency=0.0, position=number, group=None)
+    finish()
+    run_lanes([line])
+    assert all(future.done() for future in waiting)
+    assert Heard.listeners == len(waiting)
+
+
+def test_a_result_that_waits_for_an_earlier_one_does_not_keep_the_loop_busy():
+    turns: list[int] = []
+    futures = [Future[None](), Future[None]()]
+    lane: SerialLane[int] = SerialLane(lambda number, _: futures[number], lambda *_: None)
+
+    class Counting:
+        running = ()
+
+        def feed(self):
+            turns.append(len(turns))
+            if len(turns) == 2:  # the later one is known to be done, and the earlier one is not
+                futures[0].set_result(None)
+
+        def finished(self, done):
+            return []
+
+        def ended(self, future):
+            raise AssertionError(future)
+
+    lane.put(0, urgency=0.0, position=0, group=None)
+    lane.put(1, urgency=0.0, position=1, group=None)
+    futures[1].set_result(None)
+    run_lanes([lane, Counting()])
+    assert len(turns) == 3
+
+
+def test_what_is_remembered_is_not_kept_in_memory():
+    executor = InProcess()
+    lane, seen = TaskLane(executor, remember=True), []
+    for _ in range(2):
+        lane.submit(task("long", str.upper, "text " * 1000), lambda future: seen.append(future.result()))
+        run_lanes([lane])
+    assert len(executor.submitted) == 1
+    assert seen[0] == seen[1]
+    assert seen[0] is not seen[1]

@@ -10,6 +10,7 @@ from run_support import InProcess, Later
 from lab.base.errors import MissingToolError
 from lab.base.executor import WorkerLostError
 from lab.isa.sass.lines import LineTable
+from lab.runs.schedule import run_lanes
 from lab.stages.batches import BATCH_TIMEOUT_S, BUILD_TIMEOUT_S, BatchSizes, BuildQueue, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
@@ -142,3 +143,27 @@ def test_what_compiles_long_is_not_built_together():
     assert max(sizes(100, 2, [made(2.0)])) == 2
     assert max(sizes(100, 2, [made(60.0), BuildFailure("refused")])) == 1
     assert max(sizes(100, 2, [made(60.0, cached=True)])) == 8
+
+
+def test_a_supply_is_asked_for_what_starts_and_no_more():
+    executor, asked = Later(2), []
+
+    def supply():
+        for number in range(1000):
+            asked.append(number)
+            yield task(str(number)), lambda outcome: None
+
+    queue = BuildQueue(executor, function=play)
+    queue.supply(supply(), 1000)
+    queue.feed()
+    assert len(asked) == sum(len(tasks) for _, (tasks,), _ in executor.submitted) < 40
+
+
+def test_supplies_follow_one_another():
+    built: list[Built | BuildFailure] = []
+    queue = BuildQueue(InProcess(), function=play)
+    queue.add(task("a"), built.append)
+    queue.supply(iter([]), 0)
+    queue.supply(((task(name), built.append) for name in "bc"), 2)
+    run_lanes([queue])
+    assert len(built) == 3

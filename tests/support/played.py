@@ -37,7 +37,7 @@ class Watched:
     def __init__(self, after=lambda watched: None):
         self.after, self.points, self.steps, self.sizes, self.kernels = after, [], [], [], []
         self.kept = None
-        self.asked_for, self.leaders = [], []
+        self.asked_for, self.leaders, self.drawn = [], [], 0
 
     def began(self, tuning, gpu, *, measured=True):
         self.gpu = gpu
@@ -54,6 +54,9 @@ class Watched:
     def asked(self, what, sizes):
         self.asked_for.append((what, sizes))
 
+    def drawing(self):
+        self.drawn += 1
+
     def timed(self, size, points, leader=None):
         self.leaders.append(leader)
         self.sizes.append(size)
@@ -67,13 +70,13 @@ def write(folder, halving=""):
     return file
 
 
-def there_is_one(*, measure, every=False, model=""):
-    return cards_of(1), ""
+def there_are_two(*, measure, every=False, model=""):
+    return cards_of(2 if every else 1), ""
 
 
 def play(file, folder, observer, **options):
     services = TuningServices(
-        find_cards=there_is_one, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
+        find_cards=there_are_two, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
     )
     return tune(file, TuningOptions(output=folder, jobs=1, **options), observer, services)
 

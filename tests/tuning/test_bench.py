@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import pytest
@@ -27,8 +28,8 @@ SIZE: Size = (256, 128, 64)
 class Played:
     """Cards whose surveys are done at once; every kernel takes a millisecond. `lost` cards are gone."""
 
-    def __init__(self, cards: int = 1) -> None:
-        self.cards = cards_of(cards)
+    def __init__(self, cards: int = 1, slower: Mapping[str, float] = MappingProxyType({})) -> None:
+        self.cards, self.slower = cards_of(cards), slower
         self.orders: list[Survey] = []
         self.cubins: list[Mapping[str, bytes]] = []
         self.at: list[tuple[Size, str]] = []
@@ -42,9 +43,10 @@ class Played:
         used = card if card in there else there[len(self.orders) % len(there)]
         m, n, k = (int(order.problem[name]) for name in "mnk")
         self.at.append(((m, n, k), used))
-        points = [SurveyPoint(one.kernel, Samples((1.0, 1.0)), "warm", 1e-8) for one in order.entrants]
+        factor = self.slower.get(used, 1.0)
+        points = [SurveyPoint(one.kernel, Samples((factor, factor)), "warm", 1e-8) for one in order.entrants]
         if order.baseline:
-            points.append(SurveyPoint(BASELINE, Samples((2.0,)), "warm", None, note="cuBLAS 13"))
+            points.append(SurveyPoint(BASELINE, Samples((2.0 * factor,)), "warm", None, note="cuBLAS 13"))
         future: Future[Surveyed] = Future()
         future.set_result(Surveyed(tuple(points), used))
         return future
@@ -109,17 +111,33 @@ def test_a_kernel_that_was_not_built_has_a_failure_and_never_runs(ledger: Ledger
 SIZES: list[Size] = [(64 * i, 64, 64) for i in range(1, 6)]
 
 
+def test_every_card_times_the_first_size_once_to_compare_them(ledger: Ledger, group: Group) -> None:
+    cards, done = Played(2, slower={"GPU-b": 1.1}), list[tuple[Size, int]]()
+    bench, (first, _, _) = measured(ledger, cards, done), kernels(group)
+    for size in SIZES[:2]:
+        bench.run(TimingStage.STEPS, group.type, [TimingTask(size, (first,))], drop=None, baseline=True)
+    assert [at for at in cards.at if at[0] == SIZES[0]][1:] == [(SIZES[0], "GPU-a"), (SIZES[0], "GPU-b")]
+    assert len(cards.at) == 4
+    a, b = bench.standing()
+    assert (a.label, a.control, a.differs) == ("GPU 0", 1.0, "")
+    assert b.control == pytest.approx(1.1)
+    assert b.controls == 2
+    assert b.differs.startswith("the same variants take 10.0% longer there")
+    assert a.variants + b.variants == 4
+
+
 def test_sizes_go_to_all_cards_and_a_size_stays_on_its_own(ledger: Ledger, group: Group) -> None:
     cards, done = Played(2), list[tuple[Size, int]]()
     bench, (first, second, _) = measured(ledger, cards, done), kernels(group)
     for made in ((first,), (first, second)):
         tasks = [TimingTask(size, made) for size in SIZES]
         bench.run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=True)
-    homes, later = cards.at[:5], cards.at[5:]
+    at = [cards.at[0], *cards.at[3:]]  # without the two that compare the cards
+    homes, later = at[:5], at[5:]
     assert {card for _, card in homes} == {"GPU-a", "GPU-b"}
     assert later == homes
-    assert [len(order.entrants) for order in cards.orders] == [1] * 10
-    assert [order.baseline for order in cards.orders] == [True] * 5 + [False] * 5
+    assert [len(order.entrants) for order in cards.orders] == [1] * 12
+    assert [order.baseline for order in cards.orders] == [True] * 7 + [False] * 5
     for size, card in homes:
         for name in (first.facts.id, second.facts.id, baseline_id(group.type.label)):
             assert ledger.of(TimingStage.STEPS, name, size).card == card
@@ -131,7 +149,7 @@ def test_a_size_whose_card_was_lost_is_timed_again_as_a_whole(ledger: Ledger, gr
     bench.run(TimingStage.STEPS, group.type, [TimingTask(SIZES[0], (first,))], drop=None, baseline=True)
     cards.lost = {cards.at[0][1]}  # noticed with the next survey
     bench.run(TimingStage.STEPS, group.type, [TimingTask(SIZES[0], (first, second))], drop=None, baseline=True)
-    assert [len(order.entrants) for order in cards.orders] == [1, 1, 2]
+    assert [len(order.entrants) for order in cards.orders] == [1, 1, 1, 1, 2]
     assert cards.orders[-1].baseline
     names = (first.facts.id, second.facts.id, baseline_id(group.type.label))
     (card,) = {ledger.of(TimingStage.STEPS, name, SIZES[0]).card for name in names}

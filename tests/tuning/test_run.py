@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -64,6 +65,39 @@ def test_every_kernel_is_timed_at_every_size(done):
             assert timed.error == 1e-8
             expected = invented(facts[identity], size) if identity in facts else 2.0
             assert timed.ms == pytest.approx(expected)
+
+
+def test_whoever_watches_hears_of_sizes_to_come_and_of_the_fastest_kernel_at_each(done):
+    _, folder, watched, _ = done
+    with TuningStore(folder) as store:
+        facts = {one.name: one for one in store.kernels()}
+    assert ("float32_nn, step 7", 10) in [(what, sizes) for what, sizes in watched.asked_for if "step 7" in what]
+    assert sum(sizes for _, sizes in watched.asked_for) == len(watched.sizes)
+    for size, leader in zip(watched.sizes, watched.leaders, strict=True):
+        assert leader.tflops == pytest.approx(
+            2 * math.prod(size) / 1e9 / min(invented(one, size) for one in facts.values())
+        )
+    assert watched.drawn == 1
+
+
+def test_two_cards_find_what_one_does_and_each_size_is_of_one_card(done, tmp_path):
+    file, folder, _, _ = done
+    outcome = played.play(file, tmp_path / "two", played.Watched(), cluster="local")
+    assert not outcome.failed
+    with TuningStore(folder) as one, TuningStore(tmp_path / "two") as two:
+        for stage in TimingStage:
+            first, second = one.times(stage), two.times(stage)
+            assert {name: own.keys() for name, own in first.items()} == {n: own.keys() for n, own in second.items()}
+            for name, own in second.items():
+                assert {size: timed.ms for size, timed in own.items()} == {
+                    size: timed.ms for size, timed in first[name].items()
+                }
+            homes = {(size, timed.card) for own in second.values() for size, timed in own.items() if timed.samples}
+            assert len(homes) == len({size for size, _ in homes})
+        assert one.facts().cards == ()
+        cards = two.facts().cards
+    assert [(card.label, card.control, card.differs) for card in cards] == [("GPU 0", 1.0, ""), ("GPU 1", 1.0, "")]
+    assert all(card.variants for card in cards)
 
 
 def test_the_library_picks_the_kernel_that_was_fastest(done):

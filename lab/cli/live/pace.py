@@ -38,10 +38,9 @@ class WorkPace:
         return len(self._times) - 1
 
     def left_s(self, pieces: int) -> float | None:
-        """Seconds that further pieces take at the pace of the last ones; None before the first is finished.
+        """Seconds that further pieces take at the pace of the last ones.
 
+        None before the first is finished, and when there is none left: what then goes on is work of another kind.
         The time since the last one counts, too, so that the estimate grows while nothing is finished.
         """
-        if not pieces:
-            return 0.0
-        return pieces * (self._clock() - self._times[0]) / self.counted if self.counted else None
+        return pieces * (self._clock() - self._times[0]) / self.counted if pieces and self.counted else None

@@ -28,6 +28,7 @@ EXECUTED: Final = "executed on the CPU"
 MEASURED: Final = "measured"
 RECORDED: Final = "recorded"
 COUNTED: Final = "profiled"
+_ORDER: Final = (BUILT, EXECUTED, MEASURED, RECORDED, COUNTED)
 
 KIND_WORDS: Final = {
     Basis.MEASURED: "measured",
@@ -112,6 +113,11 @@ class RunAccount(Account):
             self._latest = f"finished: {_name(record)}, {record.status}"
             self._compare(record)
 
+    def confirming(self) -> None:
+        """The fastest variants are about to be measured again."""
+        with self._lock:
+            self._latest = "every variant is finished; the fastest are measured again"
+
     def counting(self, variants: int) -> None:
         """Hardware counters are about to be read."""
         with self._lock:
@@ -127,10 +133,10 @@ class RunAccount(Account):
         return self._pace.left_s((stage.total or 0) - stage.done) if stage else None
 
     def _count(self, name: str) -> None:
-        """Count a variant in a stage that not every variant goes through, and that stands before the last one."""
+        """Count a variant in a stage that not every variant goes through."""
         if name not in self._stages:
-            last = self._stages.pop(RECORDED)
-            self._stages |= {name: Stage(name, 0), RECORDED: last}
+            known = self._stages | {name: Stage(name, 0)}
+            self._stages = {stage: known[stage] for stage in _ORDER if stage in known}
         self._advance(name)
 
     def _row(self, record: VariantRecord) -> Row:
@@ -151,7 +157,7 @@ class RunAccount(Account):
         if record.status.failed or record.status is Status.PRUNED:
             return
         values = {
-            Basis.MEASURED: figures.measured(record),
+            Basis.MEASURED: None if figures.doubtful(record) else figures.measured(record),
             Basis.ESTIMATE: figures.estimated(record),
             Basis.CEILING: figures.predicted(record),
         }

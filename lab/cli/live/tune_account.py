@@ -62,6 +62,7 @@ class TuneAccount(Account):
         """One kernel was built, or could not be."""
         with self._lock:
             self._advance(KERNELS)
+            self._latest = f"built: {facts.name}"
             if facts.failure:
                 self._append(Row(0, "", facts.name, "build failed", failed=True, reason=facts.failure))
 
@@ -77,7 +78,7 @@ class TuneAccount(Account):
                 self._pace.begin()
             if leader is None:
                 return
-            figure = f"{leader.tflops:.2f} TFLOP/s{leader.beside}"
+            figure = f"{leader.tflops:.3g} TFLOP/s{leader.beside}"
             self._append(Row(0, "", f"{size_text(size)}: {leader.kernel}", self._verb, figure, leader.kind))
             self._latest = f"{size_text(size)}: {leader.kernel}, {figure} ({leader.kind})"
             group = size_class(size)
@@ -92,7 +93,7 @@ class TuneAccount(Account):
         self.noted(f"{step.group}, step {step.number}, {step.title}: {step.text}")
 
     def _best(self) -> tuple[Best, ...]:
-        return tuple(best for _, (_, best) in sorted(self._leading.items()))
+        return tuple(best for _, (_, best) in sorted(self._leading.items(), reverse=True))
 
     def _left(self) -> float | None:
         stage = self._stages.get(SIZES)

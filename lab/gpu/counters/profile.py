@@ -73,10 +73,13 @@ class ProfileOrder:
     Attributes:
         job: The variant.
         cache: State of L2 in which it was timed: `cold` or `warm`.
+        visible: ``CUDA_VISIBLE_DEVICES`` of the program that launches it; empty leaves that as it is. Orders that are
+            given together have the same.
     """
 
     job: Job
     cache: str
+    visible: str = ""
 
     @property
     def simple(self) -> bool:
@@ -212,7 +215,7 @@ def _profile(orders: Sequence[ProfileOrder], fields: Mapping[str, str], profiler
         found = ncu.collect(
             profiler.command,
             list(fields.values()),
-            [*profiler.target, str(file), str(log)],
+            [*profiler.target, str(file), str(log), *filter(None, [orders[0].visible])],
             flush=flush,
             kernels=[step.entry for order in orders for step in order.job.launches.steps],
             timeout=_START_S + _VARIANT_S * len(orders),

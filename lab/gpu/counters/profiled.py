@@ -1,6 +1,6 @@
 """The program that the profiler watches: load each variant, launch its sequence, and log it.
 
-``python -m lab.gpu.counters.profiled ORDERS LOG``. ORDERS holds pickled pairs of a job and the state of L2; LOG
+``python -m lab.gpu.counters.profiled ORDERS LOG [CARD]``. ORDERS holds pickled pairs of a job and the state of L2; LOG
 gets a line of JSON for each: the variant, the number of times its sequence was launched, and an error if it failed.
 """
 
@@ -29,18 +29,18 @@ def policy_for(cache: str) -> Policy:
     return Policy(check=False, measure=False, baseline=None, launches=times, flush=Flush.of(cache))
 
 
-def main(arguments: list[str], factory: Callable[[], Backend] = cuda_backend) -> None:
+def main(arguments: list[str], factory: Callable[..., Backend] = cuda_backend) -> None:
     """Launch every variant of a file, in order; a CUDA error ends the program, since it may have cost the context.
 
     Args:
-        arguments: The files ORDERS and LOG.
+        arguments: The files ORDERS and LOG, and what ``CUDA_VISIBLE_DEVICES`` is to be, if not what it is.
         factory: Opens the device.
     """
-    orders, log = (Path(argument) for argument in arguments)
+    orders, log, card = Path(arguments[0]), Path(arguments[1]), arguments[2:]
     os.dup2(2, 1)  # a kernel's printf must not appear in the profiler's table
     jobs = pickle.loads(orders.read_bytes())  # noqa: S301 - written by the parent process
     with log.open("w", encoding="utf-8") as lines:
-        backend = factory()
+        backend = factory(*card)
         runner = JobRunner(backend, _ignored)
         for job, cache in jobs:
             policy = policy_for(cache)

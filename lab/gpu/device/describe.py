@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import uuid
-from typing import Final
+from typing import Any, Final
 
 from lab.base.errors import UserError
 from lab.gpu.device.card import CardSensors
@@ -102,7 +102,11 @@ def device_count() -> int:
 def device_id(ordinal: int) -> str:
     """Return a device's UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it: ``GPU-3f0c2a…``."""
     driver = driver_api()
-    found = call(driver.cuDeviceGetUuid, call(driver.cuDeviceGet, ordinal))
+    return id_in_words(call(driver.cuDeviceGetUuid, call(driver.cuDeviceGet, ordinal)))
+
+
+def id_in_words(found: Any) -> str:  # noqa: ANN401 - the bindings' CUuuid, which has no type of ours
+    """Spell a device's UUID: ``GPU-3f0c2a…``."""
     return f"GPU-{uuid.UUID(bytes=bytes(found.bytes))}"
 
 

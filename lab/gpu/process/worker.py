@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from lab.base.errors import MissingToolError
 from lab.gpu.baselines.cublas import PLAIN_ARITHMETIC
 from lab.gpu.device.backend import Backend
-from lab.gpu.device.describe import probe
+from lab.gpu.device.describe import device_id, probe
 from lab.gpu.process.messages import JobOrder, Ready, Unusable
 from lab.gpu.process.runner import JobRunner, in_words
 from lab.gpu.timing.survey import Survey
@@ -54,6 +54,8 @@ def cuda_backend(visible: str = "") -> Backend:
     found = probe()
     if isinstance(found, str):
         raise MissingToolError(found)
+    if visible and (opened := device_id(0)) != visible:
+        raise MissingToolError(f"CUDA_VISIBLE_DEVICES={visible} opened {opened}: CUDA had started before it was set")
     from lab.gpu.device.cuda import CudaBackend  # noqa: PLC0415 - PyCUDA is imported in the worker only
 
     return CudaBackend()

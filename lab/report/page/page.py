@@ -20,6 +20,7 @@ from markupsafe import Markup
 from lab.base.files import write_atomically
 from lab.measured.timing import CardState, Kind
 from lab.report.analysis import Analysis
+from lab.report.aside import HERE, Aside
 from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.definition import Row
@@ -62,6 +63,7 @@ def page(
     folder: Path,
     pngs: Sequence[str],
     budget: int,
+    aside: Aside = HERE,
 ) -> str:
     """The HTML of the page.
 
@@ -72,8 +74,9 @@ def page(
         folder: Where the page will be written; it links only to files that exist below this folder.
         pngs: Names of the PNGs beside the page.
         budget: Bytes that embedded listings may take.
+        aside: Where listings are made ready.
     """
-    packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget)
+    packed = pack_variants(store, analysis.records, ranked(analysis.records, analysis.response), budget, aside)
     used = {part.cls for part in analysis.slices}
     return (
         environment()

@@ -172,7 +172,9 @@ class TuningAnalysis:
     def sentence(self) -> str:
         """Say what every figure of the run is."""
         if self.kind is Kind.MEASURED:
-            return f"Times were measured on one {self.gpu}: medians, with the number of samples beside them."
+            several = f"{len(self.facts.cards)} x {self.gpu}, each size on one of them"
+            where = several if self.facts.cards else f"one {self.gpu}"
+            return f"Times were measured on {where}: medians, with the number of samples beside them."
         return (
             f"Nothing here was measured. {self.facts.not_measured} All times are predicted for one {self.gpu} by a "
             "coarse model."

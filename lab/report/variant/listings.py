@@ -10,8 +10,9 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from pygments.lexers import CudaLexer, PythonLexer, YamlLexer
 
 from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
+from lab.report.aside import HERE, Aside
 from lab.report.variant import sasstext
 from lab.report.variant.details import variant_detail
 from lab.report.variant.faults import marked_lines
@@ -67,19 +69,27 @@ MOST_COLOURED, LARGE_COLOURED = 30, 10
 """Variants whose source is highlighted, and the same for a large run; highlighting takes about 50 ms each."""
 
 
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A packed text.
+
+    Attributes:
+        key: Its id, from its content.
+        packed: What `pack` made of it.
+    """
+
+    key: str
+    packed: str
+
+
 @dataclass(slots=True)
 class _Packer:
     blobs: dict[str, str] = field(default_factory=dict)
 
-    def candidate(self, texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    def candidate(self, texts: Mapping[str, Blob]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the ids of the texts, and the blobs that are not embedded yet."""
-        ids, new = {}, {}
-        for name, text in texts.items():
-            key = hashlib.sha256(text.encode()).hexdigest()[:16]
-            ids[name] = key
-            if key not in self.blobs and key not in new:
-                new[key] = pack(text)
-        return ids, new
+        ids = {name: blob.key for name, blob in texts.items()}
+        return ids, {blob.key: blob.packed for blob in texts.values() if blob.key not in self.blobs}
 
 
 def pack(text: str) -> str:
@@ -101,7 +111,25 @@ def read(path: Path) -> str | None:
 
 
 def highlight_cuda(source: str) -> str:
-    """Return CUDA source as HTML spans, escaped by pygments, line for line."""
+    """Return CUDA source as HTML spans, escaped by pygments, line for line.
+
+    Variants of one template share most of their lines, so that each different line is read once. Where something may
+    go on over the end of a line (a comment, a macro, a raw string, what is left out by `#if`), the whole is read.
+    """
+    if any(sign in source for sign in _LONGER_THAN_A_LINE):
+        return _highlighted(source)
+    return "".join(_highlighted_line(line) for line in source.splitlines(keepends=True))
+
+
+_LONGER_THAN_A_LINE: Final = ("/*", "\\\n", 'R"', "#if")
+
+
+@lru_cache(maxsize=20_000)
+def _highlighted_line(line: str) -> str:
+    return _highlighted(line)
+
+
+def _highlighted(source: str) -> str:
     return str(highlight(source, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
@@ -115,8 +143,32 @@ def highlight_yaml(source: str) -> str:
     return str(highlight(source, YamlLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
+@lru_cache(maxsize=64)
+def _blob(text: str) -> Blob:
+    """Pack a text; variants that follow one another often share theirs."""
+    return Blob(hashlib.sha256(text.encode()).hexdigest()[:16], pack(text))
+
+
+def packed_texts(folder: Path, record: VariantRecord, *, coloured: bool) -> dict[str, Blob]:
+    """Read a variant's texts, make them ready for the page, and pack them. May run in another process.
+
+    Args:
+        folder: The variant's folder.
+        record: Its complete record.
+        coloured: Highlight its source.
+
+    Returns:
+        By text name: `source`, `ptx`, `sass`, `log`, `detail`.
+    """
+    return {name: _blob(text) for name, text in _texts(folder, record, coloured=coloured).items()}
+
+
 def pack_variants(
-    store: Store, records: Sequence[VariantRecord], ranking: Iterable[VariantRecord], budget: int = BUDGET
+    store: Store,
+    records: Sequence[VariantRecord],
+    ranking: Iterable[VariantRecord],
+    budget: int = BUDGET,
+    aside: Aside = HERE,
 ) -> Packed:
     """Embed the texts of as many variants as fit into the budget.
 
@@ -125,6 +177,7 @@ def pack_variants(
         records: All records, in the experiment's order; embedded ones are read again, since these lack executed lines.
         ranking: Records to embed first, best first; failed variants follow, then all others.
         budget: Most bytes of the embedded texts.
+        aside: Where texts are made ready.
     """
     first = list(ranking)
     seen = {record.variant for record in first}
@@ -132,8 +185,11 @@ def pack_variants(
     rest.sort(key=lambda record: not record.status.failed)
     packer, variants, used = _Packer(), {}, 0
     most, coloured = (MOST_EMBEDDED, LARGE_COLOURED) if len(records) > LARGE else (len(records), MOST_COLOURED)
-    for place, record in enumerate((*first, *rest)[:most]):
-        texts = _texts(store, store.record(record.variant), coloured=place < coloured)
+    asked = (
+        (partial(packed_texts, coloured=place < coloured), store.variant_folder(one.variant), store.record(one.variant))
+        for place, one in enumerate((*first, *rest)[:most])
+    )
+    for record, texts in zip((*first, *rest), aside.each(asked), strict=False):
         ids, new = packer.candidate(texts)
         size = sum(map(len, new.values()))
         if used + size > budget:
@@ -156,8 +212,7 @@ def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]
     return found
 
 
-def _texts(store: Store, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
-    folder = store.variant_folder(record.variant)
+def _texts(folder: Path, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
     texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
     is_python = record.template.endswith(".py")
     if "source" in texts:

@@ -13,10 +13,11 @@ def clock():
     return Clock()
 
 
-def test_nothing_is_known_before_the_first_piece_is_finished(clock):
+def test_nothing_is_known_before_the_first_piece_and_after_the_last(clock):
     pace = WorkPace(clock)
     assert pace.left_s(5) is None
-    assert pace.left_s(0) == 0
+    pace.add()
+    assert pace.left_s(0) is None
 
 
 def test_the_rest_takes_as_long_a_piece_as_what_is_finished(clock):

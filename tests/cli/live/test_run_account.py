@@ -37,8 +37,8 @@ def test_stages_count_what_every_variant_went_through(make):
     assert account.snapshot().phase is Phase.WORKING
     build(account, records[0])
     build(account, records[1])
-    account.executed(records[0])
     account.recorded(records[0])
+    account.executed(records[0])
     assert account.snapshot().stages == (
         Stage("built", 2, len(records)),
         Stage("executed on the CPU", 1),
@@ -46,6 +46,8 @@ def test_stages_count_what_every_variant_went_through(make):
         Stage("recorded", 1, len(records)),
     )
     account.more(3)
+    account.confirming()
+    assert "measured again" in account.snapshot().latest
     account.counting(4)
     account.counted(2)
     assert stages(account)["recorded"] == (1, len(records) + 3)
@@ -86,6 +88,15 @@ def test_a_measured_variant_is_better_than_any_prediction(make):
     assert best(account).kind.startswith("predicted")
     account.recorded(fast)
     assert (best(account).variant, best(account).kind) == (fast.variant, "measured")
+
+
+def test_a_time_of_a_card_that_differs_does_not_win(make):
+    slow, fast = sorted(make("sweep").records(), key=lambda one: one.throughput)[::23]
+    account = RunAccount()
+    begin(account, 2)
+    account.recorded(slow)
+    account.recorded(replace(fast, measurement=replace(fast.measurement, doubt="this card is 5 % slower")))
+    assert best(account).variant == slow.variant
 
 
 def test_each_problem_has_its_own_best(make):

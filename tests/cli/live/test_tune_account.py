@@ -28,6 +28,7 @@ def account(now):
 def test_sizes_kernels_and_times_are_counted(account):
     account.built(SimpleNamespace(name="good", failure=""))
     account.built(SimpleNamespace(name="bad", failure="it spills"))
+    assert account.snapshot().latest == "built: bad"
     account.asked("float32_nn, step 7", 20)
     account.timed((64, 64, 64), 7)
     account.timed((96, 64, 64), 5)
@@ -41,11 +42,11 @@ def test_sizes_kernels_and_times_are_counted(account):
 def test_each_class_of_sizes_has_its_best(account):
     account.asked("float32_nn, step 7", 3)
     account.timed((1024, 1024, 1024), 2, SizeLeader("tile", 30.0, Kind.MEASURED, 1.1))
-    account.timed((64, 64, 64), 2, SizeLeader("small", 0.5, Kind.MEASURED))
+    account.timed((64, 64, 64), 2, SizeLeader("small", 0.005, Kind.MEASURED))
     account.timed((1100, 1024, 1024), 2, SizeLeader("other", 31.0, Kind.MEASURED, 0.9))
     assert [(one.group, one.name, one.figure, one.kind) for one in account.snapshot().best] == [
-        ("100 kFLOP to 1 MFLOP", "small at 64 x 64 x 64", "0.50 TFLOP/s", "measured"),
-        ("1 GFLOP to 10 GFLOP", "other at 1100 x 1024 x 1024", "31.00 TFLOP/s, 0.90 x cublas", "measured"),
+        ("1 GFLOP to 10 GFLOP", "other at 1100 x 1024 x 1024", "31 TFLOP/s, 0.90 x cublas", "measured"),
+        ("100 kFLOP to 1 MFLOP", "small at 64 x 64 x 64", "0.005 TFLOP/s", "measured"),
     ]
     assert next(row.name for row in account.snapshot(0).rows) == "1024 x 1024 x 1024: tile"
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 from fake_device import FakeDevice
-from gpu_jobs import QUIET, job
+from gpu_jobs import QUIET, KilledOnce, job
 
 from lab.base.errors import MissingToolError
 from lab.gpu.process.cards import Card, Ran
@@ -192,3 +192,12 @@ def test_real_workers_run_side_by_side():
         ran = [cards.submit(job(ms=ms), QUIET, card=name) for ms, name in ((4, "GPU-a"), (5, "GPU-b"), (6, "GPU-a"))]
         found = [(one.result().card, one.result().result.measurement.samples.median) for one in ran]
     assert found == [("GPU-a", 4.0), ("GPU-b", 5.0), ("GPU-a", 6.0)]
+
+
+def test_a_killed_worker_costs_neither_its_job_nor_its_card():
+    starters = {"GPU-a": KilledOnce("launch"), "GPU-b": KilledOnce("measurement")}
+    with LocalCards([card("a"), card("b")], lambda one: GpuSession(FakeDevice, starters[one.id])) as cards:
+        ran = [cards.submit(job(), QUIET, card=name).result() for name in starters]
+        assert [(one.card, one.worker, one.result.failure) for one in ran] == [("GPU-a", 2, None), ("GPU-b", 2, None)]
+        assert len(cards.cards) == 2
+    assert [len(one.killed) for one in starters.values()] == [1, 1]

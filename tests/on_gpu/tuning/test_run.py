@@ -40,7 +40,7 @@ class Silent:
     def began(self, *_, **__):
         pass
 
-    resumed = asked = built = timed = stepped = began
+    resumed = asked = built = timed = stepped = drawing = began
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])

@@ -158,6 +158,21 @@ def test_packing_is_repeatable_and_source_is_escaped(tmp_path):
     assert read(tmp_path / "latin") == "caf\N{REPLACEMENT CHARACTER}"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__global__ void f(float* a) {\n    a[0] = 1.0f;  // one\n\n}\n",
+        "/* a\n   float b; */ int c;\n",
+        "#define A(x) \\\n    (x + 1)\nint b = A(2);\n",
+        "#if 0\nint a;\n#endif\nint b;\n",
+        'auto a = R"(int\nb)";\n',
+        "int a",
+    ],
+)
+def test_a_source_is_highlighted_line_by_line_as_it_is_as_a_whole(source):
+    assert highlight_cuda(source) == listings._highlighted(source)
+
+
 def test_every_opcode_has_its_class(make):
     with make("ladder") as store:
         found = opcode_classes(store.records())

@@ -6,6 +6,7 @@ import pytest
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
+from lab.isa.cuda.kernels import live_tokens
 from lab.templates.front_matter import FrontMatter
 from lab.templates.plain.template import PlainTemplate
 
@@ -44,3 +45,15 @@ def test_kernels_are_found_by_any_of_their_names():
     assert [one.name for one in made.kernels_named("first<4>")] == ["first"]
     assert made.kernels_named("third") == ()
     assert template(".version 8.0", "k.ptx").kernels == ()
+
+
+def test_the_parameters_of_a_sweep_do_not_make_the_source_be_read_again():
+    made = template("__global__ void f(float* a) { a[threadIdx.x] = unit_n * M_PI; }")
+    made.unit({"unit_n": 0}, device_only=True)
+    read = live_tokens.cache_info().misses
+    for number in range(1, 20):
+        text, _ = made.unit({"unit_n": number}, device_only=True)
+        assert f"#define unit_n {number}\n" in text
+        assert text.startswith("#include <")
+    # the lines that define the macros alone, which are others each time
+    assert live_tokens.cache_info().misses - read <= 2 * 19
