@@ -49,7 +49,7 @@ groups:
     ForkParameters: {ThreadTile: [[4, 4], [2, 4], [4, 2]]}
     BenchmarkFinalParameters: [{exact: [64, 64, 64]}, {range: [[16, 16, 64], 16, 16]}]
 """
-COMMANDS = {
+COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "run": (EXPERIMENT, ("--no-gpu", "--jobs", "2")),
     "tune": (TUNING, ("--no-gpu", "--jobs", "2")),
 }

@@ -24,10 +24,10 @@ from typing import Final
 from recorded_space import FOLDER, RecordedSpace, RecordedVariant, read, write  # the module beside this one
 
 from lab.experiment.load import load
-from lab.isa.model import InstructionClass
 from lab.runs.pipeline import RunOptions, RunOutcome, run
+from lab.runs.prior import known_before
 from lab.runs.services import Services
-from lab.store.figures import estimated, hot_counts, predicted, scored
+from lab.store.figures import estimated, predicted, scored
 from lab.store.model import VariantRecord
 
 EXPERIMENTS: Final = Path(__file__).parents[1] / "experiments" / "spaces"
@@ -36,13 +36,6 @@ MOST_VARIANTS: Final = 5000
 
 HELD_OUT: Final = ("reduction", "softmax")
 """Spaces that nobody looks at while a search is built; its figures are given on these first."""
-
-
-_CLASSES: Final = (
-    InstructionClass.FMA, InstructionClass.FLOAT, InstructionClass.INTEGER, InstructionClass.LD_GLOBAL,
-    InstructionClass.ST_GLOBAL, InstructionClass.LD_SHARED, InstructionClass.ST_SHARED, InstructionClass.BARRIER,
-    InstructionClass.BRANCH,
-)  # fmt: skip
 
 
 def recorded(outcome: RunOutcome, values: Mapping[str, tuple[object, ...]]) -> tuple[RecordedVariant, ...]:
@@ -66,28 +59,9 @@ def _variant(record: VariantRecord, names: tuple[str, ...], score: float | None)
         spread=samples.spread if samples else None,
         n=samples.n if samples else 0,
         failure=str(record.status) if record.status.failed else "",
-        facts=_facts(record),
+        facts=known_before(record),
         estimates={name: record.rate(1.0) / rate for name, rate in rates.items() if rate},
     )
-
-
-def _facts(record: VariantRecord) -> dict[str, float]:
-    """Figures that a build and an execution on the CPU give."""
-    found: dict[str, float] = {}
-    if record.build and record.prediction:
-        used = record.build.resources
-        found |= {"registers": used.registers, "spill_bytes": used.spill_bytes, "shared_bytes": used.shared_bytes}
-        found |= {"occupancy": record.prediction.occupancy, "blocks_per_sm": record.prediction.blocks_per_sm}
-    if record.launch:
-        x, y, z = record.launch.grid
-        threads = record.launch.block[0] * record.launch.block[1] * record.launch.block[2]
-        found |= {"blocks": x * y * z, "threads": threads, "dynamic_shared_bytes": record.launch.dynamic_shared_bytes}
-    if record.sass and (hot := hot_counts(record.sass)):
-        found |= {"instructions": record.sass.counts.instructions, "hot_instructions": hot.instructions}
-        found |= {f"hot_{cls.value}": hot.by_class.get(cls.value, 0) for cls in _CLASSES}
-    if record.emulation and record.emulation.executed:
-        found["executed_warps"] = record.emulation.executed.warps
-    return found
 
 
 def measure(name: str, *, seconds: float | None, jobs: int | None, gpu: bool) -> RecordedSpace:

@@ -18,6 +18,7 @@ from statistics import median
 
 from scipy.stats import spearmanr
 
+from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.builtin import operator
 from lab.predict.score import TOLERANCE, KernelScore
@@ -93,11 +94,16 @@ def points_of(name: str) -> tuple[Point, ...]:
     )
 
 
+def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    """A committed report, its records as light as scores need them."""
+    kept = published.read_records(ROOT / "reports" / "h200" / name)
+    return kept.run, tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
+
+
 def _scored(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...], Mapping[str, KernelScore]]:
     """A committed report with the scores of its variants."""
-    kept = published.read_records(ROOT / "reports" / "h200" / name)
-    records = tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
-    return kept.run, records, scores(records)
+    run, records = scored_records(name)
+    return run, records, scores(records)
 
 
 def _rate(record: VariantRecord, found: Mapping[str, KernelScore]) -> float | None:
@@ -110,7 +116,10 @@ def _with_work(record: VariantRecord, name: str) -> VariantRecord:
     done = record.emulation
     if done is None or done.flops or record.merit is not Merit.TFLOPS:
         return record
-    computed = operator(name)
+    try:
+        computed = operator(name)
+    except UserError:  # an operator of the experiment's own
+        return record
     return replace(record, emulation=replace(done, flops=computed.flops(computed.restored(done.problem))))
 
 
@@ -255,9 +264,9 @@ def text(reports: dict[str, tuple[Point, ...]]) -> str:
 
 _TEXT = """\
 <!-- made by benchmarks/score_agreement.py; do not edit -->
-# The score: a predicted time of any kernel
+# Counted work: a predicted time of any kernel
 
-Where nothing was measured and not every variant has an [estimate](model.md), `lab` ranks variants by a predicted time
+Where nothing was measured and not every variant has an estimate by [the schedulers](model.md), `lab` ranks by a time
 (`lab/predict/score.py`). It needs no fma, no loop and no template of ours: only the counts of the CPU execution, the
 launch, the occupancy and the GPU's rates.
 
@@ -269,10 +278,12 @@ launch, the occupancy and the GPU's rates.
 |---|---|---|
 | issue slots | warp instructions / 4 a cycle | CUDA C++ Programming Guide |
 | floating point | 128 lanes a cycle (float64: its own) | Programming Guide, throughput of arithmetic, 9.0 |
-| integer, compare; convert; special; shuffle | 64; 64; 16; 32 lanes a cycle | the same |
+| integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
-| L1 and L2 | sectors as executed, 64 B in and 24 B out a cycle | `lab/hardware/latencies.py` |
+| L1 tags | lines of 128 B, one a cycle; a sector beyond the bytes used is a line | experiments/micro/l1_reuse |
+| L2 reads | geometric mean of all sectors and the least bytes, 36 B a cycle, 20 B scattered | experiments/micro |
+| L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
 | latency | see below, over the resident blocks | `lab/hardware/latencies.py` |
@@ -284,9 +295,8 @@ more for each doubling beyond 8 warps (experiments/micro/block_tail). Occupancy 
 that an SM holds. The SM with the most blocks decides, so a grid's tail counts.
 
 Counts are of the small problem. Where throughput counts bytes they grow with the problem's work, where it counts
-operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: where SASS has at
-least 1.5 times as many instructions for the same memory and floating-point instructions (a remainder, a division), it
-counts as many.
+operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: what SASS has more or
+fewer of in the hot region, for the same arithmetic and stores (a remainder, merged loads), counts as in SASS.
 
 Atomics on one element of global memory wait for each other, 0.73 ns each, floats on one sector 1.76 ns. Updates of
 different elements of a sector go together. The slices of L2 that hold the elements work side by side, at most 76.
@@ -318,8 +328,8 @@ sample:
 
 {own}
 
-What is missed: scan reads with a stride that L1 serves, and the score charges its sectors to L2. In batched_gemm all
-variants are tied; small blocks win on the GPU, since they wait for each other less.
+In batched_gemm all variants are tied; small blocks win on the GPU, since they wait for each other less. What kernels
+err by, and why, stands in [model.md](model.md#every-kernel).
 
 Ten kernels that were written after that, and measured before anyone had seen their scores. At commit 66e3f8e80abe, the
 score reached 90 % with nine of the ten (layer_norm: 54 %), and the picks of that day were the same but for one
@@ -341,7 +351,7 @@ again on the CPU (`benchmarks/estimate_again.py --counts`), since their records 
 - Stores of whole columns (transpose_mapping, "direct"): DRAM then writes less than a page at a time, and they are
   predicted up to two times too fast.
 - Float additions to one counter of shared memory, which are loops of compare-and-swap.
-- What L1 serves: sectors that a warp reads again are charged to L2 each time.
+- What L1 serves of the sectors that are read again: it takes a mean of all and nothing.
 - Kernels whose work grows faster than their bytes need `flops` of the operator; the records of older runs lack it.
 """
 

@@ -34,7 +34,7 @@ from recorded_space import FOLDER, RecordedSpace, read
 
 from lab.search import local, model
 from lab.search.search import Moves, Search
-from lab.search.space import SearchAxis, Place, SearchSpace
+from lab.search.space import Place, SearchAxis, SearchSpace
 
 COVERED: Final = 0.95
 NEAR: Final = (0.05, 0.01)

@@ -28,6 +28,10 @@ STRATEGIES: Final = (
 )  # fmt: skip
 
 
+_LISTED: Final[dict[Path, object]] = {}
+"""Kernel Tuner's lists of valid settings, by cache file: each search would make its own."""
+
+
 def cache_of(space: RecordedSpace) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """Return a cache file's contents and the tunable parameters."""
     places = {name: {repr(value): i for i, value in enumerate(listed)} for name, listed in space.values.items()}
@@ -53,13 +57,19 @@ def path_of(
 ) -> list[float | None]:
     """One search: the times in the order in which it met them."""
     from constraint import FunctionConstraint  # noqa: PLC0415 - comes with Kernel Tuner
-    from kernel_tuner import tune_kernel  # noqa: PLC0415 - an extra of its own
+    from kernel_tuner import interface, tune_kernel  # noqa: PLC0415 - an extra of its own
     from kernel_tuner.runners.simulation import SimulationRunner  # noqa: PLC0415
 
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - what Kernel Tuner draws from
     entries, seen, path = cache["cache"], set[str](), list[float | None]()
     original = SimulationRunner.run
+    listing = interface.Searchspace
+
+    def listed(*given: object, **options: object) -> object:
+        if file not in _LISTED:  # listing a space takes longer than searching it
+            _LISTED[file] = listing(*given, **options)
+        return _LISTED[file]
 
     def watched(self: object, parameter_space: object, tuning_options: object) -> object:
         elements = list(parameter_space)  # type: ignore[call-overload]
@@ -72,7 +82,7 @@ def path_of(
                 path.append(None if isinstance(time, str) else time)
         return found
 
-    SimulationRunner.run = watched
+    SimulationRunner.run, interface.Searchspace = watched, listed
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -83,7 +93,7 @@ def path_of(
                 block_size_names=[next(iter(parameters))],
             )  # fmt: skip
     finally:
-        SimulationRunner.run = original
+        SimulationRunner.run, interface.Searchspace = original, listing
     return path
 
 

@@ -1,6 +1,10 @@
-"""The same SGEMM space through lab and through Kernel Tuner, on a GPU: wall time per variant, cache empty.
+"""The same SGEMM space through lab and through Kernel Tuner, on a GPU: wall time of the whole command, cache empty.
 
-python benchmarks/sweep_vs_kernel_tuner.py [--variants 240] [--kernel-tuner 40] [--size 1024]
+python benchmarks/sweep_vs_kernel_tuner.py [--variants 120] [--kernel-tuner 120] [--size 1024] [--repeats 3]
+
+Each side is a fresh process, timed from its start to its end: imports, reading, sweep and, of lab, the report. Every
+repetition has an empty cache and runs both sides; medians are printed. Then lab runs once more in a process that says
+when its first build, its last record and its report were there.
 
 Both verify every variant. Kernel Tuner compiles, checks and times (7 launches) one after another; lab also
 disassembles, reads and predicts every variant, times at least 10 launches with the L2 cache flushed, and writes
@@ -13,9 +17,13 @@ import argparse
 import contextlib
 import io
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -157,31 +165,84 @@ def with_kernel_tuner(experiment: Experiment, points: tuple[Point, ...], languag
     return done, each
 
 
+def command(side: str, file: Path, folder: Path, variants: int) -> list[str]:
+    """The command of one side: `lab`, or the language that Kernel Tuner is asked to use."""
+    if side == "lab":
+        return [sys.executable, "-m", "lab", "run", str(file), "--output", str(folder), "--no-emulate", "--no-resume"]
+    return [sys.executable, __file__, "--only", side, "--file", str(file), "--kernel-tuner", str(variants)]
+
+
+def timed(words: list[str], cache: Path, *, accepted: tuple[int, ...] = (0,)) -> float:
+    """Wall time in seconds of a command with a cache of builds.
+
+    Raises:
+        subprocess.CalledProcessError: its exit code is not one of those that are accepted.
+    """
+    began = time.perf_counter()
+    done = subprocess.run(words, check=False, env={**os.environ, "LAB_CACHE_DIR": str(cache)}, stdout=sys.stderr)
+    seconds = time.perf_counter() - began
+    if done.returncode not in accepted:
+        raise subprocess.CalledProcessError(done.returncode, words)
+    return seconds
+
+
+def compared(file: Path, folder: Path, sides: dict[str, int], repeats: int) -> None:
+    """Run every side, each repetition with an empty cache, and print medians of the whole commands.
+
+    Args:
+        file: The experiment.
+        folder: Where run directories and caches go.
+        sides: From the name of each side to the number of variants that it runs; `lab` is the first.
+        repeats: How often each runs.
+    """
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for number in range(repeats):
+        for side, variants in sides.items():
+            cache = folder / "cache"
+            shutil.rmtree(cache, ignore_errors=True)
+            words = command(side, file, folder / f"run-{number}", variants)
+            # lab ends with 1 where a variant cannot be launched, as some of a sample may not
+            seconds[side].append(timed(words, cache, accepted=(0, 1) if side == "lab" else (0,)))
+    each = {side: median(taken) / sides[side] for side, taken in seconds.items()}
+    for side, taken in seconds.items():
+        print(
+            f"{side}: {sides[side]} variants, whole command {median(taken):.1f} s (median of {repeats}, "
+            f"{min(taken):.1f} to {max(taken):.1f}), {each[side]:.4f} s a variant, "
+            f"{each[side] / each['lab']:.2f} x lab's"
+        )
+
+
 def main() -> None:
     """Run both, print the ratios."""
-    from lab.experiment.load import load  # noqa: PLC0415
-    from lab.experiment.space import expand  # noqa: PLC0415
-
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--variants", type=int, default=240, help="variants that lab runs")
-    parser.add_argument("--kernel-tuner", type=int, default=40, help="how many of them Kernel Tuner runs; 0 for none")
+    parser.add_argument("--variants", type=int, default=120, help="variants that lab runs")
+    parser.add_argument("--kernel-tuner", type=int, default=120, help="how many of them Kernel Tuner runs; 0 for none")
+    parser.add_argument("--languages", default="NVCUDA", help="Kernel Tuner's backends: NVCUDA, PYCUDA, or both")
     parser.add_argument("--size", type=int, default=1024, help="m, n and k of the product")
+    parser.add_argument("--repeats", type=int, default=3, help="how often each whole command runs")
     parser.add_argument("--baseline", action="store_true", help="let lab time cuBLAS beside every variant")
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # a process of our own: Kernel Tuner with this backend
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.only:
+        from lab.experiment.load import load  # noqa: PLC0415
+        from lab.experiment.space import expand  # noqa: PLC0415
+
+        experiment = load(asked.file)
+        with_kernel_tuner(experiment, expand(experiment).points[: asked.kernel_tuner], asked.only)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.environ["LAB_CACHE_DIR"] = str(folder / "cache")
         file = folder / "space.yaml"
         baselines = "[cublas]" if asked.baseline else "[]"
         file.write_text(SPACE.format(size=asked.size, variants=asked.variants, baselines=baselines))
-        experiment = load(file)
-        points = expand(experiment).points
-        _, ours = with_lab(file, folder / "cold")
+        languages = asked.languages.replace(",", " ").split() if asked.kernel_tuner else []
+        sides = {"lab": asked.variants} | dict.fromkeys(languages, min(asked.kernel_tuner, asked.variants))
+        compared(file, folder, sides, asked.repeats)
+        os.environ["LAB_CACHE_DIR"] = str(folder / "another cache")
+        with_lab(file, folder / "cold")
         print("again, everything cached:")
         with_lab(file, folder / "warm")
-        for language in ("PYCUDA", "NVCUDA") if asked.kernel_tuner else ():
-            _, theirs = with_kernel_tuner(experiment, points[: asked.kernel_tuner], language)
-            print(f"ratio: {theirs / ours:.2f}")
 
 
 if __name__ == "__main__":

@@ -87,6 +87,13 @@ def test_only_the_gpu_room_and_the_dispatch_of_libraries_touch_pycuda() -> None:
     assert found == []
 
 
+def test_only_the_cluster_room_touches_dask() -> None:
+    named = re.compile(r"^\s*(import|from) (dask|distributed)\b", re.MULTILINE)
+    users = {relative(module) for module in MODULES if named.search(module.read_text(encoding="utf-8"))}
+    assert users
+    assert all(name.startswith("lab/cluster/") for name in users)
+
+
 def test_no_alias_hides_what_an_array_holds() -> None:
     alias = re.compile(r"^\w+(?:: TypeAlias)? = (?:npt\.)?NDArray\[Any\]", re.MULTILINE)
     assert [relative(module) for module in MODULES if alias.search(module.read_text(encoding="utf-8"))] == []

@@ -5,6 +5,7 @@
     LabError
     ├── UserError            the input is wrong; the user can fix it             exit code 2
     ├── MissingToolError     the machine lacks what was asked for                exit code 3
+    ├── ClusterError         a cluster that cannot be used, or no more           exit code 3
     ├── CompileError         a compiler refused one variant; carries its log
     ├── ReaderError          PTX or SASS text that a reader cannot read
     └── StoreError           a run directory that cannot be read or written      exit code 3
@@ -130,6 +131,10 @@ def together(errors: Sequence[UserError]) -> UserError:
 
 class MissingToolError(LabError):
     """A tool that the command needs is missing on this machine; the message ends with how to install it."""
+
+
+class ClusterError(LabError):
+    """A cluster that cannot be used, or can be used no more; everything finished is on disk."""
 
 
 class CompileError(LabError):

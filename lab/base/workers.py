@@ -32,7 +32,7 @@ def context() -> BaseContext:
     """
     made = multiprocessing.get_context("forkserver")
     # including the program's own main module: the server imports it once instead of every process
-    made.set_forkserver_preload(["__main__", "lab.cli.main", "lab.stages.build", "lab.stages.emulate"])
+    made.set_forkserver_preload(["__main__", "lab.cli.main", "lab.stages.build", "lab.stages.executed"])
     with handed_down():
         forkserver.ensure_running()
     return made

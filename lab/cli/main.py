@@ -14,18 +14,21 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
-from pydantic_core import to_jsonable_python
-from rich.console import Console
 
-from lab.base.errors import CompileError, LabError, MissingToolError, StoreError, UserError
+from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
-from lab.cli.terminal import stdout
+from lab.cli import cluster as clusters
+from lab.cli.cluster import Insecure, Keys
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lab.cli.terminal import Output
     from lab.runs.pipeline import RunOutcome
 
 app = typer.Typer(
@@ -36,6 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.add_typer(clusters.commands)
+
 _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 # typer brings a copy of click's exceptions in some versions and uses click's own in others; both derive BadParameter
@@ -43,8 +48,10 @@ _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70,
 _UsageError: Any = typer.BadParameter.__base__
 
 Cluster = Annotated[
-    Literal["local"] | None,
-    typer.Option(help="local: every GPU of this machine measures.", show_default="the first GPU"),
+    str | None,
+    typer.Option(
+        help="local: every GPU of this machine measures; tls://host:8786: a Dask cluster.", show_default="the first GPU"
+    ),
 ]
 GpuModel = Annotated[
     str,
@@ -58,6 +65,18 @@ Port = Annotated[
     typer.Option(min=1, max=65535, help="Port of that page; implies --serve.", show_default="a free one"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def _stdout() -> Output:
+    from lab.cli.terminal import stdout  # with rich, which takes longer to import than all of this
+
+    return stdout()
+
+
+def _stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 def _version(*, wanted: bool) -> None:
@@ -108,10 +127,16 @@ def run(
         typer.Option(help="Continue the run in the directory, or start over.", show_default="if it is unfinished"),
     ] = None,
     cluster: Cluster = None,
+    keys: Keys = None,
+    insecure: Insecure = False,
     gpu_model: GpuModel = "",
     repeat_check: Annotated[
         bool, typer.Option("--repeat-check", help="Run everything twice, in two processes, and report what differs.")
     ] = False,
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(help="Also write the times for Kernel Tuner: a cache file, or T4 results into a NAME.t4.json."),
+    ] = None,
     serve: Serve = False,
     port: Port = None,
     as_json: Json = False,
@@ -119,7 +144,8 @@ def run(
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
     from lab.base import workers
 
-    workers.prepare()  # while this process imports, too
+    if cluster in {None, clusters.LOCAL}:
+        workers.prepare()  # while this process imports, too
     from lab.cli.live.run_account import RunAccount
     from lab.cli.live.serving import LivePage
     from lab.cli.progress import RunWatch
@@ -138,20 +164,27 @@ def run(
         profile=profile,
         resume=resume,
         command=shlex.join(["python", "-m", "lab", *sys.argv[1:]]),
-        cluster=cluster or "",
         gpu_model=gpu_model,
         held=False,
     )
     account = RunAccount()
-    with LivePage(account, Console(stderr=True), serve=serve, port=port) as page:
+    with LivePage(account, _stderr(), serve=serve, port=port) as page:
         watch = RunWatch(account)
-        if repeat_check:
-            from lab.runs.repeat import run_twice
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services, _):
+            options = replace(options, cluster=where)
+            if repeat_check:
+                from lab.runs.repeat import run_twice
 
-            outcome = run_twice(experiment, options, watch)
-        else:
-            with watch() as progress:
-                outcome = run_experiment(experiment, options, progress)
+                if services is not None:
+                    raise UserError("--repeat-check runs on this machine alone", key="--cluster", found=where)
+                outcome = run_twice(experiment, options, watch)
+            else:
+                with watch() as progress:
+                    outcome = run_experiment(experiment, options, progress, services)
+        for file in export or ():
+            from lab.store.tuned import write_tuned
+
+            write_tuned(file, outcome.run, outcome.records)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         code = _print_run(outcome, as_json=as_json)
         if not outcome.interrupted:
@@ -164,8 +197,8 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
     from lab.cli.tables import print_best, print_changes, print_outcome
     from lab.runs.compare import compare_folders
 
-    console = Console(stderr=True)
-    print_best(console if as_json else stdout(), outcome)
+    console = _stderr()
+    print_best(console if as_json else _stdout(), outcome)
     if outcome.previous and not outcome.interrupted:
         with suppress(UserError, StoreError):  # nothing in common, or a run that another version of lab wrote
             print_changes(console, compare_folders(outcome.previous, outcome.folder))
@@ -196,6 +229,8 @@ def tune(
         typer.Option(help="Continue the run in the folder, or start over.", show_default="if it is unfinished"),
     ] = None,
     cluster: Cluster = None,
+    keys: Keys = None,
+    insecure: Insecure = False,
     gpu_model: GpuModel = "",
     serve: Serve = False,
     port: Port = None,
@@ -210,25 +245,26 @@ def tune(
     from lab.cli.tables import print_tuned
     from lab.report.tuning.data import Champion, analyse
     from lab.store.tuning import TuningStore
-    from lab.tuning.run import TuningOptions
+    from lab.tuning.run import USUAL_SERVICES, TuningOptions
     from lab.tuning.run import tune as run_tuning
 
-    console = Console(stderr=True)
+    console = _stderr()
     command = shlex.join(["python", "-m", "lab", *sys.argv[1:]])
     options = TuningOptions(
         output=output,
         jobs=jobs,
         measure=gpu,
         arch=arch,
-        cluster=cluster or "",
         gpu_model=gpu_model,
         resume=resume,
         command=command,
     )
     account = TuneAccount()
     with LivePage(account, console, serve=serve, port=port) as page:
-        with TuneProgress(console, account) as progress:
-            outcome = run_tuning(tuning, options, progress)
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, _, services):
+            options = replace(options, cluster=where)
+            with TuneProgress(console, account) as progress:
+                outcome = run_tuning(tuning, options, progress, services or USUAL_SERVICES)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         won: list[tuple[str, Champion]] = []
         with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet
@@ -260,7 +296,7 @@ def inspect(
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
     from lab.cli import inspect, tables
 
-    console = stdout()
+    console = _stdout()
     if file.suffix in (".yaml", ".yml") and variant is None:
         planned = inspect.variants(file, max_variants, run_operator=run_operator)
         if as_json:
@@ -319,7 +355,7 @@ def emulate(
     if as_json:
         _print_json(asdict(done) | {"outputs": outputs})
     else:
-        print_emulation(stdout(), done, outputs)
+        print_emulation(_stdout(), done, outputs)
     raise typer.Exit(_OK if done.clean else _VARIANT_FAILED)
 
 
@@ -350,7 +386,7 @@ def map_(
     if as_json:
         _print_json(asdict(found))
     else:
-        print_mapping(stdout(), found)
+        print_mapping(_stdout(), found)
 
 
 @app.command()
@@ -449,7 +485,7 @@ def compare(
         changes = [asdict(change) | {"regression": change.regressed(threshold)} for change in found.changes]
         _print_json(asdict(found) | {"changes": changes, "counts": found.counts, "regressions": regressions})
     else:
-        print_comparison(stdout(), found, threshold)
+        print_comparison(_stdout(), found, threshold)
     raise typer.Exit(_VARIANT_FAILED if regressions else _OK)
 
 
@@ -540,7 +576,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     else:
-        print_findings(stdout(), findings)
+        print_findings(_stdout(), findings)
 
 
 @app.command()
@@ -562,6 +598,8 @@ def schema(
 
 def _print_json(value: object) -> None:
     # JSON has no infinity, which an error can be
+    from pydantic_core import to_jsonable_python
+
     typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
 
 
@@ -588,7 +626,7 @@ def main() -> NoReturn:
     except CompileError as error:
         _tell(f"error: {error}\n{error.log}")
         code = _INPUT
-    except (MissingToolError, StoreError) as error:
+    except (ClusterError, MissingToolError, StoreError) as error:
         _tell(f"error: {error}")
         code = _ENVIRONMENT
     except LabError as error:

@@ -14,7 +14,7 @@ from lab.base.validation import validate
 from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.plain import PTX, check_quotes, plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
-from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile
+from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile, SearchModel
 from lab.experiment.triton import TRITON, is_triton, triton_kernel
 from lab.measured.baselines import BASELINES
 from lab.operators.builtin import operator
@@ -128,10 +128,68 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
         "options": sets,
         "gpu": raw.gpu,
         "seed": raw.seed,
-        "search": raw.search,
+        "search": _search(raw, document),
         "emulate_at_most": raw.emulate_at_most,
         "profile": raw.profile,
     }
+
+
+def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | None:
+    """The search of a file, whose keys belong to its strategy.
+
+    Raises:
+        UserError: One is missing, or is another strategy's.
+    """
+    search = raw.search
+    if search is None:
+        return None
+    draws = search.strategy == "random"
+    needed = ("sample",) if draws else () if search.strategy == "exhaustive" else ("evaluations", "seconds")
+    if needed and all(getattr(search, name) is None for name in needed):
+        key = f"search.{needed[0]}"
+        accepted = f"{' or '.join(needed)}: the strategy {search.strategy} needs a number of variants to measure"
+        raise UserError("missing", at=document.at("search"), key=key, accepted=accepted)
+    others = {"evaluations", "seconds", "batch", "stop"} if draws else {"sample", "refine"}
+    if search.strategy not in {"prior", "surrogate"}:
+        others |= {"candidates", "known"}
+    for name in sorted(others & search.model_fields_set):
+        whose = "the strategies prior and surrogate" if name in {"candidates", "known"} else "the other strategies"
+        whose = "the strategy random" if name in {"sample", "refine"} else whose
+        raise UserError(
+            f"a key of {whose}",
+            at=document.at("search", name),
+            key=f"search.{name}",
+            found=f"strategy: {search.strategy}",
+            accepted="keys of this strategy: " + ", ".join(_keys_of(search.strategy)),
+        )
+    if search.strategy == "prior" and search.candidates == 0 and search.known is None:
+        raise UserError(
+            "nothing to order", at=document.at("search", "candidates"), key="search.candidates", accepted="1 or more"
+        )
+    if search.known is not None and search.candidates is not None:
+        raise UserError(
+            "both known times and candidates to predict",
+            at=document.at("search", "candidates"),
+            key="search.candidates",
+            accepted="one of the two: with known times, nothing is predicted",
+        )
+    several = [name for name in ("toolchains", "archs") if not draws and len(getattr(raw, name)) > 1]
+    if several:
+        raise UserError(
+            f"a search by the strategy {search.strategy} compares variants of one compiler and architecture",
+            at=document.at(several[0]),
+            key=several[0],
+            found=getattr(raw, several[0]),
+            accepted="one",
+        )
+    return search
+
+
+def _keys_of(strategy: str) -> tuple[str, ...]:
+    if strategy == "random":
+        return ("sample", "seed", "prune", "refine")
+    candidates = ("candidates", "known") if strategy in {"prior", "surrogate"} else ()
+    return ("evaluations", "seconds", *candidates, "batch", "stop", "seed", "prune")
 
 
 def option_sets(raw: MeasuringFile) -> tuple[tuple[str, ...], ...]:

@@ -83,13 +83,65 @@ class RefineModel(Strict):
     rounds: int = Field(2, ge=0, description="Rounds: each tries the neighbours, which differ in one parameter")
 
 
-class SearchModel(Strict):
-    """Run a random sample of the space instead of all of it, then refine around the best."""
+Strategy = Literal[
+    "random", "exhaustive", "annealing", "genetic", "differential_evolution", "tabu_greywolf", "prior", "surrogate"
+]
 
-    sample: int = Field(ge=1, description="Points to draw from those that every constraint and requirement allows")
-    seed: int = Field(0, ge=0, description="Seed of the sample: the same seed draws the same points")
+
+class StopModel(Strict):
+    """When a search ends before its budget is spent."""
+
+    better: float = Field(0.01, gt=0, lt=1, description="How much faster a variant must be to be worth finding: 0.01")
+    odds: float = Field(
+        0.05, ge=0, lt=1, description="The search ends once the odds that there is such a variant are below this"
+    )
+
+
+class SearchModel(Strict):
+    """Run some of the space instead of all of it: a random sample, or what a strategy asks for step by step."""
+
+    strategy: Strategy = Field(
+        "random",
+        description="random draws a sample; annealing, genetic, differential_evolution and tabu_greywolf go on from "
+        "what was measured; prior measures in the order of the predicted times; surrogate measures what a model of the "
+        "times, which begins with the predicted ones, expects to improve most; exhaustive measures everything in the "
+        "experiment's order",
+    )
+    sample: int | None = Field(
+        None, ge=1, description="random: points to draw from those that every constraint and requirement allows"
+    )
+    evaluations: int | None = Field(
+        None, ge=1, description="The other strategies: the most variants to measure, for each problem"
+    )
+    seconds: float | None = Field(
+        None, gt=0, description="The other strategies: time after which nothing further is asked for, in seconds"
+    )
+    candidates: int | None = Field(
+        None,
+        ge=0,
+        description="prior and surrogate: points that are built and predicted before any is measured, 1000 by default, "
+        "drawn at random where there are more. surrogate with 0 knows nothing beforehand",
+    )
+    known: Text | None = Field(
+        None,
+        description="prior and surrogate: a file of times of this space from elsewhere, as another GPU, in place of "
+        "predictions: a cache file of Kernel Tuner, or T4 results. Points that it lacks are not searched",
+    )
+    batch: int | None = Field(
+        None,
+        ge=1,
+        description="The other strategies: variants to measure before the next ones are chosen; 1 by default where all "
+        "candidates are built beforehand, else 8, which are built side by side",
+    )
+    stop: StopModel | None = Field(
+        StopModel.model_validate({}),
+        description="The other strategies: when the search ends early; null measures until the budget is spent",
+    )
+    seed: int = Field(0, ge=0, description="Seed of whatever is drawn: the same seed draws the same points")
     prune: PruneModel = Field(PruneModel.model_validate({}), description="Which variants are not worth measuring")
-    refine: RefineModel | None = Field(None, description="Rounds of neighbours after the sample; none by default")
+    refine: RefineModel | None = Field(
+        None, description="random: rounds of neighbours after the sample; none by default"
+    )
 
 
 class ProfileModel(Strict):
@@ -150,7 +202,9 @@ class MeasuringFile(Strict):
     gpu: str | None = Field(None, description="The GPU that predictions are for: H200; the arch's usual one by default")
     seed: int = Field(0, ge=0, description="Seed of the random inputs")
     search: SearchModel | None = Field(
-        None, description="For spaces too large to run whole: {sample: 400, seed: 0, refine: {top: 10, rounds: 2}}"
+        None,
+        description="For spaces too large to run whole: {strategy: surrogate, evaluations: 60}, or {sample: 400, "
+        "seed: 0, refine: {top: 10, rounds: 2}}",
     )
     profile: ProfileModel | None = Field(
         None, description="Read hardware counters of the best variants after they were timed: {} or {top: 2, strays: 3}"

@@ -75,7 +75,7 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
     Raises:
         UserError: A kernel has no point left, or there are more variants than allowed.
     """
-    expansion = _sample(experiment) if experiment.search else _everything(experiment)
+    expansion = _sample(experiment) if experiment.search and experiment.search.sample else _everything(experiment)
     points = len(expansion.points)
     variants = points * len(experiment.toolchains) * len(experiment.archs) * len(experiment.options)
     limit = DEFAULT_MAX_VARIANTS if max_variants is None else max_variants
@@ -238,3 +238,13 @@ def _nothing_left(experiment: Experiment, i: int, kernel: KernelEntry, reasons: 
         found=f"{sum(reasons.values())} combinations, left out by: {blame}",
         accepted="at least one combination that every constraint and requirement allows",
     )
+
+
+def nothing_left(experiment: Experiment) -> UserError:
+    """Return the error of a search that found no point."""
+    return _nothing_left(experiment, 0, experiment.kernels[0], Counter({"the constraints and requirements": 1}))
+
+
+def point_at(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem: ProblemCase) -> Point | None:
+    """Return the point with these parameters; None where a constraint or a requirement leaves it out."""
+    return None if _excluded_by(kernel, parameters, problem) else _point(kernel, parameters, problem)

@@ -219,6 +219,7 @@ def plan(
     archs: Sequence[str],
     *,
     first: int = 0,
+    options: Sequence[tuple[str, ...]] | None = None,
 ) -> Plan:
     """Render every point for every toolchain, architecture and set of compiler options.
 
@@ -228,14 +229,16 @@ def plan(
         toolchains: Toolchains, resolved.
         archs: Architectures, `native` resolved.
         first: Position of the first.
+        options: For each point the set of compiler options that it is built with; by default with each of the
+            experiment's.
 
     Raises:
         UserError: A template fails, a geometry is illegal, an included file cannot be read, or a toolchain cannot
             target an architecture or has no such option.
     """
     for tool in toolchains:
-        for options in experiment.options:
-            check_options(options, tool.name, experiment.at("options"))
+        for one in experiment.options:
+            check_options(one, tool.name, experiment.at("options"))
         for arch in archs:
             if not tool.supports(arch):
                 raise UserError(
@@ -253,12 +256,20 @@ def plan(
     kept: list[_Kept] = []
     packer, known = TextPacker(), dict[bytes, _Source]()
     for start in range(0, len(points), _SLICE):
-        kept += _planned(made, points[start : start + _SLICE], first + len(kept), packer, known)
+        end = start + _SLICE
+        given = None if options is None else options[start:end]
+        kept += _planned(made, points[start:end], first + len(kept), packer, known, options=given)
     return Plan(kept)
 
 
 def _planned(
-    made: _Planning, points: Sequence[Point], first: int, packer: TextPacker, known: dict[bytes, _Source]
+    made: _Planning,
+    points: Sequence[Point],
+    first: int,
+    packer: TextPacker,
+    known: dict[bytes, _Source],
+    *,
+    options: Sequence[tuple[str, ...]] | None,
 ) -> Iterator[_Kept]:
     """Render points, and yield what is kept of their variants.
 
@@ -268,6 +279,7 @@ def _planned(
         first: Position of the first variant.
         packer: Packs sources.
         known: Sources that earlier points have; those of these points are added.
+        options: For each point its set of compiler options; None for each of the experiment's.
 
     Raises:
         UserError: As of `plan`.
@@ -281,7 +293,9 @@ def _planned(
     }
     places = itertools.count(first)
     for at, (point, instance) in enumerate(zip(points, instances, strict=True)):
-        for way, (tool, _, _) in enumerate(made.ways):
+        for way, (tool, _, given) in enumerate(made.ways):
+            if options is not None and given != options[at]:
+                continue
             source = rendered[_takes_device_code_alone(tool)][at]
             request = made.request(point, instance, way, source)
             yield _Kept(made, next(places), point, way, source, variant_id(point, request, tool))

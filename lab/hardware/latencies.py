@@ -14,8 +14,14 @@ share of DRAM
 launch
     The shortest rows of reports/h200/softmax_rows and softmax_half, less the time of their bytes, take 4.2 to 4.5 µs.
     Two latencies of global memory in it, 0.9 µs, are not part of the launch.
+lines of L1
+    experiments/micro/l1_reuse.yaml: rows of 64 words, read by a thread each, take 1.05 ms for 268 million lines, 1.03
+    ms at one line a cycle and SM (`lab.predict.score`).
 L2's bytes a cycle
     Assumed: L2 sends two sectors a cycle to an SM, and takes about 6 TB/s of stores from 132 SMs.
+L2's bytes a cycle while all SMs read
+    experiments/micro/working_set.yaml: 9.24 TB/s of 32 MiB, read by all SMs each from its place. Sectors of which one
+    word is read, experiments/micro/random_sectors.yaml: 156 a nanosecond in 8 MiB.
 starts of blocks
     experiments/micro/block_rate.yaml: a million blocks of up to 512 threads take 604.5 µs, whatever they hold. Of 1024
     threads, of which an SM holds two blocks, they take 750 µs: 390 cycles from one block to the next in its place.
@@ -49,6 +55,8 @@ class SmLatencies:
         read_window: Time in which an arithmetic instruction's operands are read; each of the two banks delivers one
             register a cycle.
         l2_bytes: Bytes that an SM receives from L2 in a cycle.
+        l2_read_bytes: Bytes that L2 sends to each SM in a cycle while all SMs read.
+        l2_scattered_bytes: The same of sectors that lie apart from each other.
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch without the work of its blocks.
@@ -71,6 +79,8 @@ class SmLatencies:
     send: float
     read_window: int
     l2_bytes: float
+    l2_read_bytes: float
+    l2_scattered_bytes: float
     store_bytes: float
     dram_share: float
     launch_s: float
@@ -94,6 +104,8 @@ _LATENCIES = {
         send=4,
         read_window=3,
         l2_bytes=64,
+        l2_read_bytes=36,
+        l2_scattered_bytes=20,
         store_bytes=24,
         dram_share=0.867,
         launch_s=3.4e-6,

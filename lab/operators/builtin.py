@@ -74,10 +74,15 @@ def suspect(reference: str) -> str:
     Returns:
         ``; ./my_op.py:MyOp ran there and may have ended it``, or nothing where no Python of the user's runs.
     """
-    named = reference if is_file(reference) else ""
-    if reference.startswith(PREFIX):
-        named = Declaration.restored(reference).function
+    named = users_python(reference)
     return f"; {named} ran there and may have ended it" if named else ""
+
+
+def users_python(reference: str) -> str:
+    """Return the Python of the user's that an operator runs, such as ``./ref.py:sums``; empty where there is none."""
+    if reference.startswith(PREFIX):
+        return Declaration.restored(reference).function or ""
+    return reference if is_file(reference) else ""
 
 
 def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]:

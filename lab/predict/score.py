@@ -8,15 +8,18 @@ not overlap perfectly. The cost of the launches is added. Seconds of a launch, o
 issue slots
     warp instructions / 4: each of the four schedulers issues one a cycle.
 arithmetic
-    float and fma 128, integer and compare 64, convert 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++
-    Programming Guide, Throughput of Native Arithmetic Instructions, 9.0); fma in float64 at its own rate.
+    float and fma 128, integer and compare 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++ Programming Guide,
+    Throughput of Native Arithmetic Instructions, 9.0), convert 32; fma in float64 at its own rate. Measured by
+    experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
     Wavefronts, one a cycle, as the CPU execution counted them: bank conflicts are in it.
-L1 and L2
-    Sectors of 32 bytes over the bytes that an SM receives (64) and sends (24) in a cycle (`lab.hardware.latencies`):
-    uncoalesced accesses are in it.
+L1 tags
+    Lines of 128 bytes that loads look up, one a cycle (experiments/micro/l1_reuse): uncoalesced accesses are in it.
+L2 reads, L2 writes
+    Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). What L1
+    serves of repeated reads is not counted: see `Reuse`.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -35,7 +38,10 @@ docs/score.md, made by benchmarks/score_agreement.py, holds the score against th
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
 `lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of shared memory.
 
-Not in it: caches that hold what is read twice, the order of instructions, and what ptxas makes of the PTX.
+`KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
+three groups of `_GROUPS` one after the other with none.
+
+Not in it: the order of instructions, and which of the repeated reads a cache serves.
 """
 
 from __future__ import annotations
@@ -43,11 +49,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import latencies_of
+from lab.hardware.latencies import SmLatencies, latencies_of
 from lab.isa.model import InstructionClass as C
 
 TOLERANCE: Final = 0.05
@@ -55,6 +62,16 @@ TOLERANCE: Final = 0.05
 hardware orders alike; below this difference the order of the scores says nothing."""
 
 ORDER: Final = 4
+_GROUPS: Final = (
+    (
+        "issue slots", "floating point", "integer", "special functions", "conversions", "shuffles", "load/store units",
+        "shared memory", "L1 tags",
+    ),
+    ("L2 reads", "L2 writes", "DRAM", "atomics"),
+    ("latency", "starts of blocks"),
+)  # fmt: skip
+"""Resources that work side by side whatever a kernel does: what its warps issue, what memory moves, what they wait
+for. At worst these three follow each other."""
 DEPENDENT_CYCLES: Final = 4
 SHUFFLE_CYCLES: Final = 24
 LARGE_BLOCK_LOSS: Final = 0.22
@@ -62,7 +79,7 @@ LARGE_BLOCK_LOSS: Final = 0.22
 experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps 1.35 to
 1.53 times, where latency was what they waited for."""
 _SMALL_BLOCK: Final = 8
-_LANES: Final = {C.SPECIAL: 16, C.CONVERT: 64, C.SHUFFLE: 32}
+_LANES: Final = {C.SPECIAL: 16, C.CONVERT: 32, C.SHUFFLE: 32}
 _MEMORY: Final = (
     C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
 )  # fmt: skip
@@ -70,6 +87,17 @@ _INTEGER_LANES: Final = 64
 _REFERENCE: Final = "sm_90"
 """Latencies of an architecture that was never compared with a GPU are those of this one; they are the same for all
 variants."""
+
+
+class Reuse(Enum):
+    """How much of what is read more than once L1 serves.
+
+    Which sectors are read again, and when, is not counted. `LIKELY` is the geometric mean of the two bounds.
+    """
+
+    LIKELY = auto()
+    ALL = auto()
+    NONE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +112,7 @@ class LaunchWork:
         by_class: Warp instructions by `InstructionClass` value.
         load_requests: Warp requests that load from global memory, copies included.
         load_sectors: Their sectors.
+        load_bytes: Bytes that their threads asked for.
         store_sectors: Sectors that global stores touch.
         partial_bytes: Bytes of those sectors that the same request did not fill.
         wavefronts: Passes through shared memory.
@@ -101,6 +130,7 @@ class LaunchWork:
     by_class: Mapping[str, float]
     load_requests: float = 0.0
     load_sectors: float = 0.0
+    load_bytes: float = 0.0
     store_sectors: float = 0.0
     partial_bytes: float = 0.0
     wavefronts: float = 0.0
@@ -119,11 +149,15 @@ class KernelScore:
         seconds: The whole, launches included.
         resources: Seconds that each resource alone would need, the largest first.
         launches_s: Seconds of starting the launches.
+        least_s: The whole under the assumptions that favour it most.
+        most_s: The whole under those that favour it least.
     """
 
     seconds: float
     resources: Mapping[str, float] = field(default_factory=dict)
     launches_s: float = 0.0
+    least_s: float = 0.0
+    most_s: float = 0.0
 
     @property
     def bound(self) -> str:
@@ -144,22 +178,54 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelS
     """
     machine = latencies_of(gpu.architecture.arch) or latencies_of(_REFERENCE)
     assert machine is not None  # noqa: S101 - the reference is in the table
+    started = machine.launch_s * len(launches)
+    likely, best, worst = (_seconds(gpu, machine, launches, bytes_moved, reuse) for reuse in Reuse)
+    norm = sum(seconds**ORDER for seconds in likely.values()) ** (1 / ORDER)
+    apart = [max((worst.get(name, 0.0) for name in group), default=0.0) for group in _GROUPS]
+    shown = dict(sorted(((n, s) for n, s in likely.items() if s), key=lambda item: -item[1]))
+    return KernelScore(
+        started + norm,
+        shown or {"launch": started},
+        started,
+        least_s=started + max(best.values(), default=0.0),
+        most_s=started + max(norm, sum(apart)),
+    )
+
+
+def _seconds(
+    gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], bytes_moved: int, reuse: Reuse
+) -> dict[str, float]:
+    """Return the seconds that each resource alone would need for all launches."""
     clock = gpu.clock_mhz * 1e6
     found: dict[str, float] = {}
     for launch in launches:
-        for name, cycles in _cycles(gpu, launch).items():
+        for name, cycles in _cycles(gpu, machine, launch, bytes_moved / len(launches), reuse).items():
             found[name] = found.get(name, 0.0) + cycles / clock
         update = machine.float_update_s if launch.one_float else machine.atomic_update_s
         meeting = launch.updates * update / busy_slices(launch.chunks, machine.l2_slices)
         for name, seconds in (("atomics", meeting), ("starts of blocks", launch.blocks * machine.block_start_s)):
             found[name] = found.get(name, 0.0) + seconds
-    moved = bytes_moved + sum(launch.partial_bytes for launch in launches)
     if gpu.dram_gb_s:
+        moved = float(bytes_moved)
+        whole = moved + sum(launch.partial_bytes for launch in launches)
+        if reuse is Reuse.LIKELY:
+            moved = whole
+        elif reuse is Reuse.NONE:  # what a request does not use of its sectors is fetched again for who does
+            moved = whole + sum(max(0.0, SECTOR_BYTES * one.load_sectors - one.load_bytes) for one in launches)
         found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
-    started = machine.launch_s * len(launches)
-    norm = sum(seconds**ORDER for seconds in found.values()) ** (1 / ORDER)
-    shown = dict(sorted(((n, s) for n, s in found.items() if s), key=lambda item: -item[1]))
-    return KernelScore(started + norm, shown or {"launch": started}, started)
+    return found
+
+
+def _lines(work: LaunchWork) -> float:
+    """Return the lines of 128 bytes that loads look up: an even access takes one for four sectors.
+
+    Sectors beyond those that the same bytes would fill lie in lines of their own.
+    """
+    filled = min(work.load_sectors, work.load_bytes / SECTOR_BYTES)
+    return filled / _SECTORS_PER_LINE + (work.load_sectors - filled)
+
+
+_SECTORS_PER_LINE: Final = 4
 
 
 def busy_slices(chunks: int, slices: int) -> float:
@@ -167,11 +233,9 @@ def busy_slices(chunks: int, slices: int) -> float:
     return slices * (1 - (1 - 1 / slices) ** max(1, chunks))
 
 
-def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
-    """Return the cycles that each resource of the fullest SM needs."""
+def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reuse: Reuse) -> dict[str, float]:
+    """Return the cycles that each resource of the fullest SM needs; `least` bytes must come from DRAM."""
     sm = gpu.architecture
-    machine = latencies_of(sm.arch) or latencies_of(_REFERENCE)
-    assert machine is not None  # noqa: S101 - the reference is in the table
     fullest = -(-work.blocks // gpu.sms)
     share = fullest / work.blocks  # of the launch, on the fullest SM
 
@@ -180,6 +244,14 @@ def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
 
     fp64 = sm.fp64_lanes or sm.fp32_lanes
     fp = WARP_SIZE * ((1 - work.double) / sm.fp32_lanes + work.double / fp64)
+    every = SECTOR_BYTES * work.load_sectors
+    read = max(0.0, least - SECTOR_BYTES * work.store_sectors + work.partial_bytes) if least else every
+    fetched = {
+        Reuse.LIKELY: math.sqrt(every * min(every, read)),
+        Reuse.ALL: min(every, read),
+        Reuse.NONE: every,
+    }[reuse]
+    even = min(1.0, work.load_bytes / every) if every else 1.0  # share of the sectors' bytes that are used
     made = {
         "issue slots": work.instructions * share / sm.sub_partitions,
         "floating point": warps(C.FMA, C.FLOAT) * fp,
@@ -189,9 +261,9 @@ def _cycles(gpu: Gpu, work: LaunchWork) -> dict[str, float]:
         "shuffles": warps(C.SHUFFLE) * WARP_SIZE / _LANES[C.SHUFFLE],
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
         "shared memory": work.wavefronts * share,
-        "L1 and L2": share
-        * SECTOR_BYTES
-        * (work.load_sectors / machine.l2_bytes + work.store_sectors / machine.store_bytes),
+        "L1 tags": share * _lines(work),
+        "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
+        "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
     chain = (

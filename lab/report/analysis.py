@@ -18,6 +18,7 @@ from lab.report.facts.compilers import Compilers, compilers
 from lab.report.facts.curves import Curve, curve
 from lab.report.facts.effects import Effect, Interaction, factors, main_effects, observations, strongest_interaction
 from lab.report.facts.explain import CurveExplanation, explain
+from lab.report.facts.searching import SearchPath, search_path
 from lab.report.facts.strays import Stray, strays
 from lab.report.registry.registry import columns_for
 from lab.report.variant.executed import difference
@@ -53,6 +54,7 @@ class Analysis:
         strays: Profiled variants that their prediction misses most, and what the counters say of them.
         compilers: The same variants by several compilers; None where there is one.
         repeat: How the run came out a second time; None where it was not repeated.
+        search: How a strategy's search went; None without one.
         different: Variant id to a sentence, where execution spends most in another loop than the static hot loop.
     """
 
@@ -76,6 +78,7 @@ class Analysis:
     strays: tuple[Stray, ...]
     compilers: Compilers | None
     repeat: RepeatRecord | None
+    search: SearchPath | None
     different: Mapping[str, str]
 
     @property
@@ -162,5 +165,6 @@ def analyse(
         strays(records),
         compared,
         repeat,
+        search_path(run, records, response),
         different,
     )

@@ -49,6 +49,8 @@ def chart_list(analysis: Analysis) -> tuple[Chart, ...]:
         made.append(charts.bars_chart(a.bars, a.response, common_peak(a.records)))
     if a.bars:
         made.extend(space_charts(a.run, a.records, a.columns, a.rows, a.response, bars=a.bars, factors=_factors(a)))
+    if a.search:
+        made.append(charts.search_chart(a.search, a.response))
     if a.agreements:
         made.append(charts.model_chart(a.columns, a.rows, a.agreements, a.response))
     if a.slices:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
-from lab.base.errors import UserError
+from lab.base.errors import ClusterError, UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
@@ -35,7 +35,8 @@ from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
 from lab.stages.emulate import EmulationTask, ReferenceLaunch, not_executed
-from lab.stages.estimate import EstimateTask, execute
+from lab.stages.estimate import EstimateTask
+from lab.stages.executed import execution
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch
@@ -231,7 +232,7 @@ def _reference_launch(context: FlowContext, given: Problem) -> ReferenceLaunch |
 def emulation_work(variant: InspectedVariant, task: EmulationTask) -> LaneTask:
     """The same as work for a scheduler: equal PTX on equal emulated problems is executed once."""
     key = hashlib.sha256(f"{variant.ptx}\n{task!r}".encode()).hexdigest()
-    return LaneTask(key, execute, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
+    return LaneTask(key, execution, (task, variant.ptx, variant.model), EMULATION_TIMEOUT_S)
 
 
 def emulation_outcome(
@@ -241,6 +242,7 @@ def emulation_outcome(
 
     Raises:
         UserError: What the file says of arguments or references does not come out right, whatever the variant.
+        ClusterError: The cluster can be used no more.
     """
     try:
         found: tuple[EmulationRecord, Pace | None] = done.result()
@@ -252,6 +254,8 @@ def emulation_outcome(
         why = f"the emulating process ended by itself: {error}{suspect(task.operator)}"
     except OperatorFault as error:
         why = str(error)
+    except ClusterError:
+        raise  # the variant has no part in it
     except UserError as error:
         document = variant.planned.point.kernel.template.document
         raise error.placed(document.at(*(error.key or "").split(".")), error.key) from None
@@ -309,6 +313,11 @@ def policy_of(experiment: Experiment) -> Policy:
     """How variants of an experiment are checked and timed."""
     first, *others = experiment.baselines or (None,)
     return Policy(baseline=first, others=tuple(name for name in others if name), flush=Flush.of(experiment.cache))
+
+
+CUT: Final = 1.1
+"""Time over the best one's beyond which a search by a strategy takes one sample of a variant. Of the first samples of
+the 2,355 variants in reports/h200, 0.4 % lie more than 10 % above their variant's median."""
 
 
 def for_gpu(variant: InspectedVariant) -> InspectedVariant:

@@ -19,6 +19,7 @@ from lab.store.database import Store
 from lab.store.figures import name_of, ranked, response_of
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.scores import lean_records
+from lab.store.tuned import write_tuned
 
 _MOST_LISTED = 50
 """Ids that an error lists."""
@@ -198,6 +199,14 @@ class ExperimentRun:
     def variants(self) -> tuple[VariantResult, ...]:
         """Every variant, in the experiment's order."""
         return tuple(VariantResult(record, self.folder) for record in self.outcome.records)
+
+    def export(self, file: Path | str) -> None:
+        """Write the times as a cache file of Kernel Tuner, or as T4 results where the name ends in ``.t4.json``.
+
+        Raises:
+            UserError: The run has several problems, kernels or compilers, or the file cannot be written.
+        """
+        write_tuned(Path(file), self.outcome.run, self.outcome.records)
 
     @cached_property
     def _shortlist(self) -> Shortlist:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,8 @@ from lab.base import workers
 from lab.experiment.load import load
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
-from lab.experiment.space import Expansion, expand, neighbours
-from lab.experiment.variants import Plan, plan, toolchains
+from lab.experiment.space import Expansion, Point, expand, neighbours, nothing_left
+from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
@@ -28,13 +29,14 @@ from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.search import Pruner, leaders
+from lab.runs.searching import Asked, Searching, in_order
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
 from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
 from lab.store.codec import uncollected
 from lab.store.database import Store, stored_records
-from lab.store.model import RunRecord, VariantRecord
+from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.previous import keep, kept
 from lab.store.resume import differing
 from lab.store.scores import lean
@@ -187,6 +189,8 @@ class _Asked:
         tools: Its compilers.
         archs: Its architectures, each once, none of them `native`.
         planned: The variants of the expansion.
+        searching: The searches of a strategy; None where all points are planned from the beginning.
+        places: Of such a search, what it asked for, by variant position.
     """
 
     experiment: Experiment
@@ -196,6 +200,8 @@ class _Asked:
     tools: Sequence[Toolchain]
     archs: tuple[str, ...]
     planned: Plan
+    searching: Searching | None = None
+    places: list[Asked] = field(default_factory=list)
 
     @property
     def gpu(self) -> GpuDescription | None:
@@ -223,7 +229,9 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         experiment = replace(experiment, problems=tuple(case.at_full_size() for case in experiment.problems))
     if experiment.gpu:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
-    expansion = expand(experiment, max_variants=options.max_variants)
+    strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
+    searching = Searching(experiment, strategy) if strategy else None
+    expansion = None if searching else expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
     cards, not_measured = services.find_cards(
         measure=options.measure, every=bool(options.cluster), model=options.gpu_model
@@ -231,8 +239,41 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
     gpu = cards[0].description if cards else None
     named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
     archs = tuple(dict.fromkeys(named))
-    planned = plan(experiment, expansion.points, tools, archs)
-    return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned)
+    if expansion is not None:
+        planned = plan(experiment, expansion.points, tools, archs)
+        return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned)
+    assert searching is not None  # noqa: S101 - there is one or the other
+    first = in_order(searching.candidates if searching.predicts else searching.ask())
+    points, planned = _planned(experiment, searching, first, tools, archs, after=0)
+    if not points:
+        raise nothing_left(experiment)
+    expansion = Expansion(points, searching.combinations, {}, len(points))
+    return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned, searching, first)
+
+
+def _planned(
+    experiment: Experiment,
+    searching: Searching,
+    asked: Sequence[Asked],
+    tools: Sequence[Toolchain],
+    archs: Sequence[str],
+    *,
+    after: int,
+) -> tuple[tuple[Point, ...], Plan]:
+    """Plan what searches ask for.
+
+    Args:
+        experiment: The experiment.
+        searching: Its searches.
+        asked: What they ask for.
+        tools: Its compiler.
+        archs: Its architecture.
+        after: Number of variants that were planned before.
+    """
+    both = [(searching.problem(i).point(place), searching.problem(i).options(place)) for i, place in asked]
+    points = [point for point, _ in both if point is not None]
+    options = [options for point, options in both if point is not None]
+    return tuple(points), plan(experiment, points, tools, archs, first=after, options=options)
 
 
 def _profile_rules(experiment: Experiment, *, asked: bool | None) -> ProfileModel | None:
@@ -384,6 +425,9 @@ def _finals(work: _Work, cards: Cards) -> None:
 
 def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> None:
     """Run what is planned; in a search then the neighbours of the best, round by round, which are added to it."""
+    if work.asked.searching is not None:
+        _follow(work, sweep, done, work.asked.searching)
+        return
     search = work.asked.experiment.search
     refine = search.refine if search else None
     sweep.work(work.planned, done, searched=None if search is None else 0)
@@ -402,6 +446,83 @@ def _rounds(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord]) -> Non
             work.recorder.store.write_run(work.facts)
         work.recorder.observer.more(len(more))
         sweep.work(more, done, searched=number)
+
+
+def _follow(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord], searching: Searching) -> None:
+    """Measure what a strategy asks for, step by step; before that, build and predict its candidates if it has some."""
+    began, recorder, places = time.monotonic(), work.recorder, work.asked.places
+    kept = recorder.kept = {}
+    measuring = work.cards is not None
+    order: list[str] = []
+    sweep.work(work.planned, done, searched=0, predict=searching.predicts and measuring)
+    if searching.predicts:
+        searching.know({places[place]: kept[place] for place in work.planned.positions if place in kept})
+        began = time.monotonic()
+        if not measuring:
+            searching.stop("nothing is measured here, so the candidates are only predicted")
+    else:
+        _tell(searching, places, work.planned, kept, order, measuring=measuring)
+    number, limit = 0, searching.rules.seconds
+    positions = {asked: i for i, asked in enumerate(places)}
+    while True:
+        asked = in_order(searching.ask())
+        if asked and limit is not None and time.monotonic() - began > limit:
+            searching.stop(f"{limit:g} s were over")
+            asked = []
+        if not asked:
+            break
+        number += 1
+        new = [one for one in asked if one not in positions]
+        if searching.predicts:
+            batch = [work.planned[positions[one]] for one in asked if one in positions]
+            recorder.observer.more(len(batch))
+            sweep.measure(batch, searched=number)
+        else:
+            asked_for = work.asked
+            _, more = _planned(
+                asked_for.experiment, searching, new, asked_for.tools, asked_for.archs, after=len(work.planned)
+            )
+            positions.update({one: planned.position for one, planned in zip(new, more, strict=True)})
+            places += new
+            work.planned += more
+            batch = list(more)
+            recorder.observer.more(len(batch))
+            sweep.work(more, done, searched=number)
+        _tell(searching, places, batch, kept, order, measuring=measuring)
+        _note_round(work, searching, order, len(batch))
+    _note_round(work, searching, order, 0)
+
+
+def _tell(
+    searching: Searching,
+    places: Sequence[Asked],
+    batch: Sequence[Planned],
+    kept: Mapping[int, VariantRecord],
+    order: list[str],
+    *,
+    measuring: bool,
+) -> None:
+    """Tell a search what a batch cost; what has no record, as after Ctrl-C, cost nothing yet."""
+    found = [one for one in batch if one.position in kept]
+    searching.tell({places[one.position]: kept[one.position] for one in found}, measuring=measuring)
+    order += [one.variant for one in found if kept[one.position].status is not Status.PRUNED]
+
+
+def _note_round(work: _Work, searching: Searching, order: Sequence[str], variants: int) -> None:
+    """Keep what a search has done so far: a reader sees it, whatever happens next."""
+    search = work.facts.search
+    assert search is not None  # noqa: S101 - a strategy's run begins with one
+    work.facts = replace(
+        work.facts,
+        variants=len(work.planned),
+        search=replace(
+            search,
+            rounds=(*search.rounds, variants) if variants else search.rounds,
+            order=tuple(order),
+            endings=tuple(searching.endings),
+        ),
+    )
+    work.recorder.store.write_run(work.facts)
 
 
 def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:

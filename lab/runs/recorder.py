@@ -24,6 +24,7 @@ class Recorder:
         scores: Scores of the finished variants, by position.
         notes: Sentences for the reader of the report.
         pruner: Of a search, else None.
+        kept: Records by position, where a search's strategy needs them; else None.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Recorder:
         self.scores: dict[int, Rank] = {}
         self._groups: dict[Group, Group] = {}  # each once: there are few, of many fields, and scores of all variants
         self.notes = list(notes)
+        self.kept: dict[int, VariantRecord] | None = None
         self.pruner, self._writer = pruner, Writer()
 
     def __enter__(self) -> Self:
@@ -78,6 +80,8 @@ class Recorder:
         self._remember(planned, record)
 
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
+        if self.kept is not None:
+            self.kept[planned.position] = record
         finished = self._score(planned.position, record)
         if finished and self.pruner is not None:
             self.pruner.learn(finished)

@@ -6,15 +6,16 @@ soon as its variant is finished. `lab.runs.flow` decides what follows for a vari
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from lab.base.errors import MissingToolError
 from lab.base.executor import Executor
 from lab.experiment.variants import Plan, Planned
 from lab.gpu.process.cards import Cards, Ran
-from lab.gpu.process.job import Job
+from lab.gpu.process.job import Job, Policy
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls
@@ -27,7 +28,8 @@ from lab.stages import record as records
 from lab.stages.batches import BuildFunction, BuildQueue
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
-from lab.store.model import VariantRecord
+from lab.store.model import Status, VariantRecord
+from lab.templates.launches import BuiltLaunch
 
 _MOST_READY = 200
 """Variants that may wait for the GPU, or for an earlier one, before building pauses: each has its cubin in memory."""
@@ -72,9 +74,13 @@ class Sweep:
         )
         self._spared: frozenset[int] = frozenset()
         self._held = 0  # variants that are built and wait for an earlier one
+        self._predicting = False
+        self._predicted: dict[int, InspectedVariant] = {}
         self.not_measured = ""
 
-    def work(self, planned: Plan, done: Mapping[str, VariantRecord], *, searched: int | None = None) -> None:
+    def work(
+        self, planned: Plan, done: Mapping[str, VariantRecord], *, searched: int | None = None, predict: bool = False
+    ) -> None:
         """Take variants to their records.
 
         Args:
@@ -82,12 +88,14 @@ class Sweep:
             done: Records of an earlier, unfinished run by variant. Those whose fingerprints are still the variants' are
                 taken; the others are made again.
             searched: Round of a search; None in a run of the whole space.
+            predict: Record what is known of the variants without measuring them; `measure` may follow.
 
         Raises:
             MissingToolError: the compiler or the disassembler cannot run here.
             StoreError: the run directory cannot be written.
         """
         self._spare(planned)
+        self._predicting = predict
         if self._controls is not None:
             self._controls.plan(planned.points)
         kept = self._take_up(planned, done)
@@ -100,6 +108,29 @@ class Sweep:
             len(planned) - len(kept),
         )
         run_lanes((self._builds, self._emulations, self._gpu))
+        self._predicting = False
+
+    def measure(self, planned: Sequence[Planned], *, searched: int) -> None:
+        """Measure variants that an earlier call of `work` predicted, this run's or an earlier one's.
+
+        Args:
+            planned: The variants, as `work` got them. Those that were measured, or failed, stay as they are.
+            searched: Round of the search.
+        """
+        for one in planned:
+            variant = self._predicted.pop(one.position, None) or self._stored(one)
+            if variant is not None:
+                self._line_up(replace(variant, record=replace(variant.record, round=searched)))
+        run_lanes((self._gpu,))
+
+    def _stored(self, planned: Planned) -> InspectedVariant | None:
+        """A variant that an earlier, interrupted run predicted; None where nothing is left to do."""
+        store = self._recorder.store
+        record = store.record(planned.variant)
+        if record.measurement is not None or record.status not in {Status.INSPECTED, Status.VERIFIED}:
+            return None
+        built = planned.built(BuiltLaunch.of(record.build))
+        return InspectedVariant(built, record, "", store.read_file(planned.variant, "kernel.cubin"), None)
 
     def _take_up(self, planned: Plan, done: Mapping[str, VariantRecord]) -> set[int]:
         """Keep earlier records that are still those of their variants; return the variants' places in `planned`."""
@@ -170,6 +201,10 @@ class Sweep:
 
     def _line_up(self, variant: InspectedVariant) -> None:
         """Pass a variant on to a GPU, or finish it where none can run it."""
+        if self._predicting and not variant.record.status.failed:
+            self._predicted[variant.position] = flow.for_gpu(variant)
+            self._recorder.finish(variant.planned, variant.record)
+            return
         if self._cards is None or flow.step_before_measurement(self._context, variant) is NextStep.RECORD:
             if self._cards is not None and (note := flow.reason_not_measured(self._context, variant)):
                 self._recorder.note(note)
@@ -191,7 +226,15 @@ class Sweep:
         assert self._cards is not None  # noqa: S101 - nothing is put in the lane without a card
         if self._controls is not None:
             self._controls.begin(group_of(variant.record), card)
-        return self._cards.submit(self._job(variant), flow.policy_of(self._context.experiment), card=card)
+        return self._cards.submit(self._job(variant), self._policy(variant), card=card)
+
+    def _policy(self, variant: InspectedVariant) -> Policy:
+        """How a variant is timed: where a strategy searches, one that is far behind the best is sampled once."""
+        experiment, pruner = self._context.experiment, self._recorder.pruner
+        policy = flow.policy_of(experiment)
+        strategy = experiment.search is not None and experiment.search.strategy not in {"random", "exhaustive"}
+        best = pruner.measured.get(group_of(variant.record)) if pruner is not None and strategy else None
+        return replace(policy, beaten_ms=flow.CUT * variant.record.rate(1.0) / best) if best else policy
 
     def _job(self, variant: InspectedVariant) -> Job:
         return flow.job_of(self._context.experiment, variant.planned, variant.cubin, self._context.reference)

@@ -181,7 +181,7 @@ class SearchSpace:
         return self.draw(rng)
 
     def coordinates(self, places: Iterable[Place]) -> NDArray[np.float64]:
-        """Where points lie: a row for each, and one or several columns for each axis, as `SearchAxis.coordinates` says."""
+        """Where points lie: a row for each, and for each axis the columns of `SearchAxis.coordinates`."""
         columns = [axis.coordinates for axis in self.axes if len(axis.values) > 1]
         varying = [i for i, axis in enumerate(self.axes) if len(axis.values) > 1]
         listed = list(places)

@@ -39,7 +39,11 @@ def facts_of(
     searched = None
     if experiment.search and expansion.drawn is not None:
         combinations = expansion.combinations // len(experiment.problems)
-        searched = SearchRecord(combinations, expansion.drawn, experiment.search.seed, (variants,))
+        rules = experiment.search
+        predicted = rules.strategy in {"prior", "surrogate"} and rules.candidates != 0 and rules.known is None
+        searched = SearchRecord(
+            combinations, expansion.drawn, rules.seed, (variants,), rules.strategy, variants if predicted else 0
+        )
     return RunRecord(
         experiment=experiment.name,
         question=experiment.question,

@@ -135,12 +135,20 @@ def conditions_of(
         "number of emulations": [most, *variants] if emulated and most is not None else None,
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
         "search": experiment.text if experiment.search else None,
+        "known times": _known_times(experiment),
         "lab": VERSION,
         "commit": environment.commit(),
         "Python": environment.python(),
         "packages": environment.packages(),
         "disassembler": disassembler_version(),
     }
+
+
+def _known_times(experiment: Experiment) -> str | None:
+    """Hash of the file that a search takes times from; None without one."""
+    name = experiment.search.known if experiment.search else None
+    file = experiment.file.parent / name if name is not None else None
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.is_file() else None
 
 
 _TITLES = {"operator_reference": "operator", "gpu": "GPU of the predictions"}

@@ -16,6 +16,7 @@ from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
 from lab.measured.timing import Kind, Merit
 from lab.predict.score import TOLERANCE
+from lab.store.estimates import cannot_tell, estimates
 from lab.store.memo import remembered
 from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.scores import rate, scores
@@ -218,7 +219,16 @@ def scored(records: Sequence[VariantRecord]) -> dict[str, float]:
 def tied_with_best(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
     """The best variant and those that cannot be told apart from it, best first."""
     best = ranked(records, response)
+    if undecided(records, response):
+        return best
     return tuple(record for record in best if record is best[0] or response.tied(best[0], record))
+
+
+def undecided(records: Sequence[VariantRecord], response: Response) -> bool:
+    """Whether the variants are ranked by predicted times that differ by less than these err against each other."""
+    if response.basis is not Basis.SCORE:
+        return False
+    return cannot_tell(list(estimates([one for one in records if response.of(one) is not None]).values()))
 
 
 def response_of(records: tuple[VariantRecord, ...]) -> Response:

@@ -338,13 +338,22 @@ class SearchRecord:
         combinations: Size of the space before constraints, for one problem.
         drawn: Combinations that were drawn at random until the sample was full.
         seed: Of the draw.
-        rounds: Variants of each round: the sample first, then the neighbours that each refinement added.
+        rounds: Variants of each round: the sample first, then the neighbours that each refinement added; of a strategy
+            what it asked for, after its candidates if it has some.
+        strategy: Its name: `random`, `surrogate`, ….
+        candidates: Variants that were built and predicted before anything was measured.
+        order: Variants in the order in which a strategy measured them; empty for `random`.
+        endings: Why it ended, a sentence for each problem.
     """
 
     combinations: int
     drawn: int
     seed: int
     rounds: tuple[int, ...]
+    strategy: str = "random"
+    candidates: int = 0
+    order: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

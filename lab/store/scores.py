@@ -11,6 +11,9 @@ and what is executed outside of loops by as much less as the factor above says.
 Where the blocks grow by less than a quarter of the work and the GPU holds them all at once, they loop over the data:
 loops grow with the work and the rest with the blocks. The work is the problem's operations where throughput counts
 these, else its least bytes.
+
+Where throughput counts operations, all variants compute the same at the real size. What one computes more at the small
+size, since its tiles reach beyond the data, is taken off its growth.
 """
 
 from __future__ import annotations
@@ -64,11 +67,10 @@ def scores(records: Iterable[VariantRecord]) -> dict[str, KernelScore]:
 def rate(record: VariantRecord, found: KernelScore) -> float | None:
     """Throughput by a score, in the record's unit; None where the problem has no work of that unit.
 
-    It never exceeds the predicted ceiling.
+    It may exceed the ceiling, whose bounds hold for operations that the hot loop's text shows, and not for those that
+    the file declares by convention, as 20 an interaction of bodies.
     """
-    value = record.rate(found.seconds * 1e3)
-    ceiling = record.ceiling
-    return min(value, ceiling) if value and ceiling else value or None
+    return record.rate(found.seconds * 1e3) or None
 
 
 def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore]:
@@ -79,11 +81,12 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
     """
     known = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
     growth = max(1.0, min((_work(r) / s.blocks_ratio for r, steps in known.values() for s in steps), default=1.0))
+    least = min((done for _, steps in known.values() if (done := _computed(steps))), default=0.0)
     found = {}
     for variant, (record, steps) in known.items():
         gpu = _gpu(record)
         if gpu is not None:
-            work = [_launch(record, step, growth) for step in steps]
+            work = [_launch(record, step, growth, least) for step in steps]
             found[variant] = score(gpu, work, record.bytes_moved)
     return found
 
@@ -176,10 +179,18 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
 
-def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
+def _computed(steps: Sequence[_Step]) -> float:
+    """Floating-point instructions of all threads, at the small size."""
+    counts = [step.small.executed.threads_by_class for step in steps if step.small.executed]
+    return sum(one.get(cls, 0) for one in counts for cls in (C.FMA, C.FLOAT))
+
+
+def _launch(record: VariantRecord, step: _Step, growth: float, least: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     work, blocks = _work(record), step.blocks_ratio
     grown = blocks * growth
+    if not record.steps and (own := _computed([step])):  # one launch computes everything
+        grown = min(grown, max(blocks, work * least / own))
     persistent = grown < _PERSISTENT * work and _resides(record, step)
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
@@ -198,20 +209,23 @@ def _launch(record: VariantRecord, step: _Step, growth: float) -> LaunchWork:
     threads = math.prod(step.launch.block)
     stored = traffic(("global.store",), "sectors")
     grown_by = expansion(step.ptx, step.sass)
+    by_class = {cls: expansion(step.ptx, step.sass, C(cls)) for cls in _MERGED}
     return LaunchWork(
         blocks=math.prod(step.launch.grid),
         warps_per_block=-(-threads // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
         instructions=scaled(executed.warps, within.warps) * grown_by,
         by_class={
-            cls: scaled(n, within.warps_by_class.get(cls, 0)) * (grown_by if cls in _SERVING else 1.0)
+            cls: scaled(n, within.warps_by_class.get(cls, 0)) * by_class.get(cls, 1.0)
             for cls, n in executed.warps_by_class.items()
         },
         load_requests=traffic(_LOADS, "requests"),
         load_sectors=traffic(_LOADS, "sectors"),
+        load_bytes=traffic(_LOADS, "bytes_used"),
         store_sectors=stored,
         partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used")),
-        wavefronts=traffic(("shared.load", "shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
+        wavefronts=traffic(("shared.load",), "wavefronts") * min(1.0, by_class[C.LD_SHARED])
+        + traffic(("shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
         # records that count no updates have sectors, which are no more than these
         updates=traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
         chunks=executed.memory.get("global.atomic", _NONE).chunks,
@@ -227,22 +241,38 @@ def _resides(record: VariantRecord, step: _Step) -> bool:
     return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
 
-def expansion(ptx: KernelMix | None, sass: KernelMix | None) -> float:
+def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = None) -> float:
     """SASS instructions for each PTX instruction of the hot region, which the CPU executes as PTX.
 
-    A remainder is one instruction of PTX and some twenty of SASS. Both texts may be unrolled differently, so each is
-    related to its instructions of the classes that ptxas keeps. Less than `_CLEARLY` counts as 1: there, what the ratio
-    says drowns in moves and addresses that come and go.
+    A remainder is one instruction of PTX and some twenty of SASS; loads of neighbours become one. Both texts may be
+    unrolled differently, so each is related to its instructions of the classes that ptxas keeps one by one.
+
+    Args:
+        ptx: Static mix of the PTX.
+        sass: Static mix of the SASS.
+        cls: A class; None for all instructions.
+
+    Returns:
+        1 where a text lacks such instructions.
     """
-    if ptx is None or sass is None or not ptx.hot_counts.kept or not sass.hot_counts.kept:
+    if ptx is None or sass is None:
         return 1.0
-    before, after = (mix.hot_counts.instructions / mix.hot_counts.kept for mix in (ptx, sass))
-    return min(after / before, _MOST_EXPANSION) if after >= _CLEARLY * before else 1.0
+    regions = ptx.hot_counts, sass.hot_counts
+    anchors = [sum(one.by_class.get(kept, 0) for kept in _ANCHORS) for one in regions]
+    if not all(anchors):
+        anchors = [one.kept for one in regions]
+    if not all(anchors):
+        return 1.0
+    before, after = (
+        (one.instructions if cls is None else one.by_class.get(cls, 0)) / anchor
+        for one, anchor in zip(regions, anchors, strict=True)
+    )
+    return max(1 / _MOST_EXPANSION, min(after / before, _MOST_EXPANSION)) if before and after else 1.0
 
 
-_CLEARLY: Final = 1.5
+_ANCHORS: Final = (C.FMA, C.FLOAT, C.ST_SHARED, C.ST_GLOBAL, C.ATOMIC, C.SHUFFLE, C.MMA, C.CP_ASYNC)
 _MOST_EXPANSION: Final = 8.0
-_SERVING: Final = frozenset({C.INTEGER, C.COMPARE, C.MOVE, C.BRANCH})
+_MERGED: Final = (C.LD_SHARED, C.LD_GLOBAL, C.INTEGER, C.COMPARE, C.CONVERT, C.SPECIAL)
 _NONE: Final = MemoryCount()
 _NOTHING: Final = ExecutedCounts(0, 0, {}, {}, {}, {}, {})
 _LOADS: Final = ("global.load", "global.copy")

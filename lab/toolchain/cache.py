@@ -1,4 +1,4 @@
-"""A cache of builds, addressed by everything that decides them.
+"""A cache of builds and of what else takes long to make, addressed by everything that decides it.
 
 Each entry is a file: `_MAGIC`, the SHA-256 of what follows, and zlib-compressed JSON that repeats the key. A file
 that is truncated, altered or renamed fails one of these checks and is a miss, which the next `put` replaces.
@@ -21,6 +21,7 @@ import logging
 import os
 import tempfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def cache_key(toolchain: Toolchain, request: CompileRequest, disassembler: str) 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A folder of builds, which any number of processes may share. Picklable.
+    """A folder of entries, which any number of processes may share. Picklable.
 
     Attributes:
         folder: Where the entries are. The first `put` makes it.
@@ -89,21 +90,35 @@ class Cache:
     max_bytes: int = MAX_BYTES
 
     def get(self, key: str) -> tuple[Build, Disassembly] | None:
-        """Return the entry of a key, or None where there is none or it is damaged."""
+        """Return the build of a key, or None where there is none or its entry is damaged."""
+        fields = self.fields(key)
+        return None if fields is None else _build_of(fields)
+
+    def put(self, key: str, build: Build, disassembly: Disassembly) -> None:
+        """Store a build; see `keep`."""
+        self.keep(key, _fields_of(build, disassembly))
+
+    def fields(self, key: str) -> dict[str, Any] | None:
+        """Return what `keep` stored under a key, or None where there is nothing or the entry is damaged."""
         path = self._path(key)
         try:
             content = path.read_bytes()
         except OSError:
             return None
-        entry = _decode(content, key)
-        if entry is not None:
+        fields = _decode(content, key)
+        if fields is not None:
             with contextlib.suppress(OSError):  # a read-only cache is still read
                 os.utime(path)  # `prune` removes the least recently used first
-        return entry
+        return fields
 
-    def put(self, key: str, build: Build, disassembly: Disassembly) -> None:
-        """Store an entry, replacing what the key had. Prunes the cache when enough has been written since last time."""
-        content = _encode(key, build, disassembly)
+    def keep(self, key: str, fields: Mapping[str, Any]) -> None:
+        """Store an entry, replacing what the key had. Prunes the cache when enough has been written since last time.
+
+        Args:
+            key: SHA-256, in hex, of everything that decides the entry.
+            fields: What JSON can hold.
+        """
+        content = _encode(key, fields)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             _write(self._path(key), content)
@@ -114,7 +129,7 @@ class Cache:
         except OSError as error:
             if self.folder not in _warned:
                 _warned.add(self.folder)
-                _LOG.warning("builds are not cached: cannot write to %s (%s)", self.folder, error.strerror or error)
+                _LOG.warning("nothing is cached: cannot write to %s (%s)", self.folder, error.strerror or error)
 
     def prune(self, max_bytes: int) -> None:
         """Remove the least recently used entries until the others take at most `max_bytes`.
@@ -148,9 +163,24 @@ class Cache:
         return self.folder / f"{key}{_SUFFIX}"
 
 
-def _encode(key: str, build: Build, disassembly: Disassembly) -> bytes:
-    fields = asdict(build)
-    fields["cubin"] = base64.b64encode(build.cubin).decode()
+def _encode(key: str, fields: Mapping[str, Any]) -> bytes:
+    body = zlib.compress(json.dumps({"key": key, **fields}).encode(), level=1)
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _decode(content: bytes, key: str) -> dict[str, Any] | None:
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    digest, body = content[len(_MAGIC) : start], content[start:]
+    if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
+        return None
+    try:
+        value = json.loads(zlib.decompress(body))
+    except (zlib.error, ValueError):
+        return None
+    return value if isinstance(value, dict) and value.pop("key", None) == key else None
+
+
+def _fields_of(build: Build, disassembly: Disassembly) -> dict[str, Any]:
     rows = {
         function: [[offset, *place] for offset, place in starts.items()]
         for function, starts in disassembly.lines.rows.items()
@@ -161,25 +191,16 @@ def _encode(key: str, build: Build, disassembly: Disassembly) -> bytes:
         "rows": rows,
         "version": disassembly.version,
     }
-    text = json.dumps({"key": key, "build": fields, "disassembly": listed})
-    body = zlib.compress(text.encode(), level=1)
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return {"build": {**asdict(build), "cubin": base64.b64encode(build.cubin).decode()}, "disassembly": listed}
 
 
-def _decode(content: bytes, key: str) -> tuple[Build, Disassembly] | None:
-    start = len(_MAGIC) + hashlib.sha256().digest_size
-    digest, body = content[len(_MAGIC) : start], content[start:]
-    if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
-        return None
+def _build_of(value: dict[str, Any]) -> tuple[Build, Disassembly] | None:
     try:
-        value = json.loads(zlib.decompress(body))
-        if value["key"] != key:
-            return None
         fields = value["build"]
         fields["cubin"] = base64.b64decode(fields["cubin"])
         fields["resources"] = {name: Resources(**used) for name, used in fields["resources"].items()}
         return Build(**fields), _disassembly(value["disassembly"])
-    except (zlib.error, ValueError, KeyError, TypeError, binascii.Error):
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
         return None  # undamaged, but of another shape: another version of this program wrote it
 
 

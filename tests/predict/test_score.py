@@ -66,8 +66,7 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
 @pytest.mark.parametrize(
     ("field", "resource"),
     [
-        ("load_sectors", "L1 and L2"),
-        ("store_sectors", "L1 and L2"),
+        ("store_sectors", "L2 writes"),
         ("wavefronts", "shared memory"),
         ("updates", "atomics"),
         ("partial_bytes", "DRAM"),
@@ -116,8 +115,32 @@ def test_a_shuffle_takes_its_lanes_and_its_latency():
 def test_stored_sectors_take_the_stores_share_of_l2():
     machine = latencies_of("sm_90")
     assert machine is not None
-    assert resources(store_sectors=1e6)["L1 and L2"] == pytest.approx(1e6 / 132 * 32 / machine.store_bytes / CLOCK)
-    assert resources(load_sectors=1e6)["L1 and L2"] == pytest.approx(1e6 / 132 * 32 / machine.l2_bytes / CLOCK)
+    assert resources(store_sectors=1e6)["L2 writes"] == pytest.approx(1e6 / 132 * 32 / machine.store_bytes / CLOCK)
+    assert resources(load_sectors=1e6)["L2 reads"] == pytest.approx(1e6 / 132 * 32 / machine.l2_scattered_bytes / CLOCK)
+    even = resources(load_sectors=1e6, load_bytes=32e6)["L2 reads"]
+    assert even == pytest.approx(1e6 / 132 * 32 / machine.l2_read_bytes / CLOCK)
+
+
+def test_an_even_access_looks_up_a_line_for_four_sectors_and_a_scattered_one_for_each():
+    even, scattered = (resources(load_sectors=1e6, load_bytes=used)["L1 tags"] for used in (32e6, 4e6))
+    assert even == pytest.approx(1e6 / 4 / 132 / CLOCK)
+    assert scattered == pytest.approx((1e6 - 4e6 / 32 * 3 / 4) / 132 / CLOCK)
+
+
+def test_what_is_read_again_costs_between_once_and_every_time():
+    again = replace(WORK, instructions=0.0, load_sectors=1e9, load_bytes=32e9)
+    once = score(H200, [again], 2 * 10**9)
+    every = score(H200, [again], 32 * 10**9).resources["L2 reads"]
+    assert once.resources["L2 reads"] == pytest.approx(every / 4)
+    assert once.least_s < once.seconds < once.most_s
+    assert once.most_s > every
+
+
+@pytest.mark.parametrize("moved", [0, 10**6, 10**10])
+@pytest.mark.parametrize("instructions", [0.0, 1e6, 1e10])
+def test_a_time_lies_between_its_bounds(moved, instructions):
+    found = score(H200, [replace(WORK, instructions=instructions, load_sectors=1e7, load_bytes=1e8)], moved)
+    assert found.launches_s <= found.least_s <= found.seconds <= found.most_s
 
 
 def test_updates_spread_over_the_slices_that_hold_them():
@@ -149,6 +172,7 @@ def test_every_resource_to_the_last_digit():
         by_class={cls: 1e5 * number for number, cls in enumerate([*classes, *memory], start=1)},
         load_requests=133 * 16 * 7.0,
         load_sectors=3e6,
+        load_bytes=32e6,
         store_sectors=2e6,
         partial_bytes=500.0,
         wavefronts=7e5,
@@ -157,7 +181,7 @@ def test_every_resource_to_the_last_digit():
         loads_together=2.0,
         double=0.25,
     )
-    found, share, warp = score(H200, [work], 10**6), 2 / 133, 1 / (133 * 16)
+    found, share, warp = score(H200, [work], 10**8), 2 / 133, 1 / (133 * 16)
     chain = 4 * machine.global_latency + 8e5 * warp * machine.block_barrier + 7e5 * warp * SHUFFLE_CYCLES
     chain += 5e6 * warp * DEPENDENT_CYCLES + machine.block_latency
     cycles = {
@@ -165,17 +189,22 @@ def test_every_resource_to_the_last_digit():
         "floating point": 3e5 * share * 32 * (0.75 / 128 + 0.25 / sm.fp64_lanes),
         "integer": 7e5 * share * 32 / 64,
         "special functions": 5e5 * share * 32 / 16,
-        "conversions": 6e5 * share * 32 / 64,
+        "conversions": 6e5 * share * 32 / 32,
         "shuffles": 7e5 * share * 32 / 32,
         "load/store units": 1e5 * sum(range(10, 18)) * share * 32 / sm.lsu_lanes,
         "shared memory": 7e5 * share,
-        "L1 and L2": share * 32 * (3e6 / machine.l2_bytes + 2e6 / machine.store_bytes),
+        "L1 tags": share * (1e6 / 4 + 2e6),
+        "L2 reads": share
+        * 32
+        * math.sqrt(3e6 * (1e8 / 32 - 2e6 + 500 / 32))
+        * (1 / machine.l2_read_bytes / 3 + 2 / 3 / machine.l2_scattered_bytes),
+        "L2 writes": share * 32 * 2e6 / machine.store_bytes,
         "latency": chain * (1 + LARGE_BLOCK_LOSS) * 2 / 2,
     }
     seconds = {name: number / CLOCK for name, number in cycles.items()}
     seconds["atomics"] = 1e5 * machine.atomic_update_s / busy_slices(3, machine.l2_slices)
     seconds["starts of blocks"] = 133 * machine.block_start_s
-    seconds["DRAM"] = (1e6 + 500) / (H200.dram_gb_s * 1e9 * machine.dram_share)
+    seconds["DRAM"] = (1e8 + 500) / (H200.dram_gb_s * 1e9 * machine.dram_share)
     assert found.resources == pytest.approx(seconds, rel=1e-13, abs=0)
     norm = sum(one**ORDER for one in seconds.values()) ** (1 / ORDER)
     assert found.seconds == pytest.approx(norm + machine.launch_s, rel=1e-13)

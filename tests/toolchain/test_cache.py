@@ -178,7 +178,7 @@ def test_a_folder_that_cannot_be_written_warns_once(tmp_path, caplog):
         store.put(KEY, BUILD, DISASSEMBLY)
     assert store.get(KEY) is None
     assert [record.getMessage() for record in caplog.records] == [
-        f"builds are not cached: cannot write to {blocked / 'cache'} (Not a directory)"
+        f"nothing is cached: cannot write to {blocked / 'cache'} (Not a directory)"
     ]
 
 

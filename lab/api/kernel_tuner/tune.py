@@ -40,7 +40,16 @@ REFUSED: Final = {
 }
 """Arguments that are not supported, with what to give instead."""
 
-_STRATEGIES = ("brute_force", "random_sample")
+_STRATEGIES: Final = {
+    "brute_force": "",
+    "random_sample": "random",
+    "simulated_annealing": "annealing",
+    "genetic_algorithm": "genetic",
+    "diff_evo": "differential_evolution",
+    "adaptive_tabu_greywolf": "tabu_greywolf",
+    "bayes_opt": "surrogate",
+}
+"""Kernel Tuner's names of strategies, and lab's."""
 _LANGUAGES = (None, "CUDA", "cuda", "cupy", "CuPy", "nvcuda")
 _MOST_EMULATED_THREADS = 2**17
 _MOST_EMULATED_BYTES = 2**26
@@ -136,7 +145,7 @@ def _check(call: TuneCall) -> None:
         accepted = "0; CUDA_VISIBLE_DEVICES chooses the GPU"
         mistakes.append(UserError("not supported", key="device", found=call.device, accepted=accepted))
     if call.strategy is not None and call.strategy not in _STRATEGIES:
-        mistakes.append(UserError("not supported", key="strategy", found=call.strategy, accepted=_STRATEGIES))
+        mistakes.append(UserError("not supported", key="strategy", found=call.strategy, accepted=tuple(_STRATEGIES)))
     if call.simulation_mode and not call.cache:
         mistakes.append(UserError("there is no run to read", key="simulation_mode", accepted="a cache as well"))
     if mistakes:
@@ -205,6 +214,8 @@ def experiment_of(call: TuneCall, space: Space, folder: Path) -> tuple[dict[str,
         mapping["shared_bytes"] = _shared_bytes(call.smem_args)
     if call.strategy == "random_sample":
         mapping["search"] = _search(call, space, mapping["constraints"], problem)
+    elif call.strategy not in {None, "brute_force"}:
+        mapping["search"] = _strategy(call)
     emulate, notes = _emulate(call, named, smaller, launched=launched, space=space, source=source)
     if emulate is not None:
         mapping["emulate"] = emulate
@@ -295,6 +306,20 @@ def _search(call: TuneCall, space: Space, limits: Sequence[str], problem: Mappin
         sample = max(1, math.ceil(float(fraction) * valid))
         sample = sample if most is None else min(sample, int(most))
     return {"sample": sample, "prune": {"spills": False, "below_prediction": 0.0, "below_measured": False}}
+
+
+def _strategy(call: TuneCall) -> dict[str, Any]:
+    """A search by a strategy, of which nothing is left out: at most `max_fevals` settings, in `time_limit` seconds."""
+    given = dict(call.strategy_options or {})
+    most, seconds = given.pop("max_fevals", None), given.pop("time_limit", None)
+    for name in given:
+        raise UserError("not supported", key=f"strategy_options.{name}", accepted=("max_fevals", "time_limit"))
+    budget = {"evaluations": 100} if most is None and seconds is None else {}
+    if most is not None:
+        budget["evaluations"] = int(most)
+    prune = {"spills": False, "below_prediction": 0.0, "below_measured": False}
+    limit = {} if seconds is None else {"seconds": float(seconds)}
+    return {"strategy": _STRATEGIES[call.strategy], **budget, **limit, "stop": None, "prune": prune}
 
 
 def _valid(space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> int:

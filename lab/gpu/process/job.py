@@ -75,6 +75,8 @@ class Policy:
         settled: (p80 - p20) / median at or below which a variant has settled.
         budget_s: Time that the samples of a variant and its baselines may take together, in seconds. Beyond it no more
             than `min_samples` are taken.
+        beaten_ms: Time of a launch, in milliseconds, beyond which a first sample ends the sampling: the variant cannot
+            win any more. None samples every variant in full.
         batch_below_us: Launches shorter than this, in microseconds, are timed several at once.
         flush: Whether L2 is flushed before each repetition.
         timeout_s: Seconds without a sign of life, in a stage that waits for the GPU, after which the worker is
@@ -95,6 +97,7 @@ class Policy:
     first_samples: int = 10
     settled: float = 0.01
     budget_s: float = 1.0
+    beaten_ms: float | None = None
     batch_below_us: float = SHORT_US
     flush: Flush = Flush.AUTO
     timeout_s: float = 30.0

@@ -73,10 +73,11 @@ class Contender:
 
 @dataclass(slots=True)
 class _Taken:
-    """What sampling yields: a list for each side, and one SM clock (MHz) for each repetition."""
+    """What sampling yields: a list for each side, an SM clock (MHz) for each repetition, and whether it was cut off."""
 
     timings: tuple[list[BatchTiming], ...]
     clocks: list[int | None] = field(default_factory=list)
+    cut: bool = False
 
     def samples(self, plan: layout.BatchPlan, unused: tuple[int, ...]) -> list[Samples]:
         """Return the samples of each side."""
@@ -124,6 +125,7 @@ def measure(
             for note in layout.spread_notes(contender.name, one)
         ),
         *layout.clock_notes(taken.clocks, slow, unused, history.run_clock),
+        *([f"sampled once: slower than {policy.beaten_ms:.4g} ms, beyond which it cannot win"] if taken.cut else []),
     )
     history.busy_until = history.now()
     has_baseline = len(contenders) > 1
@@ -189,6 +191,10 @@ class _Bench:
         for end, spread in _ends(plan.n, policy):
             while len(taken.clocks) < end:
                 self._repeat(plan, taken)
+                if len(taken.clocks) == 1 and policy.beaten_ms is not None:
+                    taken.cut = taken.timings[0][0].ms > policy.beaten_ms
+                    if taken.cut:
+                        return taken
             history.remember(taken.clocks)
             slow = layout.slow_repetitions(taken.clocks, history.run_clock)
             good = end - len(slow)

@@ -33,9 +33,11 @@ from lab.report.charts.definition import (
 )
 from lab.report.charts.rows import MIXES, Bar, Slice
 from lab.report.columns import Column, Value
+from lab.report.facts import searching
 from lab.report.facts.agreement import Agreement
 from lab.report.facts.curves import Curve
 from lab.report.facts.effects import Effect, Interaction
+from lab.report.facts.searching import SearchPath
 from lab.store.figures import Basis, Response, column_name
 from lab.store.model import Status
 
@@ -163,6 +165,40 @@ def curve_chart(found: Curve, response: Response) -> Chart:
         for part in found.parts
     )
     return Chart("curve", f"{response.axis} against {found.axis}", choices)
+
+
+def search_chart(found: SearchPath, response: Response) -> Chart:
+    """The best so far after each measurement of a search, beside what chance would have found; one choice a problem."""
+    rows = [asdict(point) for point in found.points]
+    colours = {
+        searching.BEST: style.MEASURED,
+        searching.MEASURED: style.series_colour(1),
+        searching.PREDICTED: style.PREDICTED,
+        searching.RANDOM: style.BASELINES[0],
+        searching.LUCKY: style.BASELINES[1 % len(style.BASELINES)],
+    }
+    shades = tuple(Shade(line, colours[line]) for line in found.lines)
+    shown = (
+        Tip("line", "figure"),
+        Tip("n", "measurements"),
+        Tip("value", response.unit, response.format),
+        Tip("label", "variant"),
+    )
+    choices = tuple(
+        Choice(
+            part or "search",
+            Lines(
+                Data(rows, "", {"part": (part,)}),
+                Axis("n", "measurements"),
+                Axis("value", response.axis),
+                Colours("line", shades),
+                dots=("dot", True),
+                tips=shown,
+            ),
+        )
+        for part in found.parts
+    )
+    return Chart("search", f"{response.axis} against measurements of the search", choices)
 
 
 def model_chart(

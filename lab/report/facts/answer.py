@@ -16,6 +16,7 @@ from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
 from lab.report.facts.lead import lead
 from lab.store import figures
+from lab.store.estimates import SWEEP_ERROR
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
 from lab.store.scores import scores
@@ -240,9 +241,10 @@ def _scored(
     tied, gpu = figures.tied_with_best(records, response), first.prediction.gpu if first.prediction else "the GPU"
     made = scores(records)[first.variant]
     rate = f"{response.text(response.of(first) or 0.0)} {unit}"
-    if len(tied) == len(best) > 1:
-        said = [f"The predicted times of all {len(best)} variants on {gpu} agree within {response.tolerance:.0%}."]
-        return f"≈ {rate} predicted · all tied", said
+    if figures.undecided(records, response):
+        within = f"lie within {SWEEP_ERROR - 1:.0%}, which is no more than they err against each other"
+        text = f"The predicted times of all {len(best)} variants on {gpu} {within}"
+        return f"≈ {rate} predicted · cannot tell", [f"{text}: the prediction cannot tell which is fastest."]
     said = [f"By its predicted time on {gpu}, {name_of(first)} is first of {len(best)} variants, at {rate}."]
     if len(tied) > 1:
         said.append(
@@ -294,6 +296,8 @@ def _spread(run: RunRecord, records: tuple[VariantRecord, ...], explanation: Exp
 def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     """Say how a search chose its variants, and what became of them."""
     sample, *rounds = search.rounds
+    if search.strategy != "random":
+        return _by_strategy(search, records)
     text = f"Of {search.combinations:.3g} combinations, {search.drawn:,} were drawn (seed {search.seed})"
     text += f" to find {sample:,} valid variants"
     if rounds:
@@ -307,6 +311,19 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
         f"{text}. {built:,} were built, {sum(reasons.values()):,} pruned{why}, {run:,} run on a GPU and "
         f"{verified:,} verified."
     )
+
+
+def _by_strategy(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
+    """The same of a search by a strategy: what it built, left out and measured, and why it ended."""
+    name = search.strategy.replace("_", " ")
+    text = f"Of {search.combinations:.3g} combinations, the strategy {name} (seed {search.seed})"
+    built = sum(record.build is not None for record in records)
+    text += f" had {built:,} built{' and predicted' if search.candidates else ''}"
+    reasons = Counter(record.prune_rule for record in records if record.status is Status.PRUNED)
+    if reasons:
+        text += f", left {sum(reasons.values()):,} out ({', '.join(f'{n} by {why}' for why, n in reasons.items())})"
+    rounds = len(search.rounds) - (1 if search.candidates else 0)
+    return " ".join([f"{text} and tried {len(search.order):,}, in {rounds:,} rounds.", *search.endings])
 
 
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:

@@ -226,8 +226,7 @@ def _winner(
     if len(tied) == len(best) > 1:
         if measured:
             return f"All {len(best)} variants reach {rate} within the noise: no measurable difference."
-        within = f"agree within {response.tolerance:.0%}"
-        return f"The {len(best)} variants cannot be told apart without a GPU: their predicted {rate} {within}."
+        return f"The {len(best)} variants cannot be told apart without a GPU: their predicted times differ too little."
     rate += _against(run, first, best, response)
     if len(tied) > 1:
         others = f"{len(tied) - 1} other{'s' if len(tied) > 2 else ''}"  # noqa: PLR2004 - one other

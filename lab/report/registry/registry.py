@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from lab.report.registry.execution import EXECUTION
 from lab.report.registry.getters import timed
 from lab.report.registry.headline import HEADLINE, IDENTITY
 from lab.store import figures
+from lab.store.estimates import TimeEstimate, estimates
 from lab.store.figures import Basis, Response
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.scores import rate, scores
@@ -96,6 +97,7 @@ def columns_for(
         *_standing(run, records, response),
         *setting,
         *_scored(records, response),
+        *_estimated_times(records),
         *_declared(records, response),
         *_ratio(records),
     )
@@ -196,6 +198,33 @@ def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Colum
             lambda r: bounds.get(r.variant),
             shown=shown,
             about="resource of the GPU that needs the most time by itself",
+        ),
+    )
+
+
+def _estimated_times(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
+    """The estimated time of every variant, its interval, and where the time goes."""
+    found = estimates(records)
+
+    def column(name: str, title: str, value: Callable[[TimeEstimate], float], about: str) -> Column:
+        def of(record: VariantRecord) -> float | None:
+            made = found.get(record.variant)
+            return None if made is None else value(made)
+
+        return Column(name, title, Kind.PREDICTED, of, "ms", ".4g", about=about)
+
+    about = "all launches, by the model of the schedulers where every variant has that, else by counted work"
+    costs = {variant: one.cost for variant, one in found.items() if one.cost}
+    return (
+        column("estimated_ms", "estimated time", lambda one: one.ms, about),
+        column("estimated_ms_low", "at least", lambda one: one.low_ms, "least time that is likely (docs/model.md)"),
+        column("estimated_ms_high", "at most", lambda one: one.high_ms, "greatest time that is likely"),
+        Column(
+            "estimated_cost",
+            "where the time goes",
+            Kind.PREDICTED,
+            lambda r: costs.get(r.variant),
+            about="shares of the schedulers' cycles, or what each resource alone would need; those overlap",
         ),
     )
 

@@ -77,12 +77,21 @@ def test_samples(tmp_path):
     assert caught.value.key == "strategy_options.popsize"
 
 
+def test_strategies_have_lab_s_names(tmp_path):
+    options = {"max_fevals": 7, "time_limit": 3}
+    made = experiment(tmp_path, strategy="adaptive_tabu_greywolf", strategy_options=options)[0]["search"]
+    assert (made["strategy"], made["evaluations"], made["seconds"], made["stop"]) == ("tabu_greywolf", 7, 3.0, None)
+    made = experiment(tmp_path, strategy="bayes_opt")[0]["search"]
+    assert (made["strategy"], made["evaluations"]) == ("surrogate", 100)
+
+
 @pytest.mark.parametrize(
     ("changed", "key"),
     [
         ({"lang": "OpenCL"}, "lang"),
         ({"device": 1}, "device"),
-        ({"strategy": "genetic_algorithm"}, "strategy"),
+        ({"strategy": "firefly_algorithm"}, "strategy"),
+        ({"strategy": "diff_evo", "strategy_options": {"popsize": 3}}, "strategy_options.popsize"),
         ({"simulation_mode": True}, "simulation_mode"),
         ({"tune_params": [1]}, "tune_params"),
         ({"tune_params": {"block_size_x": 32}}, "tune_params.block_size_x"),

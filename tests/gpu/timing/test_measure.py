@@ -41,6 +41,16 @@ def test_short_kernels_are_batched_warm_and_the_batch_is_recorded():
     assert device.calls[-1] == "time 0.01 batch=100 rewarm=True"
 
 
+def test_a_variant_that_cannot_win_is_sampled_once():
+    slow, device = timed({"kernel": 2.0, "cublas": 1.0}, replace(QUICK, beaten_ms=1.5))
+    assert (slow.samples.n, slow.baseline.n) == (1, 1)
+    assert slow.notes[-1] == "sampled once: slower than 1.5 ms, beyond which it cannot win"
+    assert sum(call.startswith("time") for call in device.calls[device.calls.index("calibrate") :]) == 4 + 2
+    fast, _ = timed({"kernel": 1.0}, replace(QUICK, beaten_ms=1.5))
+    assert fast.samples.n == 7
+    assert not any("sampled once" in note for note in fast.notes)
+
+
 def test_flush_off_leaves_long_kernels_warm():
     policy = Policy(warmup_ms=0.0, rewarm_ms=0.0, warmup_limit_ms=0.0, flush=Flush.OFF)
     assert timed({"kernel": 5.0}, policy)[0].cache == "warm"

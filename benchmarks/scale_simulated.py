@@ -1,0 +1,152 @@
+"""How much a cluster's scheduling costs a variant: a real scheduler, many workers that only sleep, lab's own lanes.
+
+python benchmarks/scale_simulated.py [--variants 100000] [--workers 200] [--cards 20]
+
+Workers are Dask's own, all in one process with one event loop beside the scheduler's process; a piece of work sleeps
+there for as long as a build or a timing takes. The client is lab's: `Cluster`, lanes, letters with a source of
+3,000 characters each. Every variant is built, then timed on one of the cards. Printed are seconds, what the workers
+alone would take, the overhead a variant, and the memory of client and scheduler after every tenth of the variants.
+
+The durations are the median `compile_seconds` of `reports/h200/gemm_unroll`, and the 0.090 s a
+variant that 120 variants took on the H200's host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import csv
+import itertools
+import lzma
+import os
+import pickle
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from lab.base import workers
+from lab.cluster import letters
+from lab.cluster.client import CPU, GPU, SETTINGS, Cluster, connected
+from lab.cluster.identity import Identity
+from lab.cluster.letters import Content, Letter
+from lab.cluster.remote import WorkerAnswer
+from lab.runs.schedule import SerialLane, run_lanes
+
+TIMING_S = 0.090
+REPORT = Path(__file__).parents[1] / "reports" / "h200" / "gemm_unroll" / "records.csv.xz"
+
+
+async def sleep(client: Identity, letter: Letter, parts: Mapping[str, Content]) -> WorkerAnswer:
+    """Stand in for `lab.cluster.remote.work`: sleep as long as the letter says."""
+    del client
+    asked: Any = letters.read(letter, parts)
+    await asyncio.sleep(asked[0])
+    return WorkerAnswer(value=pickle.dumps(asked[0]), host="here")
+
+
+async def serve(address: str, number: int, cards: int) -> None:
+    """Be all the workers."""
+    import dask  # noqa: PLC0415 - of the extra, and not needed by the client's process here
+    from distributed import Worker  # noqa: PLC0415
+
+    with dask.config.set(SETTINGS | {"distributed.worker.memory.spill": False}):
+        made = []
+        for place in range(number):
+            offers: dict[str, float] = {GPU: 1, f"card-{place}": 1} if place < cards else {CPU: 1}
+            made.append(Worker(address, nthreads=1, name=str(place), resources=offers, memory_limit=0, dashboard=False))
+        for some in range(0, number, 20):
+            await asyncio.gather(*(one.start() for one in made[some : some + 20]))
+        await asyncio.gather(*(one.finished() for one in made))
+
+
+def megabytes(pid: int) -> float:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def build_seconds() -> float:
+    """Median compile time of the measured report."""
+    with lzma.open(REPORT, "rt", newline="") as lines:
+        return statistics.median(float(row["compile_seconds"]) for row in csv.DictReader(lines))
+
+
+def work(cluster: Cluster, variants: int, cards: int, build_s: float, scheduler: int) -> float:
+    """Take variants through both lanes; return the seconds."""
+    source, done = "x" * 3000, itertools.count(1)
+    cores, began, step = len(cluster.members()) - cards, time.monotonic(), max(1, variants // 10)
+
+    def build(number: int, _: str) -> Future[Any]:
+        return cluster.submit(sleep, (build_s, f"{number}{source}"))
+
+    def built(number: int, future: Future[Any]) -> None:
+        future.result()
+        timings.put(number, urgency=0.0, position=number, group=number)
+
+    def measure(number: int, place: str) -> Future[Any]:
+        return cluster.submit(sleep, (TIMING_S, number), resource=place)
+
+    def measured(_: int, future: Future[Any]) -> None:
+        future.result()
+        count = next(done)
+        if count % step == 0:
+            print(
+                f"{count:7} variants, {time.monotonic() - began:7.1f} s, client {megabytes(os.getpid()):.0f} MB, "
+                f"scheduler {megabytes(scheduler):.0f} MB",
+                flush=True,
+            )
+
+    timings = SerialLane(measure, measured, places=lambda: tuple(f"card-{n}" for n in range(cards)), ordered=False)
+    builds = SerialLane(build, built, places=lambda: ("cores",), ordered=False, ahead=2 * cores)
+    for number in range(variants):
+        builds.put(number, urgency=0.0, position=number, group=0)
+    run_lanes((builds, timings))
+    return time.monotonic() - began
+
+
+def main() -> None:
+    """Simulate and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--variants", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=200, help="those of the cards among them")
+    parser.add_argument("--cards", type=int, default=20)
+    parser.add_argument("--port", type=int, default=28786)
+    parser.add_argument("--serve", action="store_true", help="be the workers; this program starts itself so")
+    asked = parser.parse_args()
+    address, build_s = f"tcp://127.0.0.1:{asked.port}", build_seconds()
+    if asked.serve:
+        asyncio.run(serve(address, asked.workers, asked.cards))
+        return
+    env = workers.environment() | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
+    commands = (
+        ["-m", "lab", "cluster", "scheduler", address, "--insecure"],
+        [__file__, "--serve", *(f"--{name}={getattr(asked, name)}" for name in ("workers", "cards", "port"))],
+    )
+    started = [
+        subprocess.Popen([sys.executable, *words], env=env, stderr=subprocess.DEVNULL, start_new_session=True)
+        for words in commands
+    ]
+    try:
+        with connected(address, wait_s=120.0) as cluster:
+            while len(cluster.members()) < asked.workers:
+                cluster.forget_members()
+                time.sleep(0.5)
+            seconds = work(cluster, asked.variants, asked.cards, build_s, started[0].pid)
+            used = time.process_time()
+    finally:
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+    alone = max(build_s / (asked.workers - asked.cards), TIMING_S / asked.cards) * asked.variants
+    print(f"{asked.variants} variants, {asked.workers} workers of which {asked.cards} cards: {seconds:.1f} s")
+    print(f"builds of {build_s:.3f} s and timings of {TIMING_S:.3f} s alone would take {alone:.1f} s")
+    over = 1000 * max(0.0, seconds - alone) / asked.variants
+    print(f"overhead {over:.2f} ms a variant; the client's own processor time {1000 * used / asked.variants:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Hold the estimated time of any kernel against committed times of an H200, by what was known when it was made.
+
+python benchmarks/time_agreement.py
+
+prints the tables that benchmarks/model.py puts into docs/model.md. Counts are those of the reports' own executions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from score_agreement import LATER, OWN, REPORTS, correlation, scored_records  # the module beside this one
+
+from lab.store.estimates import COUNTS, TimeEstimate, cannot_tell, estimates
+from lab.store.figures import by_problem, measured
+from lab.store.model import VariantRecord
+
+ROOT = Path(__file__).parents[1]
+HELD = tuple((Path(__file__).parent / "held_out.txt").read_text(encoding="utf-8").split())
+"""Kernels from elsewhere that no constant and no form is chosen by."""
+UNSEEN = tuple(name for name in HELD if name not in (*OWN, *LATER, "plain/vector_add", "plain/softmax_triton"))
+"""Those of them that were measured after the model and its intervals were made."""
+KNOWN = tuple(name for name in HELD if name not in UNSEEN)
+"""Those that were measured before; the errors' percentiles set the width of the intervals."""
+TUNED = tuple(name for name in (*OWN, *LATER) if name not in HELD)
+"""The other kernels from elsewhere, whose residuals led to changes."""
+SCHEDULERS = (
+    "fma_ceiling", "gemm_best", "gemm_bulk", "gemm_ladder", "gemm_odd", "gemm_small", "gemm_techniques", "gemm_unroll",
+    "gemm_winners",
+)  # fmt: skip
+ENOUGH = 0.95
+"""Share of the fastest variant's throughput that a first pick should reach."""
+_FEWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A measured variant with its estimate."""
+
+    ms: float
+    estimate: TimeEstimate
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The variants of one problem of a report.
+
+    Attributes:
+        name: The report.
+        found: Its variants that have both times.
+    """
+
+    name: str
+    found: tuple[Timed, ...]
+
+    @property
+    def reached(self) -> float:
+        """Share of the fastest variant's throughput that the one with the least estimate reaches."""
+        return self.fastest / min(self.found, key=lambda one: one.estimate.ms).ms
+
+    @property
+    def random(self) -> float:
+        """The mean of that share over all variants."""
+        return fmean(self.fastest / one.ms for one in self.found)
+
+    @property
+    def fastest(self) -> float:
+        """Least measured time, in milliseconds."""
+        return min(one.ms for one in self.found)
+
+    @property
+    def told(self) -> bool:
+        """Whether the estimates name a first variant at all."""
+        return not cannot_tell([one.estimate for one in self.found])
+
+    @property
+    def rank(self) -> float | None:
+        """Rank correlation; None with few variants, or where a side does not vary."""
+        if len(self.found) < _FEWEST:
+            return None
+        return correlation([(one.ms, one.estimate.ms) for one in self.found])
+
+
+def sweeps(name: str) -> tuple[Sweep, ...]:
+    """Read a committed report; none where it is not there."""
+    if not (ROOT / "reports" / "h200" / name / "records.json.xz").exists():
+        return ()
+    run, records = scored_records(name)
+    # the models are chosen within a problem: only its variants are compared
+    return tuple(
+        Sweep(name, both)
+        for group in by_problem(run, records).values()
+        if (both := tuple(_timed(group, estimates(group))))
+    )
+
+
+def _timed(group: Sequence[VariantRecord], found: dict[str, TimeEstimate]) -> list[Timed]:
+    return [
+        Timed(one.measurement.samples.median, found[one.variant])
+        for one in group
+        if measured(one) is not None and one.measurement is not None and one.variant in found
+    ]
+
+
+def quantile(values: Sequence[tuple[float, float]], share: float) -> float:
+    """Return a quantile of weighted values, (value, weight)."""
+    ordered = sorted(values)
+    sums = np.cumsum([weight for _, weight in ordered])
+    return ordered[min(int(np.searchsorted(sums, share * sums[-1])), len(ordered) - 1)][0]
+
+
+def row(title: str, found: Sequence[Sweep]) -> str:
+    """One list's line: every sweep has the same weight, however many variants it has."""
+    ratios = [(one.estimate.ms / one.ms, 1 / len(sweep.found)) for sweep in found for one in sweep.found]
+    errors = [(abs(ratio - 1), weight) for ratio, weight in ratios]
+    held = fmean(fmean(one.estimate.low_ms <= one.ms <= one.estimate.high_ms for one in s.found) for s in found)
+    wide = [(one.estimate.high_ms / one.estimate.low_ms, 1 / len(s.found)) for s in found for one in s.found]
+    ranks = [(rank, 1.0) for sweep in found if (rank := sweep.rank) is not None]
+    told = [sweep for sweep in found if sweep.told and len(sweep.found) > 1]
+    good = f"{sum(sweep.reached >= ENOUGH for sweep in told)} of {len(told)}"
+    return (
+        f"| {title} | {len(found)} | {sum(len(s.found) for s in found)} | {quantile(errors, 0.5):.1%} | "
+        f"{quantile(errors, 0.9):.0%} | {quantile(ratios, 0.5) - 1:+.1%} | "
+        f"{f'{quantile(ranks, 0.5):.2f}' if ranks else ''} | {good} | {held:.0%} | {quantile(wide, 0.5):.1f} |"
+    )
+
+
+HEADER = (
+    "| list | sweeps | variants | median error | p90 | bias | rank | first pick at least 95 % | in its interval | "
+    "width |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+)
+
+
+def lists() -> str:
+    """The table of the lists."""
+    templates = tuple(chain.from_iterable(map(sweeps, SCHEDULERS)))
+    by_schedulers = [one for one in templates if one.found[0].estimate.origin != COUNTS]
+    rows = [
+        ("templates, model of the schedulers", by_schedulers),
+        ("templates, counted work: its form was chosen with them in view", _all(REPORTS[:-1])),
+        ("templates, counted work: contraction, nothing chosen for it", _all(REPORTS[-1:])),
+        ("kernels from elsewhere, their residuals in view", _all(TUNED)),
+        ("kernels from elsewhere, held out; their errors set the intervals", _all(KNOWN)),
+        ("kernels from elsewhere, measured when the model was done", _all(UNSEEN)),
+    ]
+    return "\n".join([HEADER, *(row(*one) for one in rows)])
+
+
+def _all(names: Sequence[str]) -> list[Sweep]:
+    return [sweep for name in names for sweep in sweeps(name)]
+
+
+def each(names: Sequence[str]) -> str:
+    """One line a kernel."""
+    lines = [
+        "| kernel | variants | median error | bias | rank | first pick reaches | a random one | in its interval |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for sweep in _all(names):
+        ratios = [one.estimate.ms / one.ms for one in sweep.found]
+        held = fmean(one.estimate.low_ms <= one.ms <= one.estimate.high_ms for one in sweep.found)
+        rank = "" if sweep.rank is None or math.isnan(sweep.rank) else f"{sweep.rank:.2f}"
+        pick = f"{sweep.reached:.1%}" if sweep.told else f"cannot tell ({sweep.reached:.1%})"
+        lines.append(
+            f"| [{sweep.name.partition('/')[2]}](../experiments/{sweep.name}.yaml) | {len(sweep.found)} | "
+            f"{np.median([abs(ratio - 1) for ratio in ratios]):.1%} | {np.median(ratios) - 1:+.1%} | {rank} | "
+            f"{pick} | {sweep.random:.1%} | {held:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the tables."""
+    print(lists())
+    for names in (TUNED, KNOWN, UNSEEN):
+        print(f"\n{each(names)}")
+
+
+if __name__ == "__main__":
+    main()

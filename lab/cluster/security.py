@@ -1,0 +1,191 @@
+"""Who may use a cluster: a Dask scheduler runs whatever it is sent, so that its address must be TLS.
+
+All hosts of a cluster hold the same certificate, signed by an authority of the cluster's own. Who has the key takes
+part, as client or as worker; nobody else gets as far as the first message.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from lab.base.errors import MissingToolError, UserError
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cluster.pem", "cluster-key.pem"
+"""Files of a folder of keys. Every host needs all three; only the last one is secret."""
+
+INSTALL = "pip install 'lab[cluster]'"
+"""Command that installs what a cluster needs."""
+
+PORT = 8786
+"""Port of a Dask scheduler unless its address names another one."""
+
+_DAYS = 825
+"""Days for which certificates hold; many TLS libraries refuse longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to reach a scheduler.
+
+    Attributes:
+        address: ``tls://host:8786``.
+        keys: Folder of keys; None where the connection has no protection.
+    """
+
+    address: str
+    keys: Path | None
+
+    @property
+    def security(self) -> Security | None:
+        """Dask's description of it."""
+        return None if self.keys is None else security_of(self.keys)
+
+
+def check_installed() -> None:
+    """Look for the extra.
+
+    Raises:
+        MissingToolError: It is missing.
+    """
+    for name in ("distributed", "cryptography"):
+        if importlib.util.find_spec(name) is None:
+            raise MissingToolError(f"a cluster needs {name}, which is not installed; install it: {INSTALL}")
+
+
+def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
+    """Check an address.
+
+    Args:
+        address: As the user gives it.
+        keys: Folder of keys, if one was given.
+        insecure: The user accepts a connection that anybody can read and use.
+
+    Raises:
+        UserError: It is no address, it is not TLS and `insecure` was not said, or the keys are missing.
+    """
+    accepted = f"local, or tls://host:{PORT}; tcp://host:{PORT} with --insecure"
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or PORT
+    except ValueError:
+        host, port = None, PORT
+    if not host or parts.scheme not in {"tls", "tcp"} or parts.path not in {"", "/"} or parts.query:
+        raise UserError("not the address of a scheduler", key="--cluster", found=address, accepted=accepted)
+    shown = f"[{host}]" if ":" in host else host
+    whole = f"{parts.scheme}://{shown}:{port}"
+    if parts.scheme == "tcp":
+        if not insecure:
+            raise UserError(
+                "a scheduler runs whatever it is sent, and on this address anybody who reaches it can send",
+                key="--cluster",
+                found=address,
+                accepted=accepted,
+                suggestion=f"`lab cluster keys DIR` makes what tls://{shown}:{port} needs",
+            )
+        return Way(whole, None)
+    if keys is None:
+        raise UserError("TLS needs keys", key="--keys", accepted="a folder that `lab cluster keys DIR` made")
+    missing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if not (keys / name).is_file()]
+    if missing:
+        raise UserError(
+            f"the folder of keys lacks {', '.join(missing)}",
+            key="--keys",
+            found=str(keys),
+            accepted="a folder that `lab cluster keys DIR` made",
+        )
+    if (keys / KEY).stat().st_mode & 0o077:
+        raise UserError(
+            "others may read the private key",
+            key="--keys",
+            found=f"{keys / KEY}: mode {(keys / KEY).stat().st_mode & 0o777:o}",
+            accepted="mode 600",
+            suggestion=f"chmod 600 {keys / KEY}",
+        )
+    return Way(whole, keys)
+
+
+def security_of(keys: Path) -> Security:
+    """Return what Dask needs to know of a folder of keys."""
+    from distributed import Security
+
+    files = {f"tls_{role}_cert": str(keys / CERTIFICATE) for role in ("client", "worker", "scheduler")}
+    files |= {f"tls_{role}_key": str(keys / KEY) for role in ("client", "worker", "scheduler")}
+    return Security(tls_ca_file=str(keys / AUTHORITY), require_encryption=True, **files)
+
+
+def make_keys(folder: Path) -> tuple[Path, ...]:
+    """Make an authority and one certificate for all hosts of a cluster.
+
+    The authority's own key is thrown away: it can sign nothing further, so that nobody can join later with a key that
+    is not in this folder.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: The folder holds keys already: hosts that have copies of them would be shut out.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import NameOID
+
+    if there := [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]:
+        raise UserError(f"the folder holds {', '.join(there)} already", found=str(folder), accepted="another folder")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lab cluster authority")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lab cluster")])
+    now = dt.datetime.now(dt.UTC)
+    since, until = now - dt.timedelta(days=1), now + dt.timedelta(days=_DAYS)
+
+    def certificate(name: x509.Name, key: ec.EllipticCurvePrivateKey, *, signs: bool) -> bytes:
+        built = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(since)
+            .not_valid_after(until)
+            .add_extension(x509.BasicConstraints(ca=signs, path_length=0 if signs else None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
+            .add_extension(
+                x509.KeyUsage(
+                    digital_signature=not signs,
+                    content_commitment=False,
+                    key_encipherment=False,
+                    data_encipherment=False,
+                    key_agreement=False,
+                    key_cert_sign=signs,
+                    crl_sign=signs,
+                    encipher_only=False,
+                    decipher_only=False,
+                ),
+                critical=True,
+            )
+        )
+        return built.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    secret = own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    texts = {
+        AUTHORITY: (certificate(issuer, authority, signs=True), 0o644),
+        CERTIFICATE: (certificate(subject, own, signs=False), 0o644),
+        KEY: (secret, 0o600),
+    }
+    for name, (text, mode) in texts.items():
+        handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(handle, "wb") as file:  # noqa: PTH123 - it is open already, with its mode
+            file.write(text)
+    return tuple(folder / name for name in texts)

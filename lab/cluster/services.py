@@ -1,0 +1,58 @@
+"""The surroundings of a run on a cluster, in place of this machine's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from lab.cluster.cards import ClusterCards, open_cards
+from lab.cluster.client import Cluster, connected
+from lab.cluster.executor import DaskExecutor
+from lab.cluster.security import Way, check_installed
+from lab.gpu.counters.profile import Counted, ProfileOrder
+from lab.runs.services import Services
+from lab.tuning.run import TuningServices
+
+
+@contextlib.contextmanager
+def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[tuple[Services, TuningServices]]:
+    """Connect to a cluster.
+
+    Args:
+        way: Its scheduler.
+        jobs: Most pieces of CPU work at a time; by default, what the workers offer.
+
+    Yields:
+        The surroundings of a run and of a tuning run.
+
+    Raises:
+        MissingToolError: The extra is missing.
+        ClusterError: The cluster cannot be used.
+    """
+    check_installed()
+    with connected(way.address, way.security) as cluster:
+        yield services_of(cluster, jobs)
+
+
+def services_of(cluster: Cluster, jobs: int | None = None) -> tuple[Services, TuningServices]:
+    """The surroundings on a cluster that is connected."""
+
+    def executor(_: int) -> DaskExecutor:
+        return DaskExecutor(cluster, jobs)
+
+    found, cards = ClusterCards(cluster), partial(open_cards, cluster)
+    return (
+        Services(prepare=_nothing, find_cards=found, cards=cards, executor=executor, read_counters=no_counters),
+        TuningServices(prepare=_nothing, find_cards=found, cards=cards, executor=executor),
+    )
+
+
+def no_counters(orders: Sequence[ProfileOrder], *, seconds: float) -> Iterable[Counted]:
+    """Say that hardware counters are not read on a cluster: the profiler runs on the GPU's own host."""
+    del orders, seconds
+    yield Counted({}, ("Hardware counters were not read: that needs `lab run` on the GPU's own host.",))
+
+
+def _nothing() -> None:
+    """Start nothing: the work is done elsewhere."""

@@ -1,0 +1,98 @@
+"""The estimated time of each variant with its interval, whatever its operator: the one figure that predictions rank by.
+
+Where every compared variant has an estimate of the schedulers (`lab.predict.schedulers`), it is that; else it is the
+predicted time of any kernel (`lab.predict.score`) for all of them, since figures of two models cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from lab.predict.score import KernelScore
+from lab.store.model import Status, VariantRecord
+from lab.store.scores import scores
+
+SCHEDULERS: Final = "model of the schedulers"
+COUNTS: Final = "counted work"
+
+LIKELY_ERROR: Final = MappingProxyType({SCHEDULERS: (0.85, 1.75), COUNTS: (0.75, 1.15)})
+"""By how much a time may lie below and above its model's bounds, by the model.
+
+Schedulers: the 5th and the 90th percentile of measured over estimated time, of gemm_small, gemm_odd, contraction and
+gemm_bulk in equal parts, to which no constant was fitted. Counted work: the 5th and the 95th percentile of measured
+over least and over greatest time, of the twelve kernels in benchmarks/held_out.txt that were measured by 2026-11-22.
+docs/model.md counts how many measured times of other kernels such intervals hold.
+"""
+SWEEP_ERROR: Final = 1.2
+"""Factor by which the times of one sweep by counted work err against each other. In half of the sweeps of
+experiments/plain and experiments/others, two thirds of the variants were within 1.12 of the sweep's median error, in
+three quarters within 1.25."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEstimate:
+    """The estimated time of a variant, all launches included.
+
+    Attributes:
+        ms: Milliseconds.
+        low_ms: Least time that is likely, in milliseconds.
+        high_ms: Greatest time that is likely, in milliseconds.
+        origin: `SCHEDULERS` or `COUNTS`.
+        shares: Where the time goes: shares of the cycles by cause, or what each resource alone would need over the
+            whole; the largest first. The latter overlap, and so do not add up to 1.
+    """
+
+    ms: float
+    low_ms: float
+    high_ms: float
+    origin: str
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> str:
+        """What most of the time goes to, in words: `DRAM 85%, latency 40%`."""
+        return ", ".join(f"{name} {share:.0%}" for name, share in list(self.shares.items())[:_SHOWN] if share >= _LEAST)
+
+
+_SHOWN: Final = 3
+_LEAST: Final = 0.1
+
+
+def estimates(records: Sequence[VariantRecord]) -> dict[str, TimeEstimate]:
+    """Estimate the times of variants that are compared with each other.
+
+    Args:
+        records: Variants of one run; failed and pruned ones do not decide which model is used.
+
+    Returns:
+        Variant id to its estimate; variants without counts of an execution on the CPU, or on a GPU that is not in the
+        table, are absent.
+    """
+    running = [one for one in records if not one.status.failed and one.status is not Status.PRUNED]
+    if running and all(one.estimate is not None and one.estimate.tflops * one.flops > 0 for one in running):
+        return {one.variant: _of_schedulers(one) for one in running}
+    found = scores(records)
+    return {variant: _of_counts(one) for variant, one in found.items()}
+
+
+def cannot_tell(found: Sequence[TimeEstimate]) -> bool:
+    """Whether times by counted work differ by less than they err against each other, so that none is first."""
+    times = [one.ms for one in found]
+    return len(times) > 1 and max(times) < SWEEP_ERROR * min(times) and any(one.origin == COUNTS for one in found)
+
+
+def _of_schedulers(record: VariantRecord) -> TimeEstimate:
+    assert record.estimate is not None  # noqa: S101 - the caller looked
+    ms = record.flops / record.estimate.tflops / 1e9
+    low, high = LIKELY_ERROR[SCHEDULERS]
+    shares = dict(sorted(record.estimate.shares.items(), key=lambda item: -item[1]))
+    return TimeEstimate(ms, low * ms, high * ms, SCHEDULERS, shares)
+
+
+def _of_counts(found: KernelScore) -> TimeEstimate:
+    low, high = LIKELY_ERROR[COUNTS]
+    shares = {name: seconds / found.seconds for name, seconds in found.resources.items()}
+    return TimeEstimate(found.seconds * 1e3, low * found.least_s * 1e3, high * found.most_s * 1e3, COUNTS, shares)

@@ -1,0 +1,100 @@
+"""What a Dask worker does with a letter."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import operator
+import pickle
+
+import pytest
+from fake_device import FakeDevice
+
+from lab.base.executor import WorkerLostError
+from lab.cluster import letters, remote
+from lab.cluster.contents import Contents
+from lab.cluster.identity import identity
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    made = remote._Here()
+    made.contents, made.jobs, made.backend = Contents(tmp_path), 1, FakeDevice
+    monkeypatch.setattr(remote, "here", made)
+    yield made
+    if made.executor is not None:
+        made.executor.__exit__(KeyboardInterrupt, None, None)
+    for name in tuple(made.sessions):
+        remote.end_session(name)
+
+
+def result(answer):
+    assert answer.value is not None
+    return pickle.loads(answer.value)  # noqa: S301 - our own
+
+
+def direct(monkeypatch):
+    monkeypatch.setattr(remote, "_in_subprocess", lambda function, args, timeout_s: function(*args))
+
+
+def test_work_is_done_in_a_process_of_its_own(here) -> None:
+    letter, parts = letters.write((operator.add, (2, 3)))
+    assert result(remote.work(identity(), letter, parts, 60.0)) == 5
+    assert here.executor is not None
+
+
+def test_a_host_that_lacks_a_part_says_so_and_takes_it(monkeypatch) -> None:
+    direct(monkeypatch)
+    letter, parts = letters.write((len, ("s" * 9000,)))
+    assert remote.work(identity(), letter, {}, 1.0).missing == letter.parts
+    remote.keep(parts)
+    assert result(remote.work(identity(), letter, {}, 1.0)) == 9000
+
+
+def test_another_lab_gets_no_work() -> None:
+    letter, parts = letters.write((len, ("s",)))
+    other = dataclasses.replace(identity(), code="0")
+    assert remote.work(other, letter, parts, 1.0).refused == identity()
+
+
+def refuses(number):
+    raise OSError(number, "no")
+
+
+def lost():
+    raise WorkerLostError("signal 9", killed=True)
+
+
+def test_an_error_comes_back_with_where_it_was_raised(monkeypatch) -> None:
+    direct(monkeypatch)
+    letter, parts = letters.write((lost, ()))
+    answer = remote.work(identity(), letter, parts, 1.0)
+    assert answer.error is not None
+    text, trace = answer.error
+    assert isinstance(pickle.loads(text), WorkerLostError)  # noqa: S301 - our own
+    assert "in lost" in trace
+
+
+@pytest.mark.parametrize(("number", "disk"), [(errno.ENOSPC, True), (errno.EACCES, False)])
+def test_a_full_disk_is_the_hosts_error(number, disk, monkeypatch) -> None:
+    direct(monkeypatch)
+    letter, parts = letters.write((refuses, (number,)))
+    assert remote.work(identity(), letter, parts, 1.0).disk is disk
+
+
+def test_each_client_has_a_session_and_idle_ones_of_others_end(here) -> None:
+    first = remote.session("one")
+    assert remote.session("one") is first
+    second = remote.session("two")
+    assert second is not first
+    assert set(here.sessions) == {"one", "two"}
+    here.sessions["one"].used -= 2 * remote._IDLE_S
+    remote.session("two")
+    assert set(here.sessions) == {"two"}
+
+
+def test_a_card_is_described_or_the_reason_given(here) -> None:
+    here.described = lambda: ("GPU-1", FakeDevice().describe())
+    assert remote.card().id == "GPU-1"
+    here.described = lambda: "Nothing was measured: no driver."
+    assert remote.card() == "Nothing was measured: no driver."
