@@ -216,7 +216,7 @@ def _launch(record: VariantRecord, step: _Step, growth: float, least: float) -> 
         blocks_per_sm=step.prediction.blocks_per_sm,
         instructions=scaled(executed.warps, within.warps) * grown_by,
         by_class={
-            cls: scaled(n, within.warps_by_class.get(cls, 0)) * by_class.get(cls, 1.0)
+            cls: scaled(n, within.warps_by_class.get(cls, 0)) * by_class.get(str(cls), 1.0)
             for cls, n in executed.warps_by_class.items()
         },
         load_requests=traffic(_LOADS, "requests"),

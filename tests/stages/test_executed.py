@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from lab.stages import executed
 from lab.stages.emulate import EmulationTask, emulate
 from lab.stages.executed import execution, key_of
 from lab.templates.launches import Launch, Launches
+from lab.toolchain.cache import Cache, default_folder
 
 PTX = """.version 8.0
 .target sm_90
@@ -36,7 +38,9 @@ PTX = """.version 8.0
 }
 """
 GPU = gpu_for("H200")
-PACE = Pace(GPU, latencies_of("sm_90"), {1: 10.5, 2: float("inf")}, 4, Edges(1.5, 2.0), 100.25, {"fma": 1.0})
+LATENCIES = latencies_of("sm_90")
+assert LATENCIES is not None
+PACE = Pace(GPU, LATENCIES, {1: 10.5, 2: float("inf")}, 4, Edges(1.5, 2.0), 100.25, {"fma": 1.0})
 
 
 @pytest.fixture
@@ -82,7 +86,7 @@ def test_whatever_decides_an_execution_is_in_its_key(task, monkeypatch, change):
     if change == "program":
         monkeypatch.setattr(executed, "_program", lambda: "a later one")
     changed = replace(task, **others.get(change, {}))
-    model = SimpleNamespace(blocks_per_sm=2) if change == "model" else None
+    model: Any = SimpleNamespace(blocks_per_sm=2) if change == "model" else None
     assert key_of(changed, f"{PTX}\n" if change == "ptx" else PTX, model) != before
     assert key_of(task, PTX, None) == before or change == "program"
 
@@ -98,7 +102,7 @@ def test_a_damaged_entry_is_executed_again_and_replaced(task, calls, tmp_path):
 
 
 def test_an_entry_of_another_shape_is_executed_again(task, calls):
-    executed.Cache(executed.default_folder()).keep(key_of(task, PTX, None), {"record": {"problem": 1}, "pace": None})
+    Cache(default_folder()).keep(key_of(task, PTX, None), {"record": {"problem": 1}, "pace": None})
     execution(task, PTX, None)
     assert len(calls) == 1
 

@@ -33,7 +33,7 @@ def test_the_best_so_far_never_falls_and_ends_at_the_best(made):
     best = [point.value for point in path.points if point.line == BEST]
     assert len(best) == len(order)
     assert best == sorted(best)
-    assert best[-1] == max(response.of(one) for one in records if response.of(one))
+    assert best[-1] == max(value for one in records if (value := response.of(one)))
     dots = [point for point in path.points if point.line == MEASURED]
     assert [point.variant for point in dots] == list(order)
     assert [point.n for point in dots] == list(range(1, len(order) + 1))
@@ -64,7 +64,9 @@ def test_a_run_without_a_strategy_has_no_path(made):
 def test_the_chart_has_a_colour_for_every_line(made):
     run, records, _ = made
     response = response_of(records)
-    chart = search_chart(search_path(run, records, response), response)
+    path = search_path(run, records, response)
+    assert path is not None
+    chart = search_chart(path, response)
     (choice,) = chart.choices
     assert {shade.value for shade in choice.drawing.colours.shades} == {row["line"] for row in choice.drawing.data.rows}
 
